@@ -1,0 +1,48 @@
+"""Identities: 128 bits of SHA-256 over a canonical JSON text.
+
+Frozen: a change of any rule here gives every existing sweep other identities. ``docs/identity.md``
+tells how to recompute them without this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+IDENTITY_VERSION = 1
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode as JSON with sorted keys, no spaces, UTF-8 and shortest round-trip floats.
+
+    Raises
+    ------
+    ValueError
+        For NaN and infinities, which have no canonical form.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def identity(value: Mapping[str, Json]) -> str:
+    """Return the identity of a canonical description as 32 hexadecimal digits.
+
+    The description carries its own version under ``v``.
+    """
+    if value.get("v") != IDENTITY_VERSION:
+        raise ValueError(f"a description needs v = {IDENTITY_VERSION}, got {value.get('v')!r}")
+    return hashlib.sha256(canonical_json(value)).digest()[:16].hex()
+
+
+def canonical_number(value: float) -> int | float:
+    """Return the one form of a number that may be written as ``1`` or ``1.0``: a finite float."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is not a finite number")
+    return number

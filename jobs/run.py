@@ -1,0 +1,109 @@
+"""What one training run is, and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.identity import IDENTITY_VERSION, identity
+
+Probability = Literal["softmax", "ovr", "none"]
+"""How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
+normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is asked of every run of one combination; all values are resolved and typed.
+
+    `dataset` and `classifier` are canonical descriptions (`jobs.datasets.resolve`,
+    `jobs.classifiers.resolve`); `hparams` maps each hparam to its anchor.
+    """
+
+    seed: int
+    dataset: Mapping[str, Any]
+    classifier: Mapping[str, Any]
+    hparams: Mapping[str, Any]
+    perturb_continuous: str = "none"
+    perturb_categorical: str = "none"
+    perturb_hparams: str = "none"
+    train_fraction: float | int = 1.0
+    vary: tuple[str, ...] = ("batch", "init")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the description that the cell's identity is taken over."""
+        return {
+            "v": IDENTITY_VERSION,
+            "seed": self.seed,
+            "dataset": dict(self.dataset),
+            "classifier": dict(self.classifier),
+            "hparams": dict(self.hparams),
+            "perturb_continuous": self.perturb_continuous,
+            "perturb_categorical": self.perturb_categorical,
+            "perturb_hparams": self.perturb_hparams,
+            "train_fraction": self.train_fraction,
+            "vary": sorted(self.vary),
+        }
+
+    @classmethod
+    def from_canonical(cls, value: Mapping[str, Any]) -> Cell:
+        """Read a description that `canonical` wrote."""
+        if value.get("v") != IDENTITY_VERSION:
+            raise ValueError(f"a cell of version {value.get('v')!r}; this is {IDENTITY_VERSION}")
+        fields = {key: value[key] for key in value if key != "v"}
+        return cls(**{**fields, "vary": tuple(sorted(fields["vary"]))})
+
+    @property
+    def id(self) -> str:
+        """The cell's identity, 32 hexadecimal digits."""
+        return identity(self.canonical())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One model fit: a cell, the index of its test set, and its number within the repeat."""
+
+    cell: Cell
+    repeat: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one run predicts for its test set.
+
+    Attributes
+    ----------
+    scores : float32 array
+        Two classes: the logit gap, (epoch, sample). More: one score a class, (epoch, sample, class).
+    label : uint16 array (epoch, sample)
+        The predicted class; two classes: 1 where the gap is at least 0.
+    confidence : float32 array (epoch, sample)
+        Probability of the predicted class; NaN where the classifier has no probabilities.
+    fit_seconds : float
+        Wall time of fitting, in seconds, without prediction.
+    """
+
+    scores: NDArray[np.float32]
+    label: NDArray[np.uint16]
+    confidence: NDArray[np.float32]
+    fit_seconds: float
+
+    def margin(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Return the one number a point: logit gap for two classes, else the true-class margin.
+
+        The true-class margin is the score of the true class minus the largest other.
+        Shape (epoch, sample).
+        """
+        if self.scores.ndim == 2:
+            return self.scores
+        index = np.broadcast_to(y_true, self.scores.shape[:2])[..., None].astype(np.intp)
+        true = np.take_along_axis(self.scores, index, axis=2)[..., 0]
+        others = self.scores.copy()
+        np.put_along_axis(others, index, -np.inf, axis=2)
+        result: NDArray[np.float32] = true - others.max(axis=2)
+        return result

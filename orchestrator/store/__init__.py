@@ -1,0 +1,1 @@
+"""The predictions on disk: layout, journals, publication, reading, verification."""

@@ -1,0 +1,1 @@
+"""Where work runs: the local machine and clusters, through submitit."""

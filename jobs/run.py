@@ -107,3 +107,44 @@ class Prediction:
         np.put_along_axis(others, index, -np.inf, axis=2)
         result: NDArray[np.float32] = true - others.max(axis=2)
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """The data of one fit, after subsampling, resampling and perturbation, before encoding.
+
+    Attributes
+    ----------
+    X : float64 array (n_train, n_features)
+        Raw values; a categorical column holds codes 0 … cardinality - 1, NaN where missing.
+    y : uint16 array (n_train,)
+        Class index.
+    X_test : float64 array (n_test, n_features)
+        Never perturbed.
+    n_classes : int
+        Classes of the dataset; some may be absent from `y`.
+    cardinality : int32 array (n_features,)
+        Number of labels of a categorical feature, 0 for a continuous one.
+    image : tuple of int or None
+        (height, width, channels) where a row is an image flattened in that order.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.uint16]
+    X_test: NDArray[np.float64]
+    n_classes: int
+    cardinality: NDArray[np.int32]
+    image: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Generators:
+    """The streams that a classifier may draw from; nothing else in a fit is random."""
+
+    init: np.random.Generator
+    batch: np.random.Generator
+    dropout: np.random.Generator
+
+
+class EnvironmentFault(RuntimeError):
+    """The machine, not the run, is at fault: missing data or packages, a broken device."""

@@ -1,1 +1,1 @@
-"""Analysis: what predictions mean. Metrics on dask arrays and a frame of runs, figures, the page."""
+"""What predictions mean: metrics on dask arrays and a frame of runs, figures, the page."""

@@ -1,4 +1,4 @@
 """What one training run is: identity, random streams, data, classifiers.
 
-Run descriptions in, predictions out. Nothing here knows of a sweep's files, a scheduler or a metric.
+Run descriptions in, predictions out. No files of a sweep, no scheduler, no metrics.
 """

@@ -1,0 +1,57 @@
+"""What the plan knows of a dataset before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.identity import IDENTITY_VERSION, identity
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """A dataset of a sweep: its canonical description and the shapes that follow from it.
+
+    Attributes
+    ----------
+    canonical : dict
+        Source with version, digest or generator parameters; classes, positive class, test share
+        and preparation version. The identity is taken over it, and it suffices to load the data.
+    n_samples : int
+        Samples after preparation, training and test together.
+    n_features, n_continuous, n_categorical : int
+        The first is the sum of the others.
+    class_names : tuple of str
+        In the order of the class indices; of two classes the positive one is index 1.
+    class_counts : tuple of int
+        Samples of each class.
+    image : tuple of int or None
+        (height, width, channels) where a row is a flattened image.
+    n_train, n_test : int
+        Samples of every repeat's training part and test set.
+    n_dropped : int
+        Samples of the source whose class no group names.
+    """
+
+    canonical: Mapping[str, Any]
+    n_samples: int
+    n_features: int
+    n_continuous: int
+    n_categorical: int
+    class_names: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    image: tuple[int, int, int] | None
+    n_train: int
+    n_test: int
+    n_dropped: int = 0
+
+    @property
+    def id(self) -> str:
+        """The dataset's identity, 32 hexadecimal digits: a key of streams."""
+        return dataset_id(self.canonical)
+
+
+def dataset_id(canonical: Mapping[str, Any]) -> str:
+    """Return the identity of a dataset's canonical description."""
+    return identity({"v": IDENTITY_VERSION, **canonical})

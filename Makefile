@@ -1,0 +1,50 @@
+# `make quickstart` and `make test` each do their whole set-up on a fresh machine.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# XGBoost's CPU build unless a GPU answers: the GPU build pulls in several hundred MB of NCCL
+XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+FAST   := -m "not slow"
+
+.PHONY: quickstart test test-slow lint format bench clean
+
+quickstart: $(VENV)/.installed-run
+	$(BIN)/manyseed run examples/quickstart.toml
+
+test: $(VENV)/.installed-dev browser
+	$(BIN)/python -m pytest $(FAST)
+
+test-slow: $(VENV)/.installed-dev browser
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench --quick || exit 1; done
+
+# The report is tested in a real browser.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || { \
+	  test "$$(id -u)" = 0 || { echo "The tests need a browser: sudo apt-get install chromium"; exit 1; }; \
+	  apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
+
+$(VENV)/.installed-run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB)]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-run
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB),test,lint]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) quickstart .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,50 @@
+"""The datasets that ship with scikit-learn, checked against the catalogue's digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jobs.datasets.catalogue import SKLEARN
+from jobs.datasets.source import Samples, Shape, Source
+from jobs.run import MachineError
+
+
+def _describe(name: str, _: Mapping[str, Any]) -> Shape:
+    entry = SKLEARN[name]
+    return Shape(
+        origin={"digest": entry.digest},
+        n_features=entry.n_features,
+        n_categorical=0,
+        class_names=entry.class_names,
+        class_counts=entry.class_counts,
+        image=entry.image,
+    )
+
+
+def _load(name: str, origin: Mapping[str, Any]) -> Samples:
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise MachineError(f"sklearn:{name} needs scikit-learn: {error}") from error
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X, y = np.ascontiguousarray(X, dtype="<f8"), np.ascontiguousarray(y, dtype="<i8")
+    digest = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
+    if digest != origin["digest"]:
+        raise MachineError(
+            f"the installed scikit-learn holds another sklearn:{name} (digest {digest}) than the "
+            f"sweep was planned with ({origin['digest']})"
+        )
+    continuous = np.zeros(X.shape[1], dtype=np.int32)
+    return Samples(X, y, continuous, SKLEARN[name].class_names)
+
+
+SOURCE = Source(
+    names=tuple(SKLEARN),
+    parameters=dict.fromkeys(SKLEARN, ()),
+    describe=_describe,
+    load=_load,
+)

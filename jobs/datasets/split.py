@@ -1,0 +1,121 @@
+"""Splits, subsamples and bootstraps, from raw 64-bit draws alone.
+
+Frozen: NumPy may change what its Generator's methods return, never the raw words of PCG64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.streams import raw, stream
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Training part and test set of a repeat: ascending indices into the prepared dataset."""
+
+    train: Index
+    test: Index
+
+
+def n_points(share: float | int, n: int) -> int:
+    """Return how many of `n` points a share is (a whole number is taken as it is).
+
+    The share is the decimal number that it is written as, the product is rounded half up: 0.145 of
+    100 is 15, although the nearest float lies below.
+    """
+    if isinstance(share, int):
+        return share
+    return int(Fraction(repr(share)) * n + Fraction(1, 2))
+
+
+def stratified_order(y: NDArray[np.integer[Any]], words: NDArray[np.uint64]) -> Index:
+    """Order samples at random so that every prefix is stratified.
+
+    Within its class a sample has the rank r of its word (ties: the earlier sample); of n_c samples
+    of class c it gets the key (r + 1/2) / n_c. Samples are sorted by key, ties by class index. So a
+    prefix holds of every class the same share, to within half a sample, and prefixes are nested.
+
+    Parameters
+    ----------
+    y : integer array (n,)
+        Class indices.
+    words : uint64 array (n,)
+        Raw draws, one a sample.
+
+    Returns
+    -------
+    int64 array (n,)
+        A permutation of the positions 0 … n - 1.
+    """
+    by_class = np.lexsort((words, y))
+    classes, starts, counts = np.unique(y[by_class], return_index=True, return_counts=True)
+    rank = np.arange(y.size) - np.repeat(starts, counts)
+    key = (rank + 0.5) / np.repeat(counts, counts)
+    return by_class[np.lexsort((np.repeat(classes, counts), key))].astype(np.int64)
+
+
+def split(
+    seed: int, dataset: str, repeat: int, y: NDArray[np.integer[Any]], test: float | int
+) -> Split:
+    """Return the split of a repeat (stream ``split``).
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's seed.
+    dataset : str
+        The dataset's identity.
+    repeat : int
+        Repeat index.
+    y : integer array (n,)
+        Classes of the prepared dataset.
+    test : float or int
+        Share or number of points of the test set.
+    """
+    order = stratified_order(y, raw(stream(seed, "split", dataset, repeat), y.size))
+    n_test = n_points(test, y.size)
+    return Split(train=np.sort(order[n_test:]), test=np.sort(order[:n_test]))
+
+
+def subsample(
+    seed: int,
+    dataset: str,
+    repeat: int,
+    run: int,
+    y_train: NDArray[np.integer[Any]],
+    fraction: float | int,
+) -> Index:
+    """Return which points of the training part a run uses (stream ``subsample``), ascending.
+
+    Subsamples of one run are nested over fractions.
+
+    Parameters
+    ----------
+    y_train : integer array (n_train,)
+        Classes of the repeat's training part.
+    fraction : float or int
+        Share (at least one point) or number of points.
+
+    Returns
+    -------
+    int64 array (m,)
+        Positions in the training part.
+    """
+    order = stratified_order(
+        y_train, raw(stream(seed, "subsample", dataset, repeat, run), y_train.size)
+    )
+    return np.sort(order[: max(1, n_points(fraction, y_train.size))])
+
+
+def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> Index:
+    """Bootstrap points to their own number (stream ``resample``), in the order drawn."""
+    words = raw(stream(seed, "resample", dataset, repeat, run), points.size)
+    return points[(words % np.uint64(points.size)).astype(np.int64)]

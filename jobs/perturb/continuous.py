@@ -1,0 +1,149 @@
+"""Perturbations of continuous features (MV, Continuous Data Perturbation).
+
+They act on raw values, before scaling, and are symmetric around the value; the published formulas
+of `relative` and `percentile` would shift the mean by the value itself. Missing values (NaN) stay
+missing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.checks import number
+from jobs.perturb.neighbours import Neighbours
+from jobs.perturb.scheme import Scheme, Share
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Continuous(Scheme):
+    """A scheme that moves continuous values."""
+
+    uses_neighbours: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(
+        self, X: Values, generator: np.random.Generator, near: Neighbours | None
+    ) -> Values:
+        """Return perturbed values.
+
+        Parameters
+        ----------
+        X : float64 array (n, n_continuous)
+            Training predictors, raw.
+        generator : numpy.random.Generator
+            The only source of randomness.
+        near : Neighbours or None
+            Of the rows of `X`, where the scheme uses neighbours.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SigDigit(Continuous):
+    """For x = d.ddd·10^N add Unif(-10^(N-k), 10^(N-k)); zero stays zero."""
+
+    name: ClassVar[str] = "sig-digit"
+
+    @classmethod
+    def check(cls, amount: float) -> float:
+        """Accept the position of a digit, counted from 0 for the first."""
+        if not (np.isfinite(amount) and amount >= 0 and amount == int(amount)):
+            raise ValueError(f"the digit is a whole number 0, 1, 2, …, not {amount:g}")
+        return int(amount)
+
+    def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
+        """Add noise of the size of the k-th digit after the first."""
+        width = np.where(X == 0, 0.0, 10.0 ** (exponent(X) - self.amount))
+        return X + _symmetric(generator, X.shape) * width
+
+
+@dataclass(frozen=True, slots=True)
+class Relative(Continuous, Share):
+    """Add Unif(-p·|x|, p·|x|)."""
+
+    name: ClassVar[str] = "relative"
+
+    def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
+        """Add noise in proportion to each value."""
+        return X + _symmetric(generator, X.shape) * (self.amount * np.abs(X))
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile(Continuous):
+    """Add Unif(-q/2, q/2), q the p-quantile of the feature's |x|; clamp to the observed range."""
+
+    name: ClassVar[str] = "percentile"
+
+    @classmethod
+    def check(cls, amount: float) -> float:
+        """Accept (0, 1), a fraction: 0.1 is the 10th percentile."""
+        return number("a fraction (0.1 is the 10th percentile)", amount, above=0, below=1)
+
+    def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
+        """Add noise of one width for each feature."""
+        # NumPy warns of features that are missing throughout; whatever they get, they stay missing.
+        known = np.where(np.isnan(X).all(axis=0), 0.0, X)
+        width = np.nanquantile(np.abs(known), self.amount, axis=0)
+        low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+        moved = X + _symmetric(generator, X.shape) * (width / 2)
+        return np.asarray(np.clip(moved, low, high))
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour(Continuous):
+    """Move x to a point uniform in the ball of radius c·‖x - nearest neighbour‖.
+
+    On standardized values, mapped back. Neighbours are those of the repeat's whole training part,
+    so that a subsample does not move farther; duplicates and constant features stay.
+    """
+
+    name: ClassVar[str] = "neighbour"
+    uses_neighbours: ClassVar[bool] = True
+
+    @classmethod
+    def check(cls, amount: float) -> float:
+        """Accept c above 0."""
+        return number("the share of the distance to the neighbour", amount, above=0)
+
+    def __call__(
+        self, X: Values, generator: np.random.Generator, near: Neighbours | None
+    ) -> Values:
+        """Move every row within its ball."""
+        if near is None:
+            raise ValueError("neighbour needs the distances to the nearest neighbours")
+        moving = near.scale > 0
+        if not moving.any():
+            return X.copy()
+        direction = generator.standard_normal((len(X), int(moving.sum())))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        radius = self.amount * near.distance * generator.random(len(X)) ** (1 / moving.sum())
+        moved = X.copy()
+        moved[:, moving] += direction * radius[:, None] * near.scale[moving]
+        return moved
+
+
+CONTINUOUS: dict[str, type[Continuous]] = {
+    scheme.name: scheme for scheme in (SigDigit, Relative, Percentile, Neighbour)
+}
+
+
+def exponent(X: Values) -> Values:
+    """Return N of x = d.ddd·10^N; 0 for zero, NaN for NaN."""
+    size = np.where(X == 0, 1.0, np.abs(X))
+    N = np.floor(np.log10(size))
+    # The logarithm rounds: just below a power of ten it may already give the next exponent.
+    with np.errstate(over="ignore"):
+        N -= size < 10.0**N
+        N += size >= 10.0 ** (N + 1)
+    return N
+
+
+def _symmetric(generator: np.random.Generator, shape: tuple[int, ...]) -> Values:
+    """Draw from Unif(-1, 1)."""
+    return 2.0 * generator.random(shape) - 1.0

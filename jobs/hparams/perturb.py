@@ -1,0 +1,180 @@
+"""Hparam perturbation schemes (MV, Hyperparameter perturbation).
+
+======================  =========================================================================
+``none``                the anchors
+``sig-digit:K``         x + Unif(-10^(N-K), 10^(N-K)) for x = d.ddd·10^N; zero stays zero
+``relative:P``          x + Unif(-P·|x|, P·|x|)
+``absolute:P``          x + Unif(-P/2, P/2) · (high - low)
+======================  =========================================================================
+
+x is the anchor, or its log10 for hparams on a log scale (the result is then 10^x; the source's text
+adds 10^e to the anchor, which would move it one way only). The result is clipped to the range, for
+ordinals to the nearest level. A categorical hparam is re-drawn uniformly from its levels with
+probability P, under sig-digit never. The suffix ``:scaled`` sets that probability so that one
+categorical change a run is expected, which the source meant to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from jobs.checks import unknown
+from jobs.hparams.kinds import Categorical, Hparam, Value
+from jobs.hparams.spaces import SPACES
+from jobs.streams import raw
+
+_FORMS = {
+    "none": "none",
+    "sig-digit": "sig-digit:K with K a whole number from 0 to 15",
+    "relative": "relative:P with 0 < P <= 1",
+    "absolute": "absolute:P with 0 < P <= 1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheme:
+    method: str
+    amount: float = 0.0
+    scaled: bool = False
+
+    def reach(self, position: float, ends: tuple[float, float]) -> float:
+        """Return how far a position is moved at most, to either side."""
+        match self.method:
+            case "sig-digit" if position == 0.0:
+                return 0.0
+            case "sig-digit":
+                # The decimal exponent of the exact binary value: no rounding at powers of ten.
+                return 10.0 ** (Decimal(abs(position)).adjusted() - int(self.amount))
+            case "relative":
+                return self.amount * abs(position)
+            case _:
+                return self.amount / 2 * (ends[1] - ends[0])
+
+    def redraw_probability(self, space: tuple[Hparam, ...]) -> float:
+        """Return the probability that a categorical hparam is re-drawn."""
+        if self.scaled:
+            # A re-draw of one of L levels changes the value with probability 1 - 1/L.
+            changes = sum(1 - 1 / len(h.levels) for h in space if isinstance(h, Categorical))
+            return min(1.0, 1 / changes) if changes else 0.0
+        return 0.0 if self.method == "sig-digit" else self.amount
+
+
+def _parse(text: str) -> _Scheme:
+    method, *arguments = text.strip().split(":")
+    if method not in _FORMS:
+        raise unknown("hparams scheme", method, _FORMS)
+    if method == "none" and not arguments:
+        return _Scheme("none")
+    scaled = arguments[1:] == ["scaled"]
+    try:
+        if len(arguments) != 1 + scaled:
+            raise ValueError("number of arguments")
+        if method == "sig-digit":
+            amount, low, high = float(int(arguments[0])), 0.0, 15.0
+        else:
+            amount, low, high = float(arguments[0]), np.nextafter(0.0, 1.0), 1.0
+        if method == "none" or not low <= amount <= high:
+            raise ValueError("range")
+    except ValueError:
+        suffix = "" if method == "none" else ", optionally followed by :scaled"
+        raise ValueError(
+            f"hparams scheme {text!r} is not of the form {_FORMS[method]}{suffix}"
+        ) from None
+    return _Scheme(method, amount, scaled)
+
+
+def canonical(scheme: str) -> str:
+    """Return the one spelling of a scheme: ``relative:.10`` is ``relative:0.1``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, a missing or extra argument, or an amount outside its range.
+    """
+    parsed = _parse(scheme)
+    if parsed.method == "none":
+        return "none"
+    amount = repr(int(parsed.amount) if parsed.method == "sig-digit" else parsed.amount)
+    return ":".join([parsed.method, amount, *(["scaled"] if parsed.scaled else [])])
+
+
+def perturb(
+    classifier: Mapping[str, Any],
+    hparams: Mapping[str, Value],
+    scheme: str,
+    generator: np.random.Generator,
+) -> dict[str, Value]:
+    """Return the hparams of one run.
+
+    Parameters
+    ----------
+    classifier : mapping
+        Canonical description of the classifier.
+    hparams : mapping
+        The anchor of every hparam.
+    scheme : str
+        See the module.
+    generator : numpy.random.Generator
+        The run's stream ``perturb_hparams``.
+    """
+    parsed = _parse(scheme)
+    if parsed.method == "none":
+        return dict(hparams)
+    space = SPACES[classifier["name"]]
+    # Frozen: two raw words an hparam, used or not, in the order of the space. A space grows only
+    # at its end, so a new hparam leaves the draws of the others as they are.
+    words = raw(generator, 2 * len(space)).reshape(-1, 2)
+    uniforms = (words >> np.uint64(11)) * 2.0**-53
+    probability = parsed.redraw_probability(space)
+    return {
+        hparam.name: _move(hparam, hparams[hparam.name], parsed, probability, float(u), float(v))
+        for hparam, (u, v) in zip(space, uniforms, strict=True)
+    }
+
+
+def _move(
+    hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float, u: float, v: float
+) -> Value:
+    if isinstance(hparam, Categorical):
+        return hparam.levels[int(v * len(hparam.levels))] if u < probability else anchor
+    position = hparam.position(anchor)
+    reach = scheme.reach(position, hparam.ends)
+    # Without this an anchor on a log scale would come back changed by rounding.
+    return hparam.settle(position + reach * (2 * u - 1)) if reach else anchor
+
+
+def unmoved(
+    classifier: Mapping[str, Any], hparams: Mapping[str, Value], scheme: str
+) -> tuple[str, ...]:
+    """Return the hparams that a scheme cannot move from their anchors, or moves without effect.
+
+    These are zeros and, on a log scale, ones under the two methods that scale with the anchor;
+    ordinals whose neighbours are out of reach; categoricals under sig-digit; and hparams that do
+    not act at the anchors, such as l1_ratio unless the penalty is elasticnet, where the scheme
+    cannot switch them on either.
+    """
+    parsed = _parse(scheme)
+    space = SPACES[classifier["name"]]
+    probability = parsed.redraw_probability(space)
+    if parsed.method == "none":
+        return tuple(hparam.name for hparam in space)
+    fixed = {h.name for h in space if not _can_move(h, hparams[h.name], parsed, probability)}
+    inactive = {
+        h.name
+        for h in space
+        if h.when and hparams[h.when.hparam] not in h.when.values and h.when.hparam in fixed
+    }
+    return tuple(h.name for h in space if h.name in fixed | inactive)
+
+
+def _can_move(hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float) -> bool:
+    if isinstance(hparam, Categorical):
+        return probability > 0
+    position = hparam.position(anchor)
+    reach = scheme.reach(position, hparam.ends)
+    return any(reach and hparam.settle(position + r) != anchor for r in (-reach, reach))

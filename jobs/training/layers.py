@@ -1,0 +1,60 @@
+"""Layers whose randomness comes from generators that are passed in, never from torch's global one.
+
+Weights start as torch's own layers do: uniform within ±1/sqrt(fan in).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from jobs.streams import raw
+
+
+class Linear(nn.Linear):
+    """A linear layer that `initialise` fills."""
+
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would draw from its global generator here."""
+
+
+class Conv2d(nn.Conv2d):
+    """A convolution that `initialise` fills."""
+
+    def reset_parameters(self) -> None:
+        """Draw nothing: torch would draw from its global generator here."""
+
+
+class Dropout(nn.Module):
+    """Dropout with masks from a generator of its own; nothing is drawn where `p` is 0."""
+
+    def __init__(self, p: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.p = p
+        self.generator = generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero each value with probability `p` and scale up the others, while training."""
+        if not self.training or self.p == 0:
+            return x
+        keep = 1 - self.p
+        return x * torch.empty_like(x).bernoulli_(keep, generator=self.generator).div_(keep)
+
+
+def torch_generator(stream: np.random.Generator, device: torch.device) -> torch.Generator:
+    """Return a generator on a device, seeded by one raw word of a run's stream."""
+    return torch.Generator(device).manual_seed(int(raw(stream, 1)[0]))
+
+
+def initialise(model: nn.Module, stream: np.random.Generator) -> None:
+    """Fill all weights of a model on the CPU from a run's stream, in the order of its modules."""
+    generator = torch_generator(stream, torch.device("cpu"))
+    for module in model.modules():
+        if isinstance(module, Linear | Conv2d):
+            nn.init.kaiming_uniform_(module.weight, a=math.sqrt(5), generator=generator)
+            if module.bias is not None:
+                bound = 1 / math.sqrt(module.weight[0].numel())
+                nn.init.uniform_(module.bias, -bound, bound, generator=generator)

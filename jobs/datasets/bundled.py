@@ -39,7 +39,8 @@ def _load(name: str, origin: Mapping[str, Any]) -> Samples:
             f"sweep was planned with ({origin['digest']})"
         )
     continuous = np.zeros(X.shape[1], dtype=np.int32)
-    return Samples(X, y, continuous, SKLEARN[name].class_names)
+    entry = SKLEARN[name]
+    return Samples(X, y, continuous, entry.class_names, entry.image)
 
 
 SOURCE = Source(

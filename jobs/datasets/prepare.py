@@ -25,12 +25,15 @@ class Dataset:
         Index into `class_names`.
     cardinality : int32 array (n_features,)
         Number of labels of a categorical feature, 0 for a continuous one.
+    image : tuple of int or None
+        (height, width, channels) where a row is an image flattened in that order.
     """
 
     X: NDArray[np.float64]
     y: NDArray[np.uint16]
     cardinality: NDArray[np.int32]
     class_names: tuple[str, ...]
+    image: tuple[int, int, int] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -57,4 +60,5 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
         y=y[kept].astype(np.uint16),
         cardinality=samples.cardinality,
         class_names=grouping.names,
+        image=samples.image,
     )

@@ -16,6 +16,8 @@ class Shape:
 
     Attributes
     ----------
+    image : tuple of int or None
+        (height, width, channels) where a row is an image flattened in that order.
     origin : dict
         Version, digest or generator parameters: with the source's name enough to load the data,
         and part of the dataset's canonical description.
@@ -49,6 +51,7 @@ class Samples:
     y: NDArray[np.int64]
     cardinality: NDArray[np.int32]
     class_names: tuple[str, ...]
+    image: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

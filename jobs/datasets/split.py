@@ -24,6 +24,11 @@ class Split:
     train: Index
     test: Index
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, in bytes."""
+        return self.train.nbytes + self.test.nbytes
+
 
 def n_points(share: float | int, n: int) -> int:
     """Return how many of `n` points a share is (a whole number is taken as it is).

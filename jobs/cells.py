@@ -1,0 +1,131 @@
+"""One row of a sweep's grid becomes a cell: typed values, one form for what is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs import hparams, perturb
+from jobs.checks import integer, number, unknown
+from jobs.datasets.info import DatasetInfo
+from jobs.datasets.split import n_points
+from jobs.run import Cell
+
+if TYPE_CHECKING:
+    from jobs.classifiers import ClassifierInfo
+
+SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
+"""What may vary between the runs of a repeat: weights, batch order (with dropout), bootstrap."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedCell:
+    """A cell, and what the plan tells about it.
+
+    Attributes
+    ----------
+    identical : bool
+        Whether all runs of a repeat are the same: nothing that varies between them is drawn from.
+    idle : tuple of str
+        Axes, such as ``perturb_categorical``, whose scheme had nothing to act on and became
+        ``none``.
+    unmoved : tuple of str
+        Hparams that `perturb_hparams` was asked to move and cannot.
+    """
+
+    cell: Cell
+    identical: bool
+    idle: tuple[str, ...]
+    unmoved: tuple[str, ...]
+
+
+def resolve_cell(
+    seed: int,
+    dataset: DatasetInfo,
+    classifier: ClassifierInfo,
+    *,
+    train_fraction: float | int = 1.0,
+    perturb_continuous: str = "none",
+    perturb_categorical: str = "none",
+    perturb_hparams: str = "none",
+    vary: str = "init+batch",
+) -> ResolvedCell:
+    """Resolve one combination of a grid.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's seed.
+    train_fraction : float or int
+        Share in (0, 1], or number of points from 2; 1 is all.
+    perturb_continuous, perturb_categorical, perturb_hparams : str
+        Schemes; one that has nothing to act on is the same cell as ``none``.
+    vary : str
+        Some of init, batch and train, joined by ``+``.
+
+    Raises
+    ------
+    ValueError
+        For anything unknown or out of range, with the value and the options.
+    """
+    asked = {
+        "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
+        "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
+        "perturb_hparams": hparams.canonical(perturb_hparams),
+    }
+    unmoved = _unmoved(classifier, asked["perturb_hparams"])
+    acts_on = {
+        "perturb_continuous": dataset.n_continuous,
+        "perturb_categorical": dataset.n_categorical,
+        "perturb_hparams": len(classifier.hparams) - len(unmoved),
+    }
+    schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
+    cell = Cell(
+        seed=integer("seed", seed, least=0),
+        dataset=dataset.canonical,
+        classifier=classifier.canonical,
+        hparams=classifier.hparams,
+        train_fraction=_train_fraction(train_fraction, dataset.n_train),
+        vary=_vary(vary),
+        **schemes,
+    )
+    return ResolvedCell(
+        cell=cell,
+        identical=all(scheme == "none" for scheme in schemes.values())
+        and cell.train_fraction == 1.0
+        and "train" not in cell.vary
+        and not classifier.consumes.intersection(cell.vary),
+        idle=tuple(axis for axis in asked if asked[axis] != schemes[axis]),
+        unmoved=unmoved,
+    )
+
+
+def _unmoved(classifier: ClassifierInfo, scheme: str) -> tuple[str, ...]:
+    if scheme == "none":
+        return ()
+    return hparams.unmoved(classifier.canonical, classifier.hparams, scheme)
+
+
+def _train_fraction(value: float | int, n_train: int) -> float | int:
+    """Return 1.0 for all points, else a share as float or a number of points as int."""
+    if not isinstance(value, bool) and value in (1, n_train):
+        return 1.0
+    if isinstance(value, int):
+        return integer("train_fraction as a number of points", value, least=2, most=n_train)
+    share = number("train_fraction as a share", value, above=0, most=1)
+    if n_points(share, n_train) < 2:
+        raise ValueError(
+            f"train_fraction = {value} is {n_points(share, n_train)} of {n_train} training points; "
+            "a fit needs at least 2"
+        )
+    return share
+
+
+def _vary(value: str) -> tuple[str, ...]:
+    names = value.split("+")
+    for name in names:
+        if name not in SOURCES_OF_RANDOMNESS:
+            raise unknown("source of randomness in vary", name, SOURCES_OF_RANDOMNESS)
+    if len(set(names)) < len(names):
+        raise ValueError(f"vary = {value!r} names a source of randomness twice")
+    return tuple(sorted(names))

@@ -50,7 +50,8 @@ def fit(
     with _BLAS.limit(limits=1, user_api="blas"), warnings.catch_warnings():
         # Training ends after max_iter epochs or before: both are what was asked for.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(*_with_every_class(X, data.y, data.n_classes))
+        rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
+        model.fit(rows, labels, sample_weight=weight)
         seconds = perf_counter() - started
         scores = model.decision_function(X_test)
     return prediction(scores[np.newaxis], "ovr" if logistic else "none", seconds)

@@ -7,6 +7,7 @@ maps any position back to the nearest value that the hparam can take.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,7 +81,9 @@ class Ordinal:
 
     def settle(self, position: float) -> int:
         """Return the level nearest to a position, of two the lower."""
-        return min(self.levels, key=lambda level: (abs(level - position), level))
+        above = bisect_left(self.levels, position)
+        neighbours = self.levels[max(above - 1, 0) : above + 1]
+        return min(neighbours, key=lambda level: abs(level - position))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from jobs import classifiers
+from jobs.run import MachineError, Prediction
+from tests.jobs.classifiers import examples
+from tests.jobs.classifiers.examples import CASES, IDS, fit, generators, info
+
+every_case = pytest.mark.parametrize(("name", "make"), CASES, ids=IDS)
+DATA = {name: examples.image if name == "cnn" else examples.mixed for name in classifiers.names()}
+every_classifier = pytest.mark.parametrize("name", classifiers.names())
+
+
+def assert_equal(one: Prediction, other: Prediction) -> None:
+    for field in ("scores", "label", "confidence"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+def global_state() -> list[object]:
+    name, words, *rest = np.random.get_state()  # noqa: NPY002
+    return [random.getstate(), name, words.tolist(), *rest, torch.get_rng_state().tolist()]
+
+
+@every_case
+def test_a_fit_predicts_every_test_row_better_than_chance(name, make):
+    data, y_test = make()
+    result = fit(name, data)
+    n, k = len(data.X_test), data.n_classes
+    assert result.scores.shape == ((1, n) if k == 2 else (1, n, k))
+    assert result.scores.dtype == result.confidence.dtype == np.float32
+    assert result.label.dtype == np.uint16
+    assert np.isfinite(result.scores).all()
+    assert result.fit_seconds > 0
+    known = np.isin(y_test, data.y)
+    accuracy = (result.label[0, known] == y_test[known]).mean()
+    chance = 1 / len(np.unique(data.y))
+    assert accuracy > chance + 0.6 * (1 - chance)
+
+
+@every_case
+def test_labels_and_confidences_follow_from_the_scores(name, make):
+    data, _ = make()
+    result = fit(name, data)
+    if data.n_classes == 2:
+        np.testing.assert_array_equal(result.label, result.scores >= 0)
+    else:
+        np.testing.assert_array_equal(result.label, result.scores.argmax(axis=2))
+    if name == "svm-sgd":
+        assert np.isnan(result.confidence).all()
+    else:
+        assert (result.confidence > 1 / data.n_classes).all()
+        assert (result.confidence <= 1).all()
+
+
+@every_case
+def test_an_absent_class_has_finite_scores_and_is_not_predicted(name, make):
+    data, _ = make()
+    missing = np.setdiff1d(np.arange(data.n_classes), data.y)
+    assert not np.isin(fit(name, data).label, missing).any()
+
+
+@every_classifier
+def test_equal_generators_give_equal_bits_in_any_order(name):
+    data, _ = DATA[name]()
+    other, _ = (examples.colour if name == "cnn" else examples.binary)()
+    first, second = fit(name, data), fit(name, other, init=1)
+    fit(name, data, init=2, batch=2, dropout=2)
+    assert_equal(fit(name, other, init=1), second)
+    assert_equal(fit(name, data), first)
+
+
+@every_classifier
+def test_global_random_state_is_neither_read_nor_changed(name):
+    data, _ = DATA[name]()
+    expected = fit(name, data)
+    with torch.random.fork_rng():
+        for seed in (1, 2):
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            torch.manual_seed(seed)
+            before = global_state()
+            assert_equal(fit(name, data), expected)
+            assert global_state() == before
+
+
+@every_classifier
+def test_a_fit_draws_from_the_streams_it_names_and_no_other(name):
+    data, _ = DATA[name]()
+    base = fit(name, data).scores
+    named = classifiers.resolve(name, examples.OPTIONS[name], info(data)).consumes
+    for source in ("init", "batch"):
+        changed = not np.array_equal(fit(name, data, **{source: 1}).scores, base)
+        assert changed == (source in named)
+    dropped = not np.array_equal(fit(name, data, dropout=1).scores, base)
+    assert dropped == (name == "mlp")
+
+
+@pytest.mark.parametrize(
+    "hparam", ["subsample", "colsample_bylevel", "colsample_bynode", "colsample_bytree"]
+)
+def test_xgboost_draws_where_it_samples(hparam):
+    data, _ = examples.multiclass()
+    options = {"hparams": {hparam: 0.5}}
+    assert classifiers.resolve("xgb", options, info(data)).consumes == {"batch"}
+    one, other = (fit("xgb", data, options, batch=batch).scores for batch in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+@every_classifier
+def test_test_rows_have_no_influence_on_each_other(name):
+    data, _ = DATA[name]()
+    rows = data.X_test.copy()
+    rows[20:] = np.nan_to_num(rows[20:])[::-1]
+    rows[20:, data.cardinality == 0] *= 100
+    changed = fit(name, replace(data, X_test=rows)).scores
+    np.testing.assert_array_equal(changed[:, :20], fit(name, data).scores[:, :20])
+    assert not np.array_equal(changed, fit(name, data).scores)
+
+
+CHANGES = {
+    "lr-sgd": {
+        "alpha": 0.1,
+        "l1_ratio": 0.9,
+        "eta0": 0.5,
+        "penalty": "l1",
+        "average": True,
+    },
+    "svm-sgd": {
+        "alpha": 0.1,
+        "l1_ratio": 0.9,
+        "eta0": 0.5,
+        "penalty": "none",
+        "average": True,
+        "loss": "modified_huber",
+    },
+    "xgb": {
+        "eta": 0.1,
+        "lambda": 1e-10,
+        "alpha": 1.0,
+        "gamma": 1.0,
+        "colsample_bylevel": 0.5,
+        "colsample_bynode": 0.5,
+        "colsample_bytree": 0.5,
+        "max_depth": 2,
+        "max_delta_step": 1,
+        "min_child_weight": 10.0,
+        "subsample": 0.5,
+    },
+    "mlp": {"lr": 0.02, "weight_decay": 0.5, "dropout": 0.5, "width1": 40, "width2": 40},
+    "cnn": {"lr": 0.02, "weight_decay": 0.1, "batch": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "hparam"), [(name, hparam) for name, values in CHANGES.items() for hparam in values]
+)
+def test_every_hparam_reaches_the_model(name, hparam):
+    data, _ = DATA[name]()
+    base = {"penalty": "elasticnet"} if hparam == "l1_ratio" else {}
+    changed = {**base, hparam: CHANGES[name][hparam]}
+    one, other = fit(name, data, hparams=base), fit(name, data, hparams=changed)
+    assert not np.array_equal(one.scores, other.scores)
+
+
+@every_classifier
+def test_no_hparam_is_left_out_above(name):
+    data, _ = DATA[name]()
+    assert set(CHANGES[name]) == set(classifiers.resolve(name, {}, info(data)).hparams)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_snapshots_are_the_same_training_s_earlier_epochs(name):
+    data, _ = DATA[name]()
+    options = {**examples.OPTIONS[name], "snapshots": [3, 1]}
+    kept, last = fit(name, data, options), fit(name, data)
+    assert kept.scores.shape[0] == 3
+    np.testing.assert_array_equal(kept.scores[-1], last.scores[0])
+    assert not np.array_equal(kept.scores[0], kept.scores[1])
+    if name == "cnn":  # its learning rate does not depend on the number of epochs
+        short = fit(name, data, {**examples.OPTIONS[name], "epochs": 3})
+        np.testing.assert_array_equal(kept.scores[1], short.scores[0])
+
+
+def test_batch_norm_never_sees_a_single_row():
+    data, _ = examples.binary()
+    odd = replace(data, X=data.X[:65], y=data.y[:65])  # 64 and one row
+    assert np.isfinite(fit("mlp", odd).scores).all()
+
+
+@every_classifier
+def test_a_single_class_is_a_failure(name):
+    data, _ = DATA[name]()
+    with pytest.raises(ValueError, match="160 training rows are of one class"):
+        fit(name, replace(data, y=np.ones_like(data.y)))
+
+
+def test_another_version_of_a_classifier_is_refused():
+    data, _ = examples.binary()
+    resolved = classifiers.resolve("xgb", {}, info(data))
+    with pytest.raises(ValueError, match="xgb of version 2; this is 1"):
+        classifiers.fit({**resolved.canonical, "version": 2}, {}, data, generators())
+
+
+def test_a_missing_xgboost_names_the_extras(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    monkeypatch.delitem(sys.modules, "jobs.classifiers.xgb", raising=False)
+    with pytest.raises(MachineError, match=r"manyseed\[cpu\].*manyseed\[gpu\]"):
+        fit("xgb", examples.binary()[0])

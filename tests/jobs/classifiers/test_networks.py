@@ -1,0 +1,117 @@
+"""The networks against definitions written with plain torch layers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from jobs.classifiers import cnn, mlp
+from jobs.streams import stream
+from jobs.training.layers import initialise
+
+
+class PlainBlock(nn.Module):
+    def __init__(self, width, p):
+        super().__init__()
+        self.linear1 = nn.Linear(width, width, bias=False)
+        self.norm1 = nn.BatchNorm1d(width)
+        self.linear2 = nn.Linear(width, width, bias=False)
+        self.norm2 = nn.BatchNorm1d(width)
+        self.dropout = nn.Dropout(p)
+
+    def forward(self, x):
+        h = self.dropout(nn.functional.leaky_relu(self.norm1(self.linear1(x))))
+        h = self.dropout(nn.functional.leaky_relu(self.norm2(self.linear2(h))))
+        return x + h
+
+
+class PlainMlp(nn.Module):
+    def __init__(self, n_features, n_classes, width1, width2, p):
+        super().__init__()
+        self.linear1 = nn.Linear(n_features, width1, bias=False)
+        self.norm1 = nn.BatchNorm1d(width1)
+        self.block1 = PlainBlock(width1, p)
+        self.linear2 = nn.Linear(width1, width2, bias=False)
+        self.norm2 = nn.BatchNorm1d(width2)
+        self.block2 = PlainBlock(width2, p)
+        self.logits = nn.Linear(width2, n_classes)
+
+    def forward(self, x):
+        x = self.block1(nn.functional.leaky_relu(self.norm1(self.linear1(x))))
+        x = self.block2(nn.functional.leaky_relu(self.norm2(self.linear2(x))))
+        return self.logits(x)
+
+
+class PlainCnn(nn.Module):
+    """Channels first, ReLU before pooling."""
+
+    def __init__(self, height, width, channels, n_classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 16, 3, padding=1)
+        self.pool = nn.MaxPool2d(2, ceil_mode=True)
+        self.hidden = nn.LazyLinear(64)
+        self.logits = nn.Linear(64, n_classes)
+        self(torch.zeros(1, height, width, channels))
+
+    def forward(self, x):
+        x = x.permute(0, 3, 1, 2).contiguous()
+        x = self.pool(torch.relu(self.conv1(x)))
+        x = self.pool(torch.relu(self.conv2(x)))
+        return self.logits(torch.relu(self.hidden(x.flatten(1))))
+
+
+@pytest.fixture(autouse=True)
+def _own_random_state():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def assert_same_network(ours, plain, x):
+    """Compare parameters one by one, then outputs with equal weights and running statistics."""
+    initialise(ours, stream(1, "init"))
+    mine, theirs = ours.state_dict(), plain.state_dict()
+    assert [v.shape for v in mine.values()] == [v.shape for v in theirs.values()]
+    for value in mine.values():
+        if value.is_floating_point():
+            value.add_(torch.rand(value.shape) * 0.1)  # batch norms off their starting values
+    plain.load_state_dict(dict(zip(theirs, mine.values(), strict=True)))
+    with torch.no_grad():
+        torch.testing.assert_close(ours.eval()(x), plain.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("width1", "width2"), [(512, 256), (32, 33)])
+def test_mlp_is_the_published_network(width1, width2):
+    values = {"width1": width1, "width2": width2, "dropout": 0.1}
+    ours = mlp.network(7, 3, values, torch.Generator())
+    assert_same_network(ours, PlainMlp(7, 3, width1, width2, 0.1), torch.randn(20, 7))
+
+
+def test_mlp_trains_as_the_published_network_without_dropout():
+    values = {"width1": 32, "width2": 33, "dropout": 0.0}
+    ours, plain = mlp.network(7, 3, values, torch.Generator()), PlainMlp(7, 3, 32, 33, 0.0)
+    initialise(ours, stream(1, "init"))
+    plain.load_state_dict(dict(zip(plain.state_dict(), ours.state_dict().values(), strict=True)))
+    x = torch.randn(20, 7)
+    torch.testing.assert_close(ours.train()(x), plain.train()(x), rtol=1e-4, atol=1e-5)
+
+
+def test_mlp_has_a_known_number_of_parameters():
+    values = {"width1": 512, "width2": 256, "dropout": 0.1}
+    count = sum(p.numel() for p in mlp.network(10, 2, values, torch.Generator()).parameters())
+    linear = 10 * 512 + 2 * 512 * 512 + 512 * 256 + 2 * 256 * 256 + 256 * 2 + 2
+    assert count == linear + 2 * (3 * 512 + 3 * 256)
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 3), (8, 8, 1), (5, 7, 2), (1, 1, 1)])
+def test_cnn_is_the_published_network_for_any_image(shape):
+    plain = PlainCnn(*shape, 4)
+    assert_same_network(cnn.Network(*shape, 4), plain, torch.randn(6, *shape))
+
+
+def test_cnn_has_a_known_number_of_parameters():
+    count = sum(p.numel() for p in cnn.Network(32, 32, 3, 2).parameters())
+    convolutions = 3 * 32 * 9 + 32 + 32 * 16 * 9 + 16
+    assert count == convolutions + 16 * 8 * 8 * 64 + 64 + 64 * 2 + 2

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jobs import classifiers
+from tests.jobs.classifiers.examples import binary, image, info
+
+TABLE, IMAGES = info(binary()[0]), info(image()[0])
+
+
+def test_planning_imports_no_training_library():
+    code = (
+        "import sys, jobs.classifiers, jobs.hparams;"
+        "print(sorted({'torch', 'sklearn', 'xgboost', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        (
+            "lr-sgd",
+            {
+                "name": "lr-sgd",
+                "version": 1,
+                "schedule": "adaptive",
+                "max_iter": 1000,
+                "tol": 0.001,
+            },
+        ),
+        (
+            "svm-sgd",
+            {
+                "name": "svm-sgd",
+                "version": 1,
+                "schedule": "adaptive",
+                "max_iter": 1000,
+                "tol": 0.001,
+            },
+        ),
+        ("xgb", {"name": "xgb", "version": 1, "rounds": 100}),
+        (
+            "mlp",
+            {
+                "name": "mlp",
+                "version": 1,
+                "epochs": 20,
+                "batch_size": 64,
+                "optimizer": "adamw",
+                "schedule": "cosine",
+            },
+        ),
+        (
+            "cnn",
+            {
+                "name": "cnn",
+                "version": 1,
+                "epochs": 50,
+                "optimizer": "adam",
+                "schedule": "constant",
+            },
+        ),
+    ],
+)
+def test_canonical_descriptions_are_frozen(name, canonical):
+    assert classifiers.resolve(name, {}, IMAGES).canonical == canonical
+
+
+def test_what_a_classifier_is_like():
+    rows = {name: classifiers.resolve(name, {}, IMAGES) for name in classifiers.names()}
+    assert {name: row.probability for name, row in rows.items()} == {
+        "lr-sgd": "ovr",
+        "svm-sgd": "none",
+        "xgb": "softmax",
+        "mlp": "softmax",
+        "cnn": "softmax",
+    }
+    assert {name: row.consumes for name, row in rows.items()} == {
+        "lr-sgd": {"batch"},
+        "svm-sgd": {"batch"},
+        "xgb": frozenset(),
+        "mlp": {"init", "batch"},
+        "cnn": {"init", "batch"},
+    }
+    assert {name: row.epochs for name, row in rows.items()} == {
+        "lr-sgd": None,
+        "svm-sgd": None,
+        "xgb": None,
+        "mlp": 20,
+        "cnn": 50,
+    }
+
+
+@pytest.mark.parametrize(
+    ("n_train", "size", "batch_size"),
+    [
+        (1_999, "small", 64),
+        (2_000, "medium", 1024),
+        (49_999, "medium", 1024),
+        (50_000, "large", 2048),
+    ],
+)
+def test_the_batch_follows_the_size_class(n_train, size, batch_size):
+    assert classifiers.size_class(n_train) == size
+    resolved = classifiers.resolve("mlp", {}, info(binary()[0], n_train))
+    assert resolved.canonical["batch_size"] == batch_size
+
+
+def test_wishes_are_no_part_of_the_identity():
+    plain = classifiers.resolve("mlp", {}, TABLE)
+    wished = classifiers.resolve(
+        "mlp-small", {"kind": "mlp", "device": "gpu", "snapshots": [20, 2, 2]}, TABLE
+    )
+    assert wished.canonical == plain.canonical
+    assert (wished.name, wished.device, wished.snapshots) == ("mlp-small", "gpu", (2, 20))
+    assert (plain.name, plain.device, plain.snapshots) == ("mlp", "cpu", (20,))
+
+
+def test_options_are_resolved():
+    resolved = classifiers.resolve("mlp", {"epochs": 3, "hparams": {"width1": 64}}, TABLE)
+    assert resolved.canonical["epochs"] == resolved.epochs == 3
+    assert resolved.snapshots == (3,)
+    assert resolved.hparams["width1"] == 64
+    assert classifiers.resolve("xgb", {}, TABLE).snapshots == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("mpl", {}, "unknown classifier.*'mpl': did you mean 'mlp'"),
+        ("big", {"kind": "xgbb"}, "unknown classifier 'xgbb': did you mean 'xgb'"),
+        ("mlp", {"kind": "cnn"}, "'mlp' cannot be of kind 'cnn'"),
+        ("mlp", {"epoch": 3}, "unknown option of classifier mlp 'epoch': did you mean 'epochs'"),
+        ("xgb", {"epochs": 3}, "unknown option of classifier xgb 'epochs'"),
+        ("mlp", {"epochs": 0}, "epochs .*at least 1, not 0"),
+        ("mlp", {"epochs": 2.0}, "epochs .*whole number"),
+        ("mlp", {"snapshots": [2, 21]}, "snapshot .*from 1 to 20, not 21"),
+        ("mlp", {"snapshots": [0]}, "snapshot .*from 1 to 20, not 0"),
+        ("mlp", {"snapshots": 2}, "list of epochs, not 2"),
+        ("mlp", {"hparams": {"lr": 3}}, "lr .*at most 0.5, not 3"),
+        ("mlp", {"device": "cuda"}, "unknown device of mlp 'cuda'.*cpu, gpu"),
+        ("lr-sgd", {"device": "gpu"}, "unknown device of lr-sgd 'gpu'"),
+        ("cnn", {}, "cnn needs images"),
+    ],
+)
+def test_what_cannot_be_resolved_is_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        classifiers.resolve(name, options, TABLE)

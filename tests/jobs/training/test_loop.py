@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from jobs.run import MachineError
+from jobs.streams import stream
+from jobs.training.layers import Linear, initialise
+from jobs.training.loop import Plan, batches, owned, torch_device, train
+
+CPU = torch.device("cpu")
+
+
+@settings(deadline=None, max_examples=50)
+@given(n=st.integers(2, 200), size=st.integers(2, 70), smallest=st.sampled_from([1, 2]))
+def test_every_row_is_in_one_batch(n, size, smallest):
+    parts = list(batches(stream(1, "batch", n), n, size, smallest))
+    assert sorted(torch.cat(parts).tolist()) == list(range(n))
+    assert all(len(part) == size for part in parts[:-2])
+    assert all(smallest <= len(part) <= size + smallest - 1 for part in parts)
+
+
+def test_a_last_row_that_is_alone_joins_the_batch_before():
+    assert [len(part) for part in batches(stream(1, "batch"), 9, 4, 2)] == [4, 5]
+    assert [len(part) for part in batches(stream(1, "batch"), 9, 4, 1)] == [4, 4, 1]
+    assert [len(part) for part in batches(stream(1, "batch"), 10, 4, 2)] == [4, 4, 2]
+    assert [len(part) for part in batches(stream(1, "batch"), 1, 4, 2)] == [1]
+
+
+def test_an_order_is_the_ranking_of_raw_words():
+    words = stream(1, "batch").bit_generator.random_raw(20)
+    shuffled = torch.cat(list(batches(stream(1, "batch"), 20, 6)))
+    np.testing.assert_array_equal(shuffled, np.argsort(words, kind="stable"))
+
+
+def test_training_is_plain_sgd_written_out():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(10, 3)), rng.integers(0, 2, 10)
+    model = Linear(3, 2).double()
+    initialise(model, stream(1, "init"))
+    W, b = model.weight.detach().numpy().copy(), model.bias.detach().numpy().copy()
+    rates = [0.5, 0.25, 0.1]
+    plan = Plan(epochs=3, batch_size=4, learning_rate=rates.__getitem__, snapshots=(1,))
+    tensors = owned(X, CPU, torch.float64), owned(y, CPU, torch.int64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    logits, seconds = train(model, optimizer, *tensors, tensors[0], plan, stream(1, "batch"))
+
+    order, kept = stream(1, "batch"), []
+    for epoch, rate in enumerate(rates):
+        for rows in batches(order, 10, 4):
+            index = rows.numpy()
+            scores = X[index] @ W.T + b
+            shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+            gradient = (shares - np.eye(2)[y[index]]) / len(index)
+            W, b = W - rate * gradient.T @ X[index], b - rate * gradient.sum(axis=0)
+        if epoch in (0, 2):
+            kept.append(X @ W.T + b)
+    np.testing.assert_allclose(logits, kept, rtol=1e-9)
+    assert seconds >= 0
+
+
+def test_all_test_rows_are_predicted_in_eval_mode():
+    model = nn.Sequential(Linear(2, 4), nn.BatchNorm1d(4), Linear(4, 2))
+    initialise(model, stream(1, "init"))
+    X = torch.randn(2500, 2, generator=torch.Generator().manual_seed(1))
+    plan = Plan(epochs=1, batch_size=8, learning_rate=lambda _: 0.1)
+    optimizer = torch.optim.Adam(model.parameters())
+    y = (X[:20, 0] > 0).long()
+    logits, _ = train(model, optimizer, X[:20], y, X, plan, stream(1, "batch"))
+    assert logits.shape == (1, 2500, 2)
+    with torch.no_grad():
+        np.testing.assert_allclose(logits[0], model.eval()(X).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_owned_copies():
+    array = np.ones(3)
+    tensor = owned(array, CPU, torch.float64)
+    array[:] = 2
+    assert tensor.tolist() == [1, 1, 1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_missing_gpu_is_the_machine_s_fault():
+    with pytest.raises(MachineError, match="no CUDA device"):
+        torch_device("gpu")

@@ -54,8 +54,7 @@ class Trainer:
     Parameters
     ----------
     cache_bytes : int
-        Datasets, splits and neighbours are kept up to this size, and at least the latest of each
-        kind.
+        Datasets, splits and neighbours are kept up to this size; the latest used stay.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:

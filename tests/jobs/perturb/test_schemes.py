@@ -1,0 +1,68 @@
+import pytest
+
+from jobs import perturb
+
+
+@pytest.mark.parametrize(
+    ("axis", "scheme", "normal"),
+    [
+        ("continuous", "none", "none"),
+        ("continuous", "sig-digit:0", "sig-digit:0"),
+        ("continuous", "sig-digit:2.0", "sig-digit:2"),
+        ("continuous", "relative:.10", "relative:0.1"),
+        ("continuous", "relative:1", "relative:1.0"),
+        ("continuous", "percentile:1e-1", "percentile:0.1"),
+        ("continuous", "neighbour:1", "neighbour:1.0"),
+        ("continuous", "neighbour:0.25", "neighbour:0.25"),
+        ("categorical", "none", "none"),
+        ("categorical", "sample:0.20", "sample:0.2"),
+        ("categorical", "label:.1", "label:0.1"),
+    ],
+)
+def test_every_scheme_has_one_normal_form(axis, scheme, normal):
+    assert perturb.canonical(axis, scheme) == normal
+    assert perturb.canonical(axis, normal) == normal
+
+
+def test_the_table_above_holds_every_scheme():
+    assert perturb.names("continuous") == (
+        "none",
+        "sig-digit",
+        "relative",
+        "percentile",
+        "neighbour",
+    )
+    assert perturb.names("categorical") == ("none", "sample", "label")
+
+
+@pytest.mark.parametrize(
+    ("axis", "scheme", "message"),
+    [
+        ("continuous", "percentil:0.1", "unknown continuous scheme 'percentil': did you mean"),
+        ("continuous", "label:0.1", "unknown continuous scheme 'label': there are none, sig"),
+        ("categorical", "labels:0.1", "did you mean 'label'"),
+        ("continuous", "relative", "lacks its number"),
+        ("continuous", "relative:", "'' is not a number"),
+        ("continuous", "relative:x", "'x' is not a number"),
+        ("continuous", "relative:10", r"'relative:10': a share \(0.1 is 10 %\) .* at most 1"),
+        ("continuous", "relative:0", "above 0"),
+        ("continuous", "percentile:1", "'percentile:1': a fraction .* below 1, not 1"),
+        ("continuous", "percentile:10", "below 1, not 10"),
+        ("continuous", "neighbour:0", "above 0, not 0"),
+        ("continuous", "neighbour:inf", "not inf"),
+        ("continuous", "sig-digit:0.5", "whole number 0, 1, 2, …, not 0.5"),
+        ("continuous", "sig-digit:-1", "not -1"),
+        ("continuous", "sig-digit:nan", "not nan"),
+        ("categorical", "sample:1.5", "at most 1"),
+        ("categorical", "label:nan", "not nan"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_remedy(axis, scheme, message):
+    with pytest.raises(ValueError, match=message):
+        perturb.canonical(axis, scheme)
+
+
+def test_only_neighbour_needs_neighbours():
+    assert perturb.uses_neighbours("neighbour:0.5")
+    assert not perturb.uses_neighbours("relative:0.1")
+    assert not perturb.uses_neighbours("none")

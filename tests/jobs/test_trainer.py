@@ -1,0 +1,198 @@
+"""What a run is given, and that its result depends on the run alone."""
+
+import dataclasses
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from jobs import classifiers, trainer
+from jobs.cells import resolve_cell
+from jobs.datasets import load, prepare, resolve
+from jobs.datasets.split import split
+from jobs.run import MachineError, Prediction, Run
+from jobs.streams import raw, stream
+from jobs.trainer import Trainer, generators, run_hparams
+
+MIXED = resolve("synthetic:gaussian", n_samples=200, n_features=5, n_categorical=2)
+
+
+def make_cell(dataset=MIXED, classifier="lr-sgd", **values):
+    return resolve_cell(7, dataset, classifiers.resolve(classifier, {}, dataset), **values).cell
+
+
+def same(a, b):
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True)
+        for name in ("scores", "label", "confidence")
+    )
+
+
+@pytest.mark.parametrize("classifier", ["lr-sgd", "xgb"])
+def test_a_run_alone_equals_the_run_among_others_in_any_order(classifier):
+    cells = [
+        make_cell(classifier=classifier),
+        make_cell(classifier=classifier, train_fraction=0.5, perturb_continuous="neighbour:0.5"),
+        make_cell(
+            classifier=classifier,
+            vary="init+batch+train",
+            perturb_categorical="label:0.1",
+            perturb_hparams="relative:0.2",
+        ),
+        make_cell(resolve("sklearn:iris"), classifier, train_fraction=20),
+    ]
+    runs = [Run(*key) for key in itertools.product(cells, range(2), range(2))]
+    alone = {run_key(run): Trainer().train(run) for run in runs}
+    warm = Trainer(cache_bytes=20_000)  # small: some things are dropped and made again
+    for seed in (1, 2):
+        random.Random(seed).shuffle(runs)
+        for run in runs:
+            assert same(warm.train(run), alone[run_key(run)])
+
+
+def run_key(run):
+    return run.cell.id, run.repeat, run.run
+
+
+def test_the_test_set_is_the_splits_and_never_perturbed():
+    cell = make_cell(
+        perturb_continuous="sig-digit:0", perturb_categorical="label:1", vary="init+train"
+    )
+    data = load(cell.dataset)
+    part = split(7, MIXED.id, 1, data.y, 0.25)
+    chosen = Trainer().test_set(cell, 1)
+    np.testing.assert_array_equal(chosen.index, part.test)
+    np.testing.assert_array_equal(chosen.y_true, data.y[part.test])
+    assert chosen.index.dtype == np.int64
+    assert chosen.y_true.dtype == np.uint16
+    for run in range(3):
+        given = Trainer().training_set(Run(cell, 1, run))
+        np.testing.assert_array_equal(given.X_test, data.X[part.test])
+
+
+def test_all_cells_of_a_dataset_share_test_sets_and_repeats_do_not():
+    warm = Trainer()
+    cells = [make_cell(), make_cell(classifier="xgb", train_fraction=0.3, vary="train")]
+    sets = [[warm.test_set(cell, repeat).index.tolist() for repeat in range(3)] for cell in cells]
+    assert sets[0] == sets[1]
+    assert sets[0][0] != sets[0][1] != sets[0][2]
+
+
+def test_unperturbed_runs_are_given_their_rows_as_they_are():
+    cell = make_cell(train_fraction=0.4)
+    data = load(cell.dataset)
+    rows = {row.tobytes(): label for row, label in zip(data.X, data.y, strict=True)}
+    given = Trainer().training_set(Run(cell, 0, 0))
+    assert len(given.y) == 60
+    assert [rows[row.tobytes()] for row in given.X] == given.y.tolist()
+    tested = {row.tobytes() for row in given.X_test}
+    assert not tested & {row.tobytes() for row in given.X}
+    assert given.cardinality.tolist() == [0, 0, 0, 4, 4]
+
+
+def test_fractions_are_nested_for_each_run():
+    warm = Trainer()
+    for run in range(2):
+        rows = [
+            {x.tobytes() for x in warm.training_set(Run(make_cell(train_fraction=f), 0, run)).X}
+            for f in (0.25, 0.5, 1.0)
+        ]
+        assert rows[0] < rows[1] < rows[2]
+
+
+def test_train_in_vary_bootstraps_the_subsample_to_its_own_size():
+    plain = make_cell(train_fraction=0.5, vary="init")
+    varied = make_cell(train_fraction=0.5, vary="init+train")
+    warm = Trainer()
+    subsampled = {x.tobytes() for x in warm.training_set(Run(plain, 0, 0)).X}
+    drawn = [x.tobytes() for x in warm.training_set(Run(varied, 0, 0)).X]
+    assert len(drawn) == len(subsampled)
+    assert set(drawn) < subsampled
+
+
+def test_neighbours_are_sought_before_downsampling(monkeypatch):
+    sizes = []
+    find = trainer.find_neighbours
+    monkeypatch.setattr(trainer, "find_neighbours", lambda X: sizes.append(X.shape) or find(X))
+    warm = Trainer()
+    for fraction, run in itertools.product((0.25, 0.5), range(3)):
+        cell = make_cell(train_fraction=fraction, perturb_continuous="neighbour:0.5")
+        warm.training_set(Run(cell, 0, run))
+    assert sizes == [(150, 3)]  # once a repeat: all training points, continuous features
+
+
+def test_data_is_read_once(monkeypatch):
+    reads = []
+    read = prepare.load_samples
+    monkeypatch.setattr(prepare, "load_samples", lambda c: reads.append(c) or read(c))
+    warm = Trainer()
+    for repeat, run in itertools.product(range(3), range(3)):
+        warm.training_set(Run(make_cell(), repeat, run))
+    assert len(reads) == 1
+
+
+def test_only_axes_with_a_scheme_are_perturbed():
+    warm = Trainer()
+    plain = warm.training_set(Run(make_cell(), 0, 0)).X
+    moved = warm.training_set(Run(make_cell(perturb_continuous="relative:0.1"), 0, 0)).X
+    assert (moved[:, :3] != plain[:, :3]).all()
+    np.testing.assert_array_equal(moved[:, 3:], plain[:, 3:])
+    moved = warm.training_set(Run(make_cell(perturb_categorical="label:1"), 0, 0)).X
+    np.testing.assert_array_equal(moved[:, :3], plain[:, :3])
+    assert (moved[:, 3:] != plain[:, 3:]).any()
+
+
+@pytest.mark.parametrize(
+    ("vary", "run_keys"),
+    [
+        ("init+batch", {"init": (3,), "batch": (3,), "dropout": (3,)}),
+        ("init", {"init": (3,), "batch": (), "dropout": ()}),
+        ("batch", {"init": (), "batch": (3,), "dropout": (3,)}),
+        ("train", {"init": (), "batch": (), "dropout": ()}),
+    ],
+)
+def test_streams_of_a_fit_leave_the_run_out_where_vary_does(vary, run_keys):
+    given = generators(Run(make_cell(classifier="mlp", vary=vary), 2, 3))
+    for name, run_key in run_keys.items():
+        expected = stream(7, name, MIXED.id, "mlp@1", 2, *run_key)
+        assert raw(getattr(given, name), 3).tolist() == raw(expected, 3).tolist()
+
+
+def test_schemes_and_fractions_are_compared_with_paired_seeds():
+    plain = generators(Run(make_cell(), 0, 1))
+    other = generators(Run(make_cell(train_fraction=0.5, perturb_continuous="relative:0.1"), 0, 1))
+    assert raw(plain.batch, 3).tolist() == raw(other.batch, 3).tolist()
+
+
+def test_hparams_are_perturbed_by_run_and_alike_on_every_dataset():
+    perturbed = [run_hparams(Run(make_cell(perturb_hparams="relative:0.2"), 0, r)) for r in (0, 1)]
+    assert perturbed[0] != perturbed[1]
+    iris = make_cell(resolve("sklearn:iris"), perturb_hparams="relative:0.2")
+    assert run_hparams(Run(iris, 0, 0)) == perturbed[0]
+    cell = make_cell()
+    assert run_hparams(Run(cell, 0, 0)) == cell.hparams
+
+
+def test_a_diverged_training_is_a_failure_of_the_run(monkeypatch):
+    scores = np.array([[0.0, np.nan, np.inf]], dtype=np.float32)
+    diverged = Prediction(scores, np.zeros((1, 3), np.uint16), scores, 0.0)
+    monkeypatch.setattr(classifiers, "fit", lambda *_, **__: diverged)
+    with pytest.raises(FloatingPointError, match="2 of 3 scores of lr-sgd are not finite"):
+        Trainer().train(Run(make_cell(), 0, 0))
+
+
+def test_a_missing_package_is_a_fault_of_the_machine(monkeypatch):
+    def fit(*_, **__):
+        raise ModuleNotFoundError("No module named 'xgboost'")
+
+    monkeypatch.setattr(classifiers, "fit", fit)
+    with pytest.raises(MachineError, match=r"lr-sgd lacks a package.*xgboost"):
+        Trainer().train(Run(make_cell(), 0, 0))
+
+
+def test_other_data_than_planned_is_a_fault_of_the_machine():
+    cell = make_cell(resolve("sklearn:iris"))
+    other = dataclasses.replace(cell, dataset={**cell.dataset, "digest": "0" * 64})
+    with pytest.raises(MachineError, match="another sklearn:iris"):
+        Trainer().train(Run(other, 0, 0))

@@ -1,0 +1,124 @@
+"""Analysis of one group: predictions in, result tables out.
+
+groups = [analyze_group(predictions, Options())]
+tables = compute(groups, scheduler="threads")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask.base import compute as dask_compute
+from dask.callbacks import Callback
+from dask.delayed import Delayed
+
+from analysis.chunks import build
+from analysis.options import Options
+from analysis.predictions import Predictions
+from analysis.tables import Block, Tables, combine
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks done, blocks in all) after each block, and once before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The lazy analysis of one group: its blocks, and how they become tables."""
+
+    predictions: Predictions
+    options: Options
+    blocks: tuple[Delayed, ...]
+
+    def combine(self, blocks: Sequence[Block]) -> Tables:
+        """Put computed blocks, in any order, together."""
+        schema = self.predictions.runs.schema
+        return combine(
+            blocks,
+            keys={name: schema[name] for name in ("cell", "repeat_index", "run_index")},
+            probe=self.predictions.probe if self.predictions.has_margin else None,
+            planned=self.predictions.runs_planned,
+        )
+
+
+def analyze_group(predictions: Predictions, options: Options | None = None) -> Group:
+    """Plan the analysis of one group; nothing is read or computed yet.
+
+    Raises
+    ------
+    ValueError
+        For an epoch or a metric that doesn't exist. A metric that what was kept doesn't allow is
+        no error: its columns are null, and `analysis.metrics.unavailable` says why.
+    """
+    options = options if options is not None else Options()
+    return Group(predictions, options, tuple(build(predictions, options)))
+
+
+def compute(
+    groups: Sequence[Group],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Tables]:
+    """Compute groups together and return the tables of each.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+    scheduler : str or distributed.Client
+        One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
+    workers : int or None
+        Threads or processes of a local scheduler; None for dask's own choice.
+    progress : callable or None
+        Told of each block that is done.
+    """
+    blocks = [block for group in groups for block in group.blocks]
+    tell = progress if progress is not None else _silent
+    tell(0, len(blocks))
+    if isinstance(scheduler, str):
+        results = _compute_locally(blocks, scheduler, workers, tell)
+    else:
+        results = _compute_on_client(blocks, scheduler, tell)
+    tables, start = [], 0
+    for group in groups:
+        stop = start + len(group.blocks)
+        tables.append(group.combine(results[start:stop]))
+        start = stop
+    return tables
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+class _Counter(Callback):
+    """Counts the blocks among the tasks that a local scheduler finishes."""
+
+    def __init__(self, blocks: Sequence[Delayed], tell: Progress) -> None:
+        super().__init__()
+        self._waiting = {block.key for block in blocks}
+        self._total = len(blocks)
+        self._tell = tell
+
+    def _posttask(self, key: Any, result: Any, dsk: Any, state: Any, worker_id: Any) -> None:
+        if key in self._waiting:
+            self._waiting.discard(key)
+            self._tell(self._total - len(self._waiting), self._total)
+
+
+def _compute_locally(
+    blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: Progress
+) -> list[Block]:
+    with _Counter(blocks, tell):
+        return list(dask_compute(*blocks, scheduler=scheduler, num_workers=workers))
+
+
+def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -> list[Block]:
+    from distributed import as_completed
+
+    futures = client.compute(list(blocks))
+    for done, _ in enumerate(as_completed(futures), start=1):
+        tell(done, len(blocks))
+    return list(client.gather(futures))

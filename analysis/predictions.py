@@ -1,0 +1,203 @@
+"""The predictions of one group: one dataset × one classifier, as lazy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import dask.array as da
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Probability = Literal["softmax", "ovr", "none"]
+Probe = Literal["gap", "true_margin"]
+
+RUN_COLUMNS = ("row", "cell", "repeat_index", "run_index", "identical")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """What the runs of one dataset and classifier predict, and which run each row is.
+
+    Attributes
+    ----------
+    dataset, classifier : str
+        Names, for tables and figures.
+    dataset_id : str
+        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells of a
+        test set share them.
+    seed : int
+        The sweep's seed.
+    label : dask array (run, epoch, sample), unsigned integer
+        Predicted class.
+    margin : dask array (run, epoch, sample), float, or None
+        One number a point: the logit gap for two classes, the true-class margin for more.
+    score : dask array (run, epoch, sample, class), float, or None
+        Scores of all classes; used where `margin` is not stored.
+    confidence : dask array (run, epoch, sample), float, or None
+        Probability of the predicted class.
+    y_true : integer array (repeat, sample)
+        True class; row r belongs to repeat index r.
+    class_names : tuple of str
+        In the order of the class index; with two classes, index 1 is the positive one.
+    probability : {"softmax", "ovr", "none"}
+        How scores become probabilities.
+    runs : polars frame
+        The finished runs only, in any order: `row` (position on the run axis), `cell`,
+        `repeat_index`, `run_index` (integers), `identical` (true where the row is a copy of
+        another run of its repeat, because nothing of its training varies).
+    runs_planned : int or None
+        Runs that a repeat should have, for the coverage; None where that isn't known.
+    """
+
+    dataset: str
+    classifier: str
+    dataset_id: str
+    seed: int
+    label: da.Array
+    margin: da.Array | None = None
+    score: da.Array | None = None
+    confidence: da.Array | None = None
+    y_true: NDArray[np.integer[Any]]
+    class_names: tuple[str, ...]
+    probability: Probability = "softmax"
+    runs: pl.DataFrame = field(repr=False)
+    runs_planned: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arrays and frames that don't fit each other."""
+        if self.probability not in get_args(Probability):
+            raise ValueError(
+                f"probability is {self.probability!r}; there are {', '.join(get_args(Probability))}"
+            )
+        if len(self.class_names) < 2:
+            raise ValueError(f"a classifier needs two classes or more, got {self.class_names!r}")
+        missing = [name for name in RUN_COLUMNS if name not in self.runs.columns]
+        if missing:
+            raise ValueError(f"the frame of runs lacks {', '.join(missing)}")
+        if self.label.ndim != 3:
+            raise ValueError(f"label has shape {self.label.shape}; (run, epoch, sample) is needed")
+        for name in ("margin", "confidence"):
+            array = getattr(self, name)
+            if array is not None and array.shape != self.label.shape:
+                raise ValueError(f"{name} has shape {array.shape}, label {self.label.shape}")
+        if self.score is not None and self.score.shape != (*self.label.shape, self.n_classes):
+            raise ValueError(
+                f"score has shape {self.score.shape}; label {self.label.shape} and "
+                f"{self.n_classes} classes need {(*self.label.shape, self.n_classes)}"
+            )
+        if self.y_true.ndim != 2 or self.y_true.shape[1] != self.label.shape[2]:
+            raise ValueError(
+                f"y_true has shape {self.y_true.shape}; (repeat, {self.label.shape[2]}) is needed"
+            )
+        self._check_runs()
+
+    def _check_runs(self) -> None:
+        if self.runs.is_empty():
+            return
+        for name, size in (("row", self.label.shape[0]), ("repeat_index", self.y_true.shape[0])):
+            column = self.runs[name].to_numpy()
+            if column.min() < 0 or column.max() >= size:
+                raise ValueError(
+                    f"{name} goes from {column.min()} to {column.max()}; the arrays have {size}"
+                )
+        for key in (["row"], ["cell", "repeat_index", "run_index"]):
+            twice = self.runs.filter(pl.struct(key).is_duplicated())
+            if not twice.is_empty():
+                values = ", ".join(f"{name} {twice[name][0]}" for name in key)
+                raise ValueError(f"the frame of runs has {values} more than once")
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes of the dataset."""
+        return len(self.class_names)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test points."""
+        return int(self.label.shape[2])
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether one number a point can be had, as α̂ needs it."""
+        return self.margin is not None or self.score is not None
+
+    @property
+    def probe(self) -> Probe:
+        """What the one number a point is: `gap` for two classes, `true_margin` for more."""
+        return "gap" if self.n_classes == 2 else "true_margin"
+
+    def epoch_index(self, epoch: int) -> int:
+        """Return the position of an epoch, counted from the first."""
+        epochs = self.label.shape[1]
+        if not -epochs <= epoch < epochs:
+            raise ValueError(
+                f"epoch is {epoch}; {epochs} are stored, so it goes from {-epochs} to {epochs - 1}"
+            )
+        return int(epoch % epochs)
+
+    def labels_at(self, epoch: int) -> da.Array:
+        """Return the predicted classes of one epoch, (run, sample)."""
+        label: da.Array = self.label[:, self.epoch_index(epoch)]
+        return label
+
+    def margins_at(self, epoch: int) -> da.Array | None:
+        """Return the probe of one epoch, (run, sample), float; None where nothing was kept.
+
+        From scores of all classes it is computed chunk by chunk, before rows are gathered.
+        """
+        index = self.epoch_index(epoch)
+        margin: da.Array
+        if self.margin is not None:
+            margin = self.margin[:, index]
+            return margin
+        if self.score is None:
+            return None
+        score = self.score[:, index].rechunk({2: -1})
+        if self.n_classes == 2:
+            margin = score[..., 1].astype(np.float32) - score[..., 0].astype(np.float32)
+            return margin
+        repeat_of_row = np.zeros(self.label.shape[0], dtype=np.intp)  # unfinished rows: unused
+        repeat_of_row[self.runs["row"].to_numpy()] = self.runs["repeat_index"].to_numpy()
+        margin = da.blockwise(
+            true_margin,
+            "rs",
+            score,
+            "rsc",
+            da.from_array(repeat_of_row, chunks=(score.chunks[0],)),
+            "r",
+            da.from_array(self.y_true, chunks=(-1, score.chunks[1])),
+            "ps",
+            concatenate=True,
+            dtype=np.float32,
+        )
+        return margin
+
+
+def true_margin(
+    score: NDArray[np.floating[Any]],
+    repeat_of_row: NDArray[np.intp],
+    y_true: NDArray[np.integer[Any]],
+) -> NDArray[np.float32]:
+    """Return the score of the true class minus the largest other.
+
+    Parameters
+    ----------
+    score : float array (run, sample, class)
+    repeat_of_row : integer array (run,)
+        Which row of `y_true` each run was tested on.
+    y_true : integer array (repeat, sample)
+
+    Returns
+    -------
+    float32 array (run, sample)
+        Negative where another class scores higher.
+    """
+    # A copy, because the true class is blanked out below.
+    others = np.array(score, dtype=np.float32)
+    index = y_true[repeat_of_row].astype(np.intp)[..., None]
+    true = np.take_along_axis(others, index, axis=2)[..., 0]
+    np.put_along_axis(others, index, -np.inf, axis=2)
+    result: NDArray[np.float32] = true - others.max(axis=2)
+    return result

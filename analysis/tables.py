@@ -1,0 +1,199 @@
+"""The result tables: runs, pairs, repeats and cells, with one schema whatever was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis import summaries
+from analysis.metric import Column
+from analysis.metrics import METRICS
+
+Table = Mapping[str, NDArray[Any]]
+Schema = dict[str, type[pl.DataType]]
+
+OVER_REPEATS = (
+    "accuracy_mean",
+    "accuracy_std",
+    "accuracy_range",
+    "ec_local_mean",
+    "ec_local_range",
+    "ec_global_mean",
+    "ec_global_range",
+    "churn_mean",
+    "churn_range",
+    "ec_kappa_mean",
+    "ec_kappa_range",
+    "alpha_hat_mean",
+    "alpha_hat_max",
+)
+"""Columns of the table of repeats whose distribution the table of cells describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one task returns: columns of the three tables, keyed by cell and repeat index."""
+
+    runs: Table
+    pairs: Table
+    repeats: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The results of one group; ``docs/results.md`` describes every column.
+
+    Attributes
+    ----------
+    runs : polars frame
+        One row a finished run, sorted by cell, repeat index and run index.
+    pairs : polars frame
+        One row for each two runs of a repeat, run_i < run_j.
+    repeats : polars frame
+        One row for each cell and repeat index.
+    cells : polars frame
+        One row a cell: the distribution over its repeats.
+    """
+
+    runs: pl.DataFrame
+    pairs: pl.DataFrame
+    repeats: pl.DataFrame
+    cells: pl.DataFrame
+
+
+def run_columns() -> tuple[Column, ...]:
+    """Return the columns that metrics give to the table of runs."""
+    return tuple(column for metric in METRICS.values() for column in metric.runs)
+
+
+def pair_columns() -> tuple[Column, ...]:
+    """Return the columns that metrics give to the table of pairs."""
+    return tuple(column for metric in METRICS.values() for column in metric.pairs)
+
+
+def repeat_columns() -> tuple[Column, ...]:
+    """Return the columns that metrics give to the table of repeats, summaries among them."""
+    result: list[Column] = []
+    for metric in METRICS.values():
+        for column in (*metric.runs, *metric.pairs):
+            result += [summary_column(column, name) for name in column.summaries]
+        result += metric.repeat
+    return tuple(result)
+
+
+def summary_column(column: Column, summary: str) -> Column:
+    """Describe a summary of a column over the runs or pairs of a repeat."""
+    unit = "count" if summary == "n" else column.unit
+    meaning = f"{summaries.MEANINGS[summary]} of {column.name} over the repeat."
+    return Column(f"{column.name}_{summary}", summaries.dtype(summary), unit, meaning)
+
+
+def combine(
+    blocks: Sequence[Block], keys: Mapping[str, pl.DataType], probe: str | None, planned: int | None
+) -> Tables:
+    """Put the blocks of a group together.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        In any order.
+    keys : mapping
+        Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
+    probe : str or None
+        What α̂ was computed from.
+    planned : int or None
+        Runs that a repeat should have.
+    """
+    run_key = ("cell", "repeat_index", "run_index")
+    pair_key = ("cell", "repeat_index", "run_i", "run_j")
+    types = {**keys, "run_i": keys["run_index"], "run_j": keys["run_index"]}
+    runs = _frame(
+        [b.runs for b in blocks], run_key, types, {"identical": pl.Boolean}, run_columns()
+    )
+    pairs = _frame([b.pairs for b in blocks], pair_key, types, {}, pair_columns())
+    repeats = _frame(
+        [b.repeats for b in blocks],
+        run_key[:2],
+        types,
+        {"n_runs": pl.UInt32, "n_distinct": pl.UInt32, "n_test": pl.UInt32},
+        repeat_columns(),
+    )
+    named = pl.lit(probe, dtype=pl.String).alias("probe")
+    coverage = (pl.col("n_runs") / pl.lit(planned, dtype=pl.UInt32)).alias("coverage")
+    identical = ((pl.col("n_distinct") == 1) & (pl.col("n_runs") > 1)).alias("identical")
+    repeats = repeats.with_columns(coverage, identical, named)
+    return Tables(runs.with_columns(named), pairs, repeats, cells(repeats))
+
+
+def _frame(
+    parts: Sequence[Table],
+    key: Sequence[str],
+    types: Mapping[str, pl.DataType],
+    facts: Schema,
+    columns: Sequence[Column],
+) -> pl.DataFrame:
+    schema: dict[str, Any] = {name: types[name] for name in key}
+    schema |= facts
+    schema |= {column.name: column.dtype for column in columns}
+    present = {name: _column(parts, name) for name in schema if parts and name in parts[0]}
+    frame = pl.DataFrame(present)
+    height = frame.height
+    return frame.select(
+        (
+            pl.col(name).fill_nan(None)
+            if name in present and frame.schema[name].is_float()
+            else pl.col(name)
+            if name in present
+            else pl.Series(name, [None] * height)
+        ).cast(dtype)
+        for name, dtype in schema.items()
+    ).sort(key)
+
+
+def _column(parts: Sequence[Table], name: str) -> NDArray[Any]:
+    return np.concatenate([part[name] for part in parts])
+
+
+def cells(repeats: pl.DataFrame) -> pl.DataFrame:
+    """Describe each cell by the distribution over its repeats.
+
+    Parameters
+    ----------
+    repeats : polars frame
+        The table of repeats.
+
+    Returns
+    -------
+    polars frame
+        For each column of `OVER_REPEATS`: its mean over repeats under its own name, and with the
+        endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and ``_n`` (repeats in which
+        it is defined).
+    """
+    over: list[pl.Expr] = []
+    for name in OVER_REPEATS:
+        column = pl.col(name)
+        over += [
+            column.mean(),
+            column.std().alias(f"{name}_sd"),
+            column.min().alias(f"{name}_lo"),
+            column.max().alias(f"{name}_hi"),
+            column.count().alias(f"{name}_n"),
+        ]
+    return (
+        repeats.sort("cell", "repeat_index")
+        .group_by("cell", maintain_order=True)
+        .agg(
+            pl.len().alias("n_repeats"),
+            pl.col("n_runs").sum(),
+            pl.col("n_distinct").sum(),
+            pl.col("identical").sum().alias("n_identical_repeats"),
+            pl.col("coverage").mean(),
+            pl.col("n_test", "n_side", "delta", "probe").first(),
+            *over,
+        )
+    )

@@ -1,0 +1,93 @@
+"""Small predictions with known structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis.predictions import Predictions
+
+
+def frame(rows: list[tuple[int, int, int, int, bool]]) -> pl.DataFrame:
+    return pl.DataFrame(
+        rows,
+        schema={
+            "row": pl.Int64,
+            "cell": pl.UInt32,
+            "repeat_index": pl.UInt16,
+            "run_index": pl.UInt16,
+            "identical": pl.Boolean,
+        },
+        orient="row",
+    )
+
+
+def regular(cells: int, repeats: int, runs: int, copies: bool = False) -> pl.DataFrame:
+    """Rows in the order of the store: repeat index, cell, run."""
+    keys = [(c, r, k) for r in range(repeats) for c in range(cells) for k in range(runs)]
+    return frame([(row, c, r, k, copies and k > 0) for row, (c, r, k) in enumerate(keys)])
+
+
+def noisy(
+    rng: np.random.Generator, runs: pl.DataFrame, n_test: int, n_classes: int = 2, noise: float = 1
+) -> tuple[NDArray[np.float32], NDArray[np.uint16]]:
+    """Scores (run, 1, sample, class) that mostly favour the true class, and y_true."""
+    n_repeats = int(runs["repeat_index"].max()) + 1  # type: ignore[operator, arg-type]
+    y_true = rng.integers(0, n_classes, (n_repeats, n_test)).astype(np.uint16)
+    score = rng.normal(size=(int(runs["row"].max()) + 1, 1, n_test, n_classes))  # type: ignore[operator, arg-type]
+    score *= noise
+    for row, repeat in zip(runs["row"], runs["repeat_index"], strict=True):
+        score[row, 0, np.arange(n_test), y_true[repeat]] += 1
+    return score.astype(np.float32), y_true
+
+
+def predictions(
+    score: NDArray[np.float32],
+    y_true: NDArray[np.uint16],
+    runs: pl.DataFrame,
+    chunks: Any = -1,
+    keep: str = "margin",
+    **changes: Any,
+) -> Predictions:
+    """Predictions of one epoch from scores, kept as the store keeps them."""
+    n_classes = score.shape[-1]
+    label = score.argmax(axis=-1).astype(np.uint8)
+    fields: dict[str, Any] = {
+        "y_true": y_true,
+        "runs": runs,
+        "class_names": tuple(f"class {index}" for index in range(n_classes)),
+        "label": da.from_array(label, chunks=(chunks, 1, -1)),
+        "margin": None,
+        "score": None,
+    }
+    if keep == "all":
+        fields["score"] = da.from_array(score, chunks=(chunks, 1, -1, -1))
+    elif keep == "margin" and n_classes == 2:
+        gap = score[..., 1] - score[..., 0]
+        fields["margin"] = da.from_array(gap, chunks=(chunks, 1, -1))
+    elif keep == "margin":
+        fields["margin"] = da.from_array(margins(score, y_true, runs), chunks=(chunks, 1, -1))
+    return Predictions(
+        dataset="vehicle",
+        classifier="mlp",
+        dataset_id="0f" * 16,
+        seed=7,
+        **{**fields, **changes},
+    )
+
+
+def margins(
+    score: NDArray[np.float32], y_true: NDArray[np.uint16], runs: pl.DataFrame
+) -> NDArray[np.float32]:
+    """True-class margins, point by point."""
+    result = np.zeros(score.shape[:3], dtype=np.float32)
+    for row, repeat in zip(runs["row"], runs["repeat_index"], strict=True):
+        for epoch in range(score.shape[1]):
+            for point, true in enumerate(y_true[repeat]):
+                values = score[row, epoch, point]
+                result[row, epoch, point] = values[true] - np.delete(values, true).max()
+    return result

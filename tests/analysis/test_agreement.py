@@ -1,0 +1,127 @@
+"""Error consistency, churn and kappa against sets of points."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import cohen_kappa_score
+
+from analysis import agreement
+from analysis.agreement import both_wrong
+from analysis.group import analyze_group, compute
+from analysis.options import Options
+from tests.analysis.samples import predictions, regular
+
+
+def analysed(label, y_true, n_classes, **options):
+    runs = regular(1, 1, label.shape[0])
+    score = np.eye(n_classes, dtype=np.float32)[label][:, None]
+    group = analyze_group(
+        predictions(score, y_true[None].astype(np.uint16), runs, keep="none"),
+        Options(metrics=("accuracy", "agreement"), **options),
+    )
+    return compute([group], scheduler="synchronous")[0]
+
+
+@given(
+    st.data(), st.integers(2, 4), st.integers(2, 5), st.integers(1, 8), st.sampled_from([0.0, 1.0])
+)
+@settings(deadline=None, max_examples=60)
+def test_equals_sets_of_points(data, n_classes, n_runs, n_test, empty_union):
+    points = st.integers(0, n_classes - 1)
+    label = data.draw(arrays(np.int64, (n_runs, n_test), elements=points))
+    y_true = data.draw(arrays(np.int64, n_test, elements=points))
+    wrong = [{p for p in range(n_test) if row[p] != y_true[p]} for row in label]
+    for option in (math.nan, empty_union):
+        result = analysed(label, y_true, n_classes, empty_union=option)
+        pairs = {(p["run_i"], p["run_j"]): p for p in result.pairs.iter_rows(named=True)}
+        assert list(pairs) == list(combinations(range(n_runs), 2))
+        for (i, j), pair in pairs.items():
+            union, both = wrong[i] | wrong[j], wrong[i] & wrong[j]
+            undefined = None if math.isnan(option) else option
+            assert pair["ec_local"] == (len(both) / len(union) if union else undefined)
+            assert pair["ec_global"] == len(both) / n_test
+            different = sum(label[i, p] != label[j, p] for p in range(n_test))
+            assert pair["churn"] == different / n_test
+            right = [[p in errors for p in range(n_test)] for errors in (wrong[i], wrong[j])]
+            if len({bit for bits in right for bit in bits}) == 1:
+                assert pair["ec_kappa"] is None
+            else:
+                assert pair["ec_kappa"] == pytest.approx(cohen_kappa_score(*right), abs=1e-12)
+        churns = [
+            [pair["churn"] for key, pair in pairs.items() if run in key] for run in range(n_runs)
+        ]
+        means = [sum(values) / len(values) for values in churns]
+        assert result.runs["churn_mean"].to_list() == pytest.approx(means)
+
+
+def test_undefined_pairs_are_left_out_of_the_mean_and_counted():
+    y_true = np.zeros(4, dtype=np.int64)
+    label = np.array([[0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]])
+    repeat = analysed(label, y_true, 2).repeats.row(0, named=True)
+    assert repeat["ec_local_n"] == 2
+    assert repeat["ec_local_mean"] == 0
+    assert repeat["ec_global_n"] == 3
+
+
+def test_independent_errors_agree_as_often_as_chance_says():
+    rng = np.random.default_rng(2)
+    share = 0.3
+    y_true = rng.integers(0, 2, 20_000)
+    wrong = rng.random((20, 20_000)) < share
+    label = np.where(wrong, 1 - y_true, y_true)
+    repeat = analysed(label, y_true, 2).repeats.row(0, named=True)
+    assert repeat["ec_local_mean"] == pytest.approx(share**2 / (2 * share - share**2), abs=0.003)
+    assert repeat["ec_global_mean"] == pytest.approx(share**2, abs=0.002)
+    assert repeat["churn_mean"] == pytest.approx(2 * share * (1 - share), abs=0.003)
+    assert repeat["ec_kappa_mean"] == pytest.approx(0, abs=0.005)
+    assert repeat["ec_local_range"] > 0  # different runs have different errors
+
+
+def test_two_wrong_labels_can_differ():
+    pair = analysed(np.array([[1, 0], [2, 0]]), np.zeros(2, dtype=int), 3).pairs.row(0, named=True)
+    assert (pair["ec_local"], pair["churn"]) == (1, 0.5)
+
+
+def test_test_sets_longer_than_a_slab_are_counted_exactly(monkeypatch):
+    wrong = np.random.default_rng(3).random((3, 1000)) < 0.5
+    whole = both_wrong(wrong, wrong)
+    monkeypatch.setattr(agreement, "SLAB", 7)
+    assert np.array_equal(both_wrong(wrong, wrong), whole)
+    assert whole[0, 1] == np.count_nonzero(wrong[0] & wrong[1])
+
+
+@pytest.mark.parametrize("runs", [4, 5])
+def test_pairs_are_listed_up_to_a_limit_and_always_summarised(runs):
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, 2, (runs, 30))
+    result = analysed(label, np.zeros(30, dtype=int), 2, max_pair_runs=4)
+    listed = analysed(label, np.zeros(30, dtype=int), 2)
+    assert result.pairs.height == (6 if runs == 4 else 0)
+    assert result.repeats.equals(listed.repeats)
+    assert result.repeats["churn_n"][0] == runs * (runs - 1) // 2
+    for summary, value in (
+        ("mean", listed.pairs["churn"].mean()),
+        ("min", listed.pairs["churn"].min()),
+        ("max", listed.pairs["churn"].max()),
+        ("median", listed.pairs["churn"].median()),
+        ("q05", listed.pairs["churn"].quantile(0.05, "linear")),
+        ("q95", listed.pairs["churn"].quantile(0.95, "linear")),
+    ):
+        assert result.repeats[f"churn_{summary}"][0] == pytest.approx(value)
+
+
+def test_a_single_run_has_no_pairs():
+    result = analysed(np.array([[0, 1]]), np.zeros(2, dtype=int), 2)
+    assert result.pairs.is_empty()
+    repeat = result.repeats.row(0, named=True)
+    assert repeat["accuracy_mean"] == 0.5
+    assert repeat["accuracy_std"] is None
+    assert (repeat["ec_local_n"], repeat["ec_local_mean"]) == (0, None)
+    assert result.runs["churn_mean"].to_list() == [None]

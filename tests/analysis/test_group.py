@@ -1,0 +1,326 @@
+"""The graph: whatever is cut, ordered or run by whom, the tables are the same bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from analysis import chunks
+from analysis.group import analyze_group, compute
+from analysis.metrics import METRICS, unavailable
+from analysis.options import DEFAULT_METRICS, Options
+from analysis.predictions import true_margin
+from analysis.resampling import generator
+from tests.analysis.samples import frame, margins, noisy, predictions, regular
+
+FEW = Options(resamples=3)
+
+
+def tables(group_predictions, options=FEW, scheduler="synchronous", **keywords):
+    return compute([analyze_group(group_predictions, options)], scheduler=scheduler, **keywords)[0]
+
+
+def assert_same(one, other):
+    for name in ("runs", "pairs", "repeats", "cells"):
+        assert_frame_equal(getattr(one, name), getattr(other, name), check_exact=True)
+
+
+@st.composite
+def sweeps(draw):
+    """Cells of unequal repeats, rows in any order and some of no use, any chunks."""
+    sizes = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5)), min_size=1, max_size=5))
+    keys = [(c, r, k) for c, (r, runs) in enumerate(sizes) for k in range(runs)]
+    keys += [(0, 3, k) for k in range(draw(st.integers(0, 4)))]
+    size = len(keys) + draw(st.integers(0, 3))
+    rows = draw(st.permutations(range(size)))[: len(keys)]
+    runs = frame([(row, *key, False) for row, key in zip(rows, keys, strict=True)])
+    return runs.sample(fraction=1, shuffle=True, seed=draw(st.integers(0, 9)))
+
+
+@given(
+    runs=sweeps(),
+    n_classes=st.sampled_from([2, 3]),
+    keep=st.sampled_from(["margin", "all"]),
+    n_test=st.integers(2, 9),
+    block_bytes=st.sampled_from([1, 50, 200, 1000]),
+    row_chunk=st.integers(1, 6),
+    workers=st.integers(1, 3),
+    max_pair_runs=st.sampled_from([3, 200]),
+)
+@settings(deadline=None, max_examples=40)
+def test_chunked_equals_whole(
+    runs, n_classes, keep, n_test, block_bytes, row_chunk, workers, max_pair_runs
+):
+    assert set(DEFAULT_METRICS) == set(METRICS)  # every record takes part
+    score, y_true = noisy(np.random.default_rng(1), runs, n_test, n_classes)
+    score = score.round(1)
+    whole = tables(
+        predictions(score, y_true, runs.sort("row"), keep="margin"),
+        Options(resamples=3, max_pair_runs=max_pair_runs),
+    )
+    cut = tables(
+        predictions(score, y_true, runs, chunks=row_chunk, keep=keep),
+        Options(resamples=3, max_pair_runs=max_pair_runs, block_bytes=block_bytes),
+        scheduler="threads",
+        workers=workers,
+    )
+    if keep == "all":  # the margin is the same up to where it is subtracted
+        assert whole.runs["probe"].equals(cut.runs["probe"])
+    assert_same(whole, cut)
+    assert whole.runs.height == runs.height
+
+
+def test_other_processes_compute_the_same():
+    runs = regular(2, 2, 4)
+    score, y_true = noisy(np.random.default_rng(2), runs, 40)
+    given_predictions = predictions(score, y_true, runs, chunks=4)
+    options = Options(resamples=3, block_bytes=700)
+    assert_same(
+        tables(given_predictions, options),
+        tables(given_predictions, options, scheduler="processes", workers=2),
+    )
+
+
+def test_a_cluster_computes_the_same():
+    distributed = pytest.importorskip("distributed")
+    runs = regular(1, 2, 4)
+    score, y_true = noisy(np.random.default_rng(18), runs, 40)
+    given_predictions = predictions(score, y_true, runs)
+    options = Options(resamples=3, block_bytes=4 * 40 * 5)
+    seen = []
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+        result = tables(given_predictions, options, client, progress=lambda *now: seen.append(now))
+    assert_same(result, tables(given_predictions, options))
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_half_precision_margins_are_the_values_they_hold():
+    runs = regular(1, 1, 4)
+    score, y_true = noisy(np.random.default_rng(19), runs, 200)
+    score = score.astype(np.float16).astype(np.float32)
+    gap = (score[..., 1] - score[..., 0]).astype(np.float16)
+    half = predictions(score, y_true, runs, margin=da.from_array(gap))
+    single = predictions(score, y_true, runs, margin=da.from_array(gap.astype(np.float32)))
+    assert_same(tables(half), tables(single))
+
+
+def test_resamples_belong_to_the_test_set_not_to_the_cell():
+    runs = regular(2, 2, 4)
+    score, y_true = noisy(np.random.default_rng(3), runs, 300)
+    rows = runs.sort("cell", "repeat_index", "run_index")["row"].to_numpy().reshape(2, 2, 4)
+    score[rows[1]] = score[rows[0]]  # both cells predict the same
+    score[rows[:, 0, 0], ..., 1] += 3
+    result = tables(predictions(score, y_true, runs)).runs
+    one, other = (result.filter(pl.col("cell") == cell)["alpha_hat"].to_list() for cell in (0, 1))
+    assert one == other
+    assert max(one) > 0
+
+
+def test_the_generator_can_be_recomputed():
+    text = b'[1,7,"alpha_hat","ab",3]'
+    words = struct.unpack("<8I", hashlib.sha256(text).digest())
+    expected = np.random.PCG64(np.random.SeedSequence(words)).random_raw(3)
+    assert np.array_equal(generator(7, "alpha_hat", "ab", 3).random_raw(3), expected)
+    assert not np.array_equal(generator(7, "alpha_hat", "ab", 4).random_raw(3), expected)
+
+
+def test_metrics_of_a_small_repeat_by_hand():
+    runs = regular(1, 1, 2)
+    score = np.array([[[[0, 1], [1, 0]]], [[[0, 1], [0, 1]]]], dtype=np.float32)
+    result = tables(predictions(score, np.array([[1, 1]], dtype=np.uint16), runs, runs_planned=4))
+    assert result.runs["accuracy"].to_list() == [0.5, 1.0]
+    repeat = result.repeats.row(0, named=True)
+    assert repeat["accuracy_mean"] == 0.75
+    assert repeat["accuracy_std"] == pytest.approx(np.sqrt(0.125))
+    assert repeat["accuracy_range"] == 0.5
+    assert repeat["coverage"] == 0.5
+    assert repeat["churn_mean"] == 0.5
+    assert result.cells["accuracy_range"].to_list() == [0.5]
+
+
+def test_cells_are_distributions_over_repeats():
+    runs = regular(2, 3, 4)
+    score, y_true = noisy(np.random.default_rng(4), runs, 50)
+    result = tables(predictions(score, y_true, runs))
+    of_cell = result.repeats.filter(pl.col("cell") == 1)["accuracy_range"]
+    cell = result.cells.row(1, named=True)
+    assert cell["n_repeats"] == cell["accuracy_range_n"] == 3
+    assert cell["n_runs"] == 12
+    assert cell["accuracy_range"] == pytest.approx(of_cell.mean())
+    assert cell["accuracy_range_sd"] == pytest.approx(of_cell.std())
+    assert (cell["accuracy_range_lo"], cell["accuracy_range_hi"]) == (of_cell.min(), of_cell.max())
+
+
+def test_copies_of_a_run_are_marked():
+    runs = regular(1, 1, 4, copies=True)
+    score, y_true = noisy(np.random.default_rng(5), runs, 100)
+    score[:] = score[:1]
+    result = tables(predictions(score, y_true, runs))
+    repeat = result.repeats.row(0, named=True)
+    assert (repeat["n_runs"], repeat["n_distinct"], repeat["identical"]) == (4, 1, True)
+    assert (repeat["accuracy_range"], repeat["accuracy_std"], repeat["ec_local_mean"]) == (0, 0, 1)
+    assert repeat["alpha_hat_max"] < 1e-9
+    assert result.runs["identical"].to_list() == [False, True, True, True]
+    assert result.cells["n_identical_repeats"].to_list() == [1]
+
+
+def test_keys_keep_their_types():
+    runs = regular(1, 2, 3)
+    score, y_true = noisy(np.random.default_rng(6), runs, 10)
+    result = tables(predictions(score, y_true, runs))
+    for table in (result.runs, result.repeats):
+        for name in {"cell", "repeat_index", "run_index"} & set(table.columns):
+            assert table.schema[name] == runs.schema[name]
+    assert result.pairs.schema["run_i"] == runs.schema["run_index"]
+
+
+def test_what_was_not_kept_is_null_and_named():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(7), runs, 10)
+    without = predictions(score, y_true, runs, keep="none")
+    assert unavailable(without, FEW) == {"alpha_hat": 'needs keep.scores = "margin" or "all"'}
+    result = tables(without)
+    kept = tables(predictions(score, y_true, runs))
+    assert result.runs["alpha_hat"].null_count() == 3
+    assert result.runs["probe"].null_count() == 3
+    assert result.runs["accuracy"].equals(kept.runs["accuracy"])
+    for name in ("runs", "pairs", "repeats", "cells"):
+        assert getattr(result, name).schema == getattr(kept, name).schema
+
+
+def test_a_group_without_finished_runs_has_empty_tables_with_all_columns():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(8), runs, 10)
+    empty = tables(predictions(score, y_true, runs.clear()))
+    full = tables(predictions(score, y_true, runs))
+    for name in ("runs", "pairs", "repeats", "cells"):
+        assert getattr(empty, name).is_empty()
+        assert getattr(empty, name).schema == getattr(full, name).schema
+
+
+def test_epochs():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(9), runs, 30)
+    early = -score
+    both = predictions(np.concatenate([early, score], axis=1), y_true, runs)
+    assert_same(tables(both), tables(predictions(score, y_true, runs)))
+    first = tables(both, Options(resamples=3, epoch=0))
+    assert_same(first, tables(predictions(early, y_true, runs)))
+    with pytest.raises(ValueError, match="epoch is 2; 2 are stored"):
+        analyze_group(both, Options(epoch=2))
+
+
+def test_progress_counts_blocks():
+    runs = regular(2, 2, 4)
+    score, y_true = noisy(np.random.default_rng(10), runs, 40)
+    seen = []
+    options = Options(resamples=3, block_bytes=4 * 40 * 5)
+    group, other = (analyze_group(predictions(score, y_true, runs), options) for _ in range(2))
+    compute([group, other], scheduler="threads", progress=lambda *now: seen.append(now))
+    assert len(group.blocks) == 4
+    assert sorted(seen) == [(done, 8) for done in range(9)]
+
+
+def test_tasks_grow_with_blocks_not_with_runs():
+    runs = regular(20, 2, 10)
+    score, y_true = noisy(np.random.default_rng(11), runs, 4)
+    group = analyze_group(predictions(score, y_true, runs, chunks=100))
+    assert len(group.blocks) == 2
+    tasks = sum(len(block.__dask_graph__().cull(block.__dask_keys__())) for block in group.blocks)
+    assert tasks < 60  # 400 runs
+
+
+def test_blocks_hold_whole_repeats_within_the_bound(monkeypatch):
+    monkeypatch.setattr(chunks, "ROW_GAP", 1)
+    runs = regular(3, 2, 4)
+    score, y_true = noisy(np.random.default_rng(12), runs, 10)
+    for max_runs in (1, 4, 9, 100):
+        blocks = list(chunks.plans(predictions(score, y_true, runs), FEW, max_runs))
+        keys = [(m.cell, m.held_out.repeat_index) for block in blocks for m in block.members]
+        assert sorted(keys) == [(c, r) for c in range(3) for r in range(2)]
+        for block in blocks:
+            size = sum(member.position.size for member in block.members)
+            assert size <= max_runs or len(block.members) == 1
+            assert len(block.slices) == 1
+            assert block.slices[0].stop - block.slices[0].start == size
+
+
+def test_nothing_is_read_before_it_is_computed():
+    def unreadable(block):
+        raise AssertionError("read")
+
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(13), runs, 10)
+    label = da.zeros((3, 1, 10), dtype=np.uint8).map_blocks(unreadable, dtype=np.uint8)
+    group = analyze_group(predictions(score, y_true, runs, label=label))
+    with pytest.raises(AssertionError, match="read"):
+        compute([group], scheduler="synchronous")
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_true_margin_is_the_true_class_minus_the_best_other(n_classes):
+    runs = regular(1, 2, 2)
+    score, y_true = noisy(np.random.default_rng(14), runs, 12, n_classes)
+    lazy = predictions(score, y_true, runs, chunks=3, keep="all").margins_at(-1)
+    expected = margins(score, y_true, runs)[:, 0]
+    assert np.array_equal(lazy.compute(scheduler="synchronous"), expected)
+    before = score.copy()
+    true_margin(score[:, 0], runs["repeat_index"].to_numpy().astype(np.intp), y_true)
+    assert np.array_equal(score, before)  # scores are not written to
+
+
+def test_two_class_scores_give_the_gap():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(15), runs, 12)
+    lazy = predictions(score, y_true, runs, keep="all").margins_at(-1)
+    assert np.array_equal(lazy.compute(), score[:, 0, :, 1] - score[:, 0, :, 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metrics": ("acuracy",)}, "did you mean accuracy"),
+        ({"empty_union": 0.5}, "empty_union is 0.5"),
+        ({"epsilon": 0}, "epsilon is 0"),
+        ({"resamples": 1}, "resamples is 1"),
+        ({"block_bytes": 0}, "block_bytes is 0"),
+        ({"max_pair_runs": -1}, "max_pair_runs is -1"),
+    ],
+)
+def test_options_without_meaning_are_refused(options, message):
+    runs = regular(1, 1, 2)
+    score, y_true = noisy(np.random.default_rng(16), runs, 10)
+    with pytest.raises(ValueError, match=message):
+        analyze_group(predictions(score, y_true, runs), Options(**options))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": da.zeros((2, 10))}, "label has shape"),
+        ({"margin": da.zeros((2, 1, 9))}, "margin has shape"),
+        ({"score": da.zeros((2, 1, 10, 3))}, "score has shape"),
+        ({"y_true": np.zeros((1, 9), dtype=int)}, "y_true has shape"),
+        ({"class_names": ("one",)}, "two classes or more"),
+        ({"probability": "sigmoid"}, "probability is 'sigmoid'"),
+        ({"runs": regular(1, 1, 2).drop("identical")}, "lacks identical"),
+        ({"runs": regular(1, 1, 3)}, "row goes from 0 to 2; the arrays have 2"),
+        ({"runs": regular(1, 2, 1)}, "repeat_index goes from 0 to 1; the arrays have 1"),
+        ({"runs": frame([(0, 0, 0, 0, False), (1, 0, 0, 0, False)])}, "more than once"),
+        ({"runs": frame([(0, 0, 0, 0, False), (0, 0, 0, 1, False)])}, "row 0 more than once"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused(change, message):
+    runs = regular(1, 1, 2)
+    fitting = predictions(*noisy(np.random.default_rng(17), runs, 10), runs)
+    with pytest.raises(ValueError, match=message):
+        replace(fitting, **change)

@@ -1,0 +1,239 @@
+"""The arrays of a group: names, dimensions, dtypes, and attributes that explain them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from orchestrator.store.schema import GroupSpec
+
+MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
+STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
+FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
+NO_RECIPE = 65535
+
+
+RUN, GRID = ("run",), ("run", "epoch", "sample")
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One array of a group.
+
+    Attributes
+    ----------
+    role : str
+        ``prediction`` and ``record`` are published by shards, ``split`` is written by workers,
+        ``coordinate`` by plan only.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[str, ...]
+    fill: float
+    role: Literal["prediction", "record", "split", "coordinate"]
+    compressed: bool
+    attributes: Mapping[str, Any]
+
+    @property
+    def fill_value(self) -> float | int:
+        """The value of what was never written, in the kind of the dtype."""
+        return self.fill if self.dtype.startswith("float") else int(self.fill)
+
+
+def arrays_of(spec: GroupSpec) -> tuple[ArraySpec, ...]:
+    """Return all arrays; published ones in the order in which their files are replaced."""
+    return (*_predictions(spec), *_records(spec), *_splits(spec), *_coordinates(spec))
+
+
+def itemsize(dtype: str) -> int:
+    """Return the bytes of one value."""
+    return {"uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int64": 8, "float64": 8}.get(
+        dtype, 4
+    )
+
+
+def label_dtype(n_classes: int) -> str:
+    """Return the dtype of labels."""
+    return "uint8" if n_classes <= 256 else "uint16"
+
+
+def _predictions(spec: GroupSpec) -> list[ArraySpec]:
+    def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
+        arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", name == "label", attributes))
+
+    arrays: list[ArraySpec] = []
+    array(
+        "label",
+        label_dtype(spec.n_classes),
+        GRID,
+        0,
+        long_name="predicted class",
+        units="1",
+        comment="Index into class_names, taken before any rounding of scores; of two classes, a "
+        "tie predicts class 1. Only rows whose status is 1 or 2 hold predictions.",
+    )
+    if spec.scores == "all":
+        array(
+            "score",
+            spec.dtype,
+            (*GRID, "class"),
+            math.nan,
+            long_name="score of each class",
+            units="1",
+            comment=(
+                "Minus and plus half the logit gap, class 1 minus class 0."
+                if spec.n_classes == 2
+                else "What the classifier yields for each class before normalisation."
+            )
+            + (" Centred over classes before rounding." if spec.dtype == "float16" else ""),
+        )
+    elif spec.scores == "margin" and spec.n_classes == 2:
+        array(
+            "margin",
+            spec.dtype,
+            GRID,
+            math.nan,
+            long_name="logit gap",
+            units="1",
+            comment="Class 1 minus class 0; at 0 and above class 1 is predicted. "
+            + (
+                "The classifier has no probabilities."
+                if spec.probability == "none"
+                else "Confidence of the predicted class is the sigmoid of its absolute value."
+            ),
+        )
+    elif spec.scores == "margin":
+        array(
+            "margin",
+            spec.dtype,
+            GRID,
+            math.nan,
+            long_name="true-class margin",
+            units="1",
+            comment="Score of the true class minus the largest other.",
+        )
+        array(
+            "confidence",
+            spec.dtype,
+            GRID,
+            math.nan,
+            long_name="probability of the predicted class",
+            units="1",
+            comment="NaN where the classifier has no probabilities.",
+        )
+    return arrays
+
+
+def _records(spec: GroupSpec) -> list[ArraySpec]:
+    def array(name: str, dtype: str, fill: float, **attributes: Any) -> None:
+        arrays.append(ArraySpec(name, dtype, RUN, fill, "record", True, attributes))
+
+    arrays: list[ArraySpec] = []
+    array(
+        "fit_seconds",
+        "float32",
+        math.nan,
+        long_name="wall time of fitting",
+        units="s",
+        comment="Without prediction; NaN for copies.",
+    )
+    array(
+        "recipe",
+        "uint16",
+        NO_RECIPE,
+        long_name="how the run was made",
+        units="1",
+        comment=f"Index into the sweep's recipes; {NO_RECIPE} where there is none.",
+    )
+    if spec.has_clipped:
+        array(
+            "clipped",
+            "uint32",
+            0,
+            long_name="scores that exceeded the range of float16",
+            units="1",
+            comment="Stored as the largest finite value.",
+        )
+    array(
+        "crc",
+        "uint32",
+        0,
+        long_name="checksum of the row",
+        units="1",
+        comment="CRC-32C over the stored little-endian bytes of label, then score or margin, then "
+        "confidence.",
+        references="RFC 3720, appendix B.4",
+    )
+    array(
+        "status",
+        "uint8",
+        MISSING,
+        long_name="state of the run",
+        units="1",
+        flag_values=list(STATUSES.values()),
+        flag_meanings=" ".join(STATUSES),
+        comment="copy: identical to another run, not trained again; padding: no run, the row fills "
+        "a shard. Read it before predictions: it is written last.",
+    )
+    return arrays
+
+
+def _splits(spec: GroupSpec) -> tuple[ArraySpec, ...]:
+    dims = ("repeat", "sample")
+    return (
+        ArraySpec(
+            "y_true",
+            label_dtype(spec.n_classes),
+            dims,
+            0,
+            "split",
+            True,
+            {
+                "long_name": "true class",
+                "units": "1",
+                "comment": "Index into class_names; holds nothing where test_index is -1.",
+            },
+        ),
+        ArraySpec(
+            "test_index",
+            "int64",
+            dims,
+            -1,
+            "split",
+            True,
+            {
+                "long_name": "position of the test point in the prepared dataset",
+                "units": "1",
+                "comment": "-1 until a worker has made the split.",
+            },
+        ),
+    )
+
+
+def _coordinates(spec: GroupSpec) -> list[ArraySpec]:
+    def array(name: str, dtype: str, fill: float, long_name: str, comment: str = "") -> None:
+        attributes = {"long_name": long_name, "units": "1"}
+        if comment:
+            attributes["comment"] = comment
+        dims = ("epoch",) if name == "epoch" else RUN
+        arrays.append(ArraySpec(name, dtype, dims, fill, "coordinate", True, attributes))
+
+    arrays: list[ArraySpec] = []
+    array("cell", "int32", -1, "row of the plan's table of cells", "-1 for padding.")
+    array("repeat_index", "int16", -1, "which test set", "Position along the dimension repeat.")
+    array("run_index", "int32", -1, "number of the run within its repeat")
+    array(
+        "train_fraction",
+        "float64",
+        math.nan,
+        "share of the available training samples",
+        "A number of points where it exceeds 1.",
+    )
+    for name in FLAGS:
+        array(name, "int16", -1, name.replace("_", " "), "-1 for padding.")
+    array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.")
+    return arrays

@@ -1,0 +1,163 @@
+"""Everything finished is published and read back; then its journals can go."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import zarr
+from zarr.errors import ZarrUserWarning
+from zarr.storage import LocalStore
+
+from orchestrator.store.arrays import COPY, DONE
+from orchestrator.store.errors import DamagedShard
+from orchestrator.store.files import remove_partial, sync_folder, unavailable
+from orchestrator.store.groups import Group, list_groups
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.lease import LeaseWatch, remove_dead_leases
+from orchestrator.store.reader import read_rows, statuses
+from orchestrator.store.repair import require_rest
+from orchestrator.store.shards import publish
+from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
+from orchestrator.store.tombstones import read_tombstone
+from orchestrator.store.verify import row_checksums
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What was done.
+
+    Attributes
+    ----------
+    published : int
+        Rows that only journals had held.
+    journals : int
+        Journals removed.
+    kept : tuple of str
+        Journals that hold what cannot be published yet: copies whose source is not finished.
+    partial : int
+        Temporary files removed.
+    """
+
+    published: int
+    journals: int
+    kept: tuple[str, ...]
+    partial: int
+
+
+def compact(
+    store: Path, folder: Path, watch: LeaseWatch, *, besides: Collection[str] = ()
+) -> Compaction:
+    """Publish what journals hold, read it back, remove journals and rubbish, write metadata.
+
+    Parameters
+    ----------
+    store : Path
+        The store.
+    folder : Path
+        The folder of journals.
+    watch : LeaseWatch
+        Of the folder of leases.
+    besides : collection of str
+        Names of leases that the caller holds.
+
+    Raises
+    ------
+    LeaseHeld
+        If somebody else works on the sweep.
+    DamagedShard
+        If a row that was published does not read back; its journal stays.
+    """
+    require_rest(watch, besides)
+    journals = JournalIndex(folder)
+    sizes = {name: journals.size(name) for name in journals.journals}
+    published = 0
+    for group in list_groups(store):
+        for shard in _shards(group, journals):
+            published += publish(group, shard, journals, watch).added
+            _read_back(group, shard, journals, watch)
+    kept = _unpublished(store, journals)
+    require_rest(watch, besides)
+    removed = _remove_journals(journals, sizes, kept)
+    partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
+    partial += remove_partial(folder)
+    consolidate(store)
+    if not besides:
+        remove_dead_leases(watch)
+    return Compaction(published, removed, tuple(sorted(kept)), partial)
+
+
+def consolidate(store: Path) -> None:
+    """Write consolidated metadata of each group and of the store."""
+    with warnings.catch_warnings():
+        # Not part of the specification yet; readers that do not know it do without.
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        for path in [*(group.spec.path for group in list_groups(store)), ""]:
+            zarr.consolidate_metadata(LocalStore(store), path=path or None)
+
+
+def _shards(group: Group, journals: JournalIndex) -> list[int]:
+    rows = journals.rows(group.spec.number)
+    return [int(shard) for shard in np.unique(rows[rows < group.rows] // group.spec.shard_length)]
+
+
+def _read_back(group: Group, shard: int, journals: JournalIndex, watch: LeaseWatch) -> None:
+    """Take rows that do not read back from journals, once; raise if they still do not."""
+    if wrong := set(_unequal(group, shard, journals)):
+        publish(group, shard, journals, watch, distrusted=wrong)
+        if wrong := set(_unequal(group, shard, journals)):
+            raise DamagedShard(
+                f"{group.spec.path}, shard {shard}: {len(wrong)} rows do not read back as written; "
+                "journals are kept: check the file system, then verify --repair"
+            )
+
+
+def _unequal(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
+    """Yield published rows whose bytes are not those of their checksum."""
+    start, stop = group.span(shard)
+    held = journals.rows(group.spec.number)
+    for first in range(start, stop, group.spec.chunk_length):
+        rows = held[(held >= first) & (held < first + group.spec.chunk_length)]
+        if len(rows) == 0:
+            continue
+        stored = read_rows(group, ("status", "crc"), rows)
+        finished = np.isin(stored["status"], (DONE, COPY))
+        crcs, damaged = row_checksums(group, first, first + group.spec.chunk_length)
+        wrong = damaged[rows - first] | (crcs[rows - first] != stored["crc"])
+        yield from rows[wrong & finished].tolist()
+
+
+def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
+    """Return the journals that hold rows which are not published: copies that have to wait."""
+    kept = set()
+    groups = {group.spec.number: group for group in list_groups(store)}
+    for number in journals.groups():
+        held = journals.rows(number)
+        finished = np.zeros(held.max() + 1, dtype=np.bool_)
+        if number in groups:
+            found = np.isin(statuses(groups[number]), (DONE, COPY))[: len(finished)]
+            finished[: len(found)] = found
+        for row in held[~finished[held]].tolist():
+            kept |= {journal for journal, _ in journals.records(number, row, row + 1)[row]}
+    return kept
+
+
+def _remove_journals(journals: JournalIndex, sizes: dict[str, int], kept: set[str]) -> int:
+    """Remove journals that nobody wrote to since, and tombstones that void nothing any more."""
+    folder, removed = journals.folder, 0
+    journals.refresh()
+    with unavailable("clean", folder):
+        for name in set(journals.journals) - kept:
+            if sizes.get(name) == journals.size(name):
+                (folder / name).unlink(missing_ok=True)
+                removed += 1
+        for file in folder.glob(f"*{TOMBSTONE_SUFFIX}"):
+            if not any((folder / name).exists() for name in read_tombstone(file).journals):
+                file.unlink(missing_ok=True)
+        if folder.exists():
+            sync_folder(folder)
+    return removed

@@ -1,0 +1,90 @@
+"""Files that are there whole or not at all.
+
+A file is placed by writing a temporary file beside it, fsync, rename and fsync of the folder. The
+temporary file's name starts with a dot, then the final name; `remove_partial` therefore finds what
+a killed writer left, and removing it stops a writer that was merely suspended: its rename fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orchestrator.store.errors import LeaseLost, StoreUnavailable
+
+PARTIAL = ".partial"
+
+
+@contextlib.contextmanager
+def unavailable(action: str, path: Path) -> Iterator[None]:
+    """Turn an `OSError` inside the block into `StoreUnavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
+            "lost: make room or give permission, then resume"
+        ) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
+    """Write a file so that readers see the old one or the new one, also after a power cut.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its folder is made if need be.
+    data : bytes
+        Its content.
+    before_rename : callable, optional
+        Called when the temporary file is complete; what it raises abandons the file.
+
+    Raises
+    ------
+    StoreUnavailable
+        Where the file system refuses; the old file, if any, is still there.
+    LeaseLost
+        If somebody removed the temporary file.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+    with unavailable("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("xb", buffering=0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+                os.fsync(file.fileno())
+            if before_rename is not None:
+                before_rename()
+            try:
+                partial.rename(path)
+            except FileNotFoundError:
+                raise LeaseLost(f"{path} belongs to the next holder of its lease") from None
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def remove_partial(folder: Path, name: str = "") -> int:
+    """Remove temporary files of one file of a folder, or of all; return how many there were."""
+    prefix, removed = f".{name}." if name else ".", 0
+    with unavailable("clean", folder), contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.name.startswith(prefix) and entry.name.endswith(PARTIAL):
+                Path(entry.path).unlink(missing_ok=True)
+                removed += 1
+    return removed

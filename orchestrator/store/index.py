@@ -1,0 +1,230 @@
+"""Which rows the journals of a folder hold.
+
+A refresh reads only headers, and only of what was appended since; payloads are checked when they
+are read, and a record that fails then no longer counts. Several records of one row are ordered by
+journal name and place: everybody prefers the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.store.errors import StoreUnavailable
+from orchestrator.store.files import unavailable
+from orchestrator.store.journal import SUFFIX
+from orchestrator.store.records import (
+    HEADER_SIZE,
+    MAGIC,
+    Record,
+    parse_header,
+    parse_payload,
+)
+from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
+from orchestrator.store.tombstones import Tombstone, read_tombstone
+
+_SEARCH_BYTES = 2**20
+
+
+@dataclass(slots=True)
+class _Journal:
+    """How far a journal has been scanned."""
+
+    name: str
+    scanned: int = 0
+    size: int = 0
+    modified: int = 0
+    damaged: int = 0
+    gone: bool = False
+
+
+class JournalIndex:
+    """The records of all journals of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._journals: list[_Journal] = []
+        self._numbers: dict[str, int] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._bad: set[tuple[int, int]] = set()
+        self._group, self._row = array("I"), array("Q")
+        self._journal, self._offset = array("I"), array("Q")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what was appended since the last time.
+
+        Raises
+        ------
+        StoreUnavailable
+            If the folder or a journal cannot be read.
+        """
+        found = {}
+        with unavailable("read", self.folder):
+            try:
+                entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
+            except FileNotFoundError:
+                entries = []
+            for entry in entries:
+                if entry.name.endswith(SUFFIX):
+                    found[entry.name] = Path(entry.path)
+        stones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE_SUFFIX)}
+        for name in stones - self._tombstones.keys():
+            self._tombstones[name] = read_tombstone(self.folder / name)
+        for name, number in self._numbers.items():
+            self._journals[number].gone = name not in found
+        for name, path in found.items():
+            self._refresh_journal(name, path)
+
+    def _refresh_journal(self, name: str, path: Path) -> None:
+        number = self._numbers.setdefault(name, len(self._journals))
+        if number == len(self._journals):
+            self._journals.append(_Journal(name))
+        journal = self._journals[number]
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_mtime_ns != journal.modified:
+                    # What failed before may have been on its way through a network file system.
+                    self._bad = {key for key in self._bad if key[0] != number}
+                if status.st_size > journal.scanned:
+                    self._scan(file, number, journal, status.st_size)
+                journal.size, journal.modified = status.st_size, status.st_mtime_ns
+        except FileNotFoundError:
+            journal.gone = True
+        except OSError as error:
+            raise StoreUnavailable(f"cannot read {path}: {error.strerror}") from error
+
+    def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
+        offset = journal.scanned
+        while offset + HEADER_SIZE <= size:
+            file.seek(offset)
+            header = parse_header(file.read(HEADER_SIZE))
+            if header is not None and offset + HEADER_SIZE + header.payload <= size:
+                self._group.append(header.group)
+                self._row.append(header.row)
+                self._journal.append(number)
+                self._offset.append(offset)
+                offset += HEADER_SIZE + header.payload
+                continue
+            # Damaged, or not yet complete: it is damaged if a good header follows.
+            following = _find_header(file, offset + 1, size)
+            if following is None:
+                break
+            journal.damaged += 1
+            offset = following
+        journal.scanned = offset
+
+    @property
+    def journals(self) -> list[str]:
+        """Names of the journals there are."""
+        return [journal.name for journal in self._journals if not journal.gone]
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged stretches and records have been met."""
+        return sum(journal.damaged for journal in self._journals) + len(self._bad)
+
+    @property
+    def duplicates(self) -> int:
+        """How many records say what another one says already."""
+        keep = self._valid()
+        pairs = np.stack([_ints(self._group)[keep], _ints(self._row)[keep]], axis=1)
+        return len(pairs) - len(np.unique(pairs, axis=0))
+
+    def size(self, journal: str) -> int:
+        """Return the length of a journal, in bytes, as of the last refresh."""
+        return self._journals[self._numbers[journal]].size
+
+    def groups(self) -> dict[int, int]:
+        """Return the number of records of each group."""
+        return dict(Counter(_ints(self._group)[self._valid()].tolist()))
+
+    def rows(self, group: int) -> NDArray[np.int64]:
+        """Return the rows of a group that journals hold, ascending, each once."""
+        keep = self._valid() & (_ints(self._group) == group)
+        return np.unique(_ints(self._row)[keep])
+
+    def records(self, group: int, start: int, stop: int) -> dict[int, list[tuple[str, int]]]:
+        """Return, for each row of a range, journal and offset of its records, preferred first."""
+        rows = _ints(self._row)
+        keep = self._valid() & (_ints(self._group) == group) & (rows >= start) & (rows < stop)
+        found: dict[int, list[tuple[str, int]]] = {}
+        for position in np.flatnonzero(keep):
+            name = self._journals[self._journal[position]].name
+            found.setdefault(int(rows[position]), []).append((name, self._offset[position]))
+        return {row: sorted(places) for row, places in found.items()}
+
+    def read(self, group: int, row: int) -> Record | None:
+        """Return the preferred good record of a row; None where there is none."""
+        for journal, offset in self.records(group, row, row + 1).get(row, []):
+            if (record := self.read_at(journal, offset)) is not None:
+                return record
+        return None
+
+    def read_at(self, journal: str, offset: int) -> Record | None:
+        """Read a record; one whose checksum does not fit no longer counts and yields None."""
+        path = self.folder / journal
+        with unavailable("read", path):
+            try:
+                with path.open("rb") as file:
+                    file.seek(offset)
+                    header = parse_header(file.read(HEADER_SIZE))
+                    payload = file.read(header.payload) if header is not None else b""
+            except FileNotFoundError:
+                header = None
+        values = None if header is None else parse_payload(header, payload)
+        if header is None or values is None:
+            self._bad.add((self._numbers[journal], offset))
+            return None
+        return Record(header, values)
+
+    def _valid(self) -> NDArray[np.bool_]:
+        """Return which records count: in a journal that exists, not void, not found damaged."""
+        journal, offset = _ints(self._journal), _ints(self._offset)
+        gone = np.array([journal.gone for journal in self._journals], dtype=np.bool_)
+        keep = ~gone[journal] if len(journal) else np.zeros(0, dtype=np.bool_)
+        for number, place in self._bad:
+            keep &= ~((journal == number) & (offset == place))
+        for stone in self._tombstones.values():
+            void = [n for n, journal in enumerate(self._journals) if journal.name in stone.journals]
+            for group, rows in stone.rows.items():
+                keep &= ~(
+                    np.isin(journal, void)
+                    & (_ints(self._group) == group)
+                    & np.isin(_ints(self._row), list(rows))
+                )
+        return keep
+
+
+def _ints(column: array[int]) -> NDArray[Any]:
+    # A copy: numpy's view would forbid the column to grow.
+    return np.array(column, dtype=np.int64)
+
+
+def _find_header(file: BinaryIO, start: int, size: int) -> int | None:
+    """Return where the next good header begins."""
+    while start + HEADER_SIZE <= size:
+        file.seek(start)
+        block = file.read(min(_SEARCH_BYTES, size - start))
+        position = block.find(MAGIC)
+        while position >= 0:
+            file.seek(start + position)
+            if parse_header(file.read(HEADER_SIZE)) is not None:
+                return start + position
+            position = block.find(MAGIC, position + 1)
+        start += max(1, len(block) - len(MAGIC) + 1)
+    return None

@@ -1,0 +1,125 @@
+"""Test sets, written by the workers that make them; whoever makes one again must find the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.store import encoding
+from orchestrator.store.encoding import Array
+from orchestrator.store.errors import SplitMismatch, StoreError
+from orchestrator.store.files import place, remove_partial
+from orchestrator.store.groups import Group
+from orchestrator.store.lease import LEASE_SECONDS, Lease, LeaseWatch
+
+Integers = NDArray[np.integer[Any]]
+
+
+def write_splits(
+    group: Group,
+    first: int,
+    y_true: Integers,
+    test_index: Integers,
+    watch: LeaseWatch,
+    *,
+    wait: float = 2 * LEASE_SECONDS,
+) -> None:
+    """Store the test sets of consecutive repeats, or check them where they are stored.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    first : int
+        The first repeat index.
+    y_true : integer array (repeat, sample)
+        True classes.
+    test_index : integer array (repeat, sample)
+        Positions of the test points in the prepared dataset.
+    watch : LeaseWatch
+        Of the folder of leases.
+    wait : float
+        Seconds to wait where another process writes.
+
+    Raises
+    ------
+    SplitMismatch
+        If a stored test set differs.
+    StoreError
+        If shape, classes or positions cannot be the group's.
+    """
+    _check(group, first, y_true, test_index)
+    length = group.spec.split_length
+    stop = first + len(y_true)
+    for chunk in range(first // length, -(-stop // length)):
+        low, high = max(first, chunk * length), min(stop, (chunk + 1) * length)
+        new = {
+            "y_true": y_true[low - first : high - first],
+            "test_index": test_index[low - first : high - first],
+        }
+        if _merged(group, chunk, low, new) is None:
+            continue
+        lease = Lease(watch, f"g{group.spec.number:05d}-splits")
+        lease.take(wait)
+        with lease.kept():
+            _write(group, chunk, low, new, lease)
+
+
+def read_splits(group: Group) -> tuple[Integers, Integers]:
+    """Return `y_true` and `test_index`, (repeat, sample); the latter -1 where not yet made."""
+    test_index, y_true = (_read(group, name, 0, group.repeats) for name in ("test_index", "y_true"))
+    return y_true, test_index
+
+
+def _check(group: Group, first: int, y_true: Integers, test_index: Integers) -> None:
+    spec, shape = group.spec, (len(y_true), group.spec.samples)
+    if y_true.shape != shape or test_index.shape != shape:
+        raise StoreError(
+            f"{spec.path} has {spec.samples} test points, got {y_true.shape}, {test_index.shape}"
+        )
+    if not 0 <= first < first + len(y_true) <= group.repeats:
+        raise StoreError(f"repeats {first} to {first + len(y_true)} of {group.repeats}")
+    if y_true.min() < 0 or y_true.max() >= spec.n_classes or test_index.min() < 0:
+        raise StoreError(
+            f"{spec.path}: true classes must lie in [0, {spec.n_classes}), positions above -1"
+        )
+
+
+def _merged(
+    group: Group, chunk: int, low: int, new: dict[str, Integers]
+) -> dict[str, Array] | None:
+    """Return the chunk with the new test sets; None where it holds them already."""
+    start = chunk * group.spec.split_length
+    stop = start + group.spec.split_length  # or fewer: as many as have been planned by now
+    # test_index first: it is written last
+    merged = {name: _read(group, name, start, stop) for name in ("test_index", "y_true")}
+    span = slice(low - start, low - start + len(new["y_true"]))
+    present = merged["test_index"][span, 0] >= 0
+    for name, values in new.items():
+        differs = (merged[name][span] != values).any(axis=1) & present
+        if differs.any():
+            raise SplitMismatch(
+                f"{group.spec.path}: the test set of repeat {low + int(differs.argmax())} differs "
+                f"from the stored one ({name}): was the dataset changed, or prepared by another "
+                "version? Fetch it again, or plan a new sweep"
+            )
+        merged[name][span] = values
+    return None if present.all() else merged
+
+
+def _write(group: Group, chunk: int, low: int, new: dict[str, Integers], lease: Lease) -> None:
+    arrays = [array for array in group.spec.arrays if array.role == "split"]
+    for array in arrays:
+        remove_partial(group.folder / array.name, group.file(array, chunk).name)
+    merged = _merged(group, chunk, low, new)
+    for array in arrays if merged is not None else ():
+        assert merged is not None
+        key, encoded = encoding.encode(group.metadata(array), chunk, merged[array.name])
+        place(group.folder / array.name / key, encoded, before_rename=lease.check)
+
+
+def _read(group: Group, name: str, start: int, stop: int) -> Array:
+    folder = group.folder / name
+    return encoding.patiently(lambda: encoding.read(folder, start, stop))

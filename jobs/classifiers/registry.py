@@ -162,7 +162,10 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
             raise unknown(f"option of classifier {name}", option, allowed)
     if kind.images_only and dataset.image is None:
         raise ValueError(f"{kind_name} needs images, and this dataset has none")
-    hparams = anchors(kind_name, options.get("hparams"))
+    overrides = options.get("hparams", {})
+    if not isinstance(overrides, Mapping):
+        raise ValueError(f"hparams is a table of values, not {overrides!r}")
+    hparams = anchors(kind_name, overrides)
     epochs, snapshots = _epochs(kind, options)
     canonical = {"name": kind_name, "version": kind.version, **kind.options(dataset)}
     return ClassifierInfo(
@@ -232,7 +235,9 @@ def fit(
     Raises
     ------
     ValueError
-        Where the training rows hold a single class or the training diverges.
+        Where the training rows hold a single class.
+    FloatingPointError
+        Where a score is not finite: the training diverged.
     MachineError
         Where a package or the device is missing.
     """

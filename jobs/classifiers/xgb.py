@@ -32,8 +32,8 @@ def fit(
 ) -> Prediction:
     """Boost trees on raw values; see `jobs.classifiers.fit`.
 
-    Missing values and categorical features are XGBoost's own. A class without training rows has
-    its logit from XGBoost's base score.
+    Missing values and categorical features are XGBoost's own. A class without training
+    rows is boosted on negative examples alone.
     """
     started = perf_counter()
     binary = data.n_classes == 2

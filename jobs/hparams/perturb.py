@@ -16,6 +16,7 @@ categorical change a run is expected, which the source meant to do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.checks import unknown
+from jobs.checks import integer, number, unknown
 from jobs.hparams.kinds import Categorical, Hparam, Value
 from jobs.hparams.spaces import SPACES
 from jobs.streams import raw
@@ -49,7 +50,7 @@ class _Scheme:
                 return 0.0
             case "sig-digit":
                 # The decimal exponent of the exact binary value: no rounding at powers of ten.
-                return 10.0 ** (Decimal(abs(position)).adjusted() - int(self.amount))
+                return math.pow(10, Decimal(abs(position)).adjusted() - self.amount)
             case "relative":
                 return self.amount * abs(position)
             case _:
@@ -71,15 +72,14 @@ def _parse(text: str) -> _Scheme:
     if method == "none" and not arguments:
         return _Scheme("none")
     scaled = arguments[1:] == ["scaled"]
+    amount: float
     try:
-        if len(arguments) != 1 + scaled:
-            raise ValueError("number of arguments")
+        if method == "none" or len(arguments) != 1 + scaled:
+            raise ValueError("wrong number of arguments")
         if method == "sig-digit":
-            amount, low, high = float(int(arguments[0])), 0.0, 15.0
+            amount = integer("K", int(arguments[0]), least=0, most=15)
         else:
-            amount, low, high = float(arguments[0]), np.nextafter(0.0, 1.0), 1.0
-        if method == "none" or not low <= amount <= high:
-            raise ValueError("range")
+            amount = number("P", float(arguments[0]), above=0, most=1)
     except ValueError:
         suffix = "" if method == "none" else ", optionally followed by :scaled"
         raise ValueError(
@@ -99,8 +99,7 @@ def canonical(scheme: str) -> str:
     parsed = _parse(scheme)
     if parsed.method == "none":
         return "none"
-    amount = repr(int(parsed.amount) if parsed.method == "sig-digit" else parsed.amount)
-    return ":".join([parsed.method, amount, *(["scaled"] if parsed.scaled else [])])
+    return ":".join([parsed.method, repr(parsed.amount), *(["scaled"] if parsed.scaled else [])])
 
 
 def perturb(

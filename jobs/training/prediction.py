@@ -26,14 +26,16 @@ def prediction(
 
     Raises
     ------
-    ValueError
+    FloatingPointError
         Where a score is not finite: the training diverged.
     """
     with np.errstate(over="ignore"):
         scores = np.ascontiguousarray(scores, dtype=np.float32)
     if not np.isfinite(scores).all():
         bad = np.count_nonzero(~np.isfinite(scores))
-        raise ValueError(f"the training diverged: {bad} of {scores.size} scores are not finite")
+        raise FloatingPointError(
+            f"the training diverged: {bad} of {scores.size} scores are not finite"
+        )
     label = scores >= 0 if scores.ndim == 2 else scores.argmax(axis=2)
     return Prediction(
         scores=scores,

@@ -188,6 +188,7 @@ def test_every_other_hparam_moves(classifier, scheme):
         ("xgb", {}, "absolute:0.1", ("max_delta_step",)),
         ("xgb", {}, "absolute:0.2", ()),
         ("lr-sgd", {}, "sig-digit:0", ("l1_ratio", "penalty", "average")),
+        ("lr-sgd", {}, "sig-digit:1", ("l1_ratio", "penalty", "average")),
         ("lr-sgd", {}, "sig-digit:0:scaled", ()),
         ("lr-sgd", {"penalty": "elasticnet"}, "sig-digit:0", ("penalty", "average")),
         (

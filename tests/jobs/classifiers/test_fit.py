@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jobs import classifiers
-from jobs.run import MachineError, Prediction
+from jobs.run import MachineError, Prediction, TrainingSet
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import CASES, IDS, fit, generators, info
 
@@ -109,8 +109,9 @@ def test_xgboost_draws_where_it_samples(hparam):
     data, _ = examples.multiclass()
     options = {"hparams": {hparam: 0.5}}
     assert classifiers.resolve("xgb", options, info(data)).consumes == {"batch"}
-    one, other = (fit("xgb", data, options, batch=batch).scores for batch in (0, 1))
+    one, other, again = (fit("xgb", data, options, batch=batch).scores for batch in (0, 1, 0))
     assert not np.array_equal(one, other)
+    np.testing.assert_array_equal(one, again)
 
 
 @every_classifier
@@ -122,6 +123,35 @@ def test_test_rows_have_no_influence_on_each_other(name):
     changed = fit(name, replace(data, X_test=rows)).scores
     np.testing.assert_array_equal(changed[:, :20], fit(name, data).scores[:, :20])
     assert not np.array_equal(changed, fit(name, data).scores)
+
+
+def test_xgboost_splits_categories_natively():
+    codes = np.arange(240.0).reshape(-1, 1) % 8
+    parity = (codes[:, 0] % 2).astype(np.uint16)
+    data = TrainingSet(codes, parity, codes, 2, np.array([8], np.int32))
+    resolved = classifiers.resolve("xgb", {"hparams": {"max_depth": 1}}, info(data))
+    one_tree = {**resolved.canonical, "rounds": 1}
+    result = classifiers.fit(one_tree, resolved.hparams, data, generators())
+    np.testing.assert_array_equal(result.label[0], parity)
+
+
+@pytest.mark.parametrize("name", ["lr-sgd", "svm-sgd"])
+def test_absent_classes_have_no_influence_on_the_present_ones(name):
+    # Two classes present: each against the rest is the other's mirror image, unless the many
+    # absent classes count as examples.
+    data, _ = examples.absent_two()
+    scores = fit(name, replace(data, n_classes=60)).scores[0]
+    present = scores[:, [1, 3]]
+    assert abs(present.sum(axis=1).mean()) < 0.1 * np.ptp(present, axis=1).mean()
+
+
+@pytest.mark.parametrize("name", ["lr-sgd", "svm-sgd", "xgb", "mlp"])
+def test_a_label_that_training_lacks_has_finite_scores(name):
+    data, _ = examples.mixed()
+    rows = data.X_test.copy()
+    rows[:, 1] = 4
+    assert not (data.X[:, 1] == 4).any()
+    assert np.isfinite(fit(name, replace(data, X_test=rows)).scores).all()
 
 
 CHANGES = {

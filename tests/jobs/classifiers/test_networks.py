@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from jobs.classifiers import cnn, mlp
 from jobs.streams import stream
+from jobs.training.encode import dense, pixels
 from jobs.training.layers import initialise
+from tests.jobs.classifiers.examples import fit, generators, image, multiclass
 
 
 class PlainBlock(nn.Module):
@@ -51,9 +56,8 @@ class PlainCnn(nn.Module):
         self.conv1 = nn.Conv2d(channels, 32, 3, padding=1)
         self.conv2 = nn.Conv2d(32, 16, 3, padding=1)
         self.pool = nn.MaxPool2d(2, ceil_mode=True)
-        self.hidden = nn.LazyLinear(64)
+        self.hidden = nn.Linear(16 * math.ceil(height / 4) * math.ceil(width / 4), 64)
         self.logits = nn.Linear(64, n_classes)
-        self(torch.zeros(1, height, width, channels))
 
     def forward(self, x):
         x = x.permute(0, 3, 1, 2).contiguous()
@@ -74,9 +78,11 @@ def assert_same_network(ours, plain, x):
     initialise(ours, stream(1, "init"))
     mine, theirs = ours.state_dict(), plain.state_dict()
     assert [v.shape for v in mine.values()] == [v.shape for v in theirs.values()]
-    for value in mine.values():
-        if value.is_floating_point():
-            value.add_(torch.rand(value.shape) * 0.1)  # batch norms off their starting values
+    for name, value in mine.items():
+        if name.endswith("running_var"):
+            value.add_(torch.rand(value.shape))
+        elif value.is_floating_point():
+            value.add_(torch.randn(value.shape) * 0.1)  # batch norms off their starting values
     plain.load_state_dict(dict(zip(theirs, mine.values(), strict=True)))
     with torch.no_grad():
         torch.testing.assert_close(ours.eval()(x), plain.eval()(x), rtol=1e-4, atol=1e-5)
@@ -103,6 +109,51 @@ def test_mlp_has_a_known_number_of_parameters():
     count = sum(p.numel() for p in mlp.network(10, 2, values, torch.Generator()).parameters())
     linear = 10 * 512 + 2 * 512 * 512 + 512 * 256 + 2 * 256 * 256 + 256 * 2 + 2
     assert count == linear + 2 * (3 * 512 + 3 * 256)
+
+
+def plain_training(model, optimizer, data, epochs, batch_size, schedule=None):
+    """Train with torch's own parts, in float32 on standardised rows; return test logits."""
+    X, X_test = pixels(data) if data.image else dense(data)
+    X, X_test = torch.tensor(X).float(), torch.tensor(X_test).float()
+    y, order = torch.tensor(data.y).long(), generators().batch
+    for _ in range(epochs):
+        rows = np.argsort(order.bit_generator.random_raw(len(X)))
+        for start in range(0, len(X), batch_size):
+            index = rows[start : start + batch_size]
+            optimizer.zero_grad()
+            nn.CrossEntropyLoss()(model.train()(X[index]), y[index]).backward()
+            optimizer.step()
+        if schedule:
+            schedule.step()
+    with torch.no_grad():
+        return model.eval()(X_test).numpy()
+
+
+def seed_as_init():
+    torch.manual_seed(int(generators().init.bit_generator.random_raw()))
+
+
+def test_an_mlp_fit_is_adamw_with_a_cosine_schedule():
+    data, _ = multiclass()
+    values = {"width1": 32, "width2": 33, "dropout": 0.0, "lr": 1e-3, "weight_decay": 0.1}
+    seed_as_init()
+    plain = PlainMlp(5, 4, 32, 33, 0.0)
+    adamw = torch.optim.AdamW(plain.parameters(), lr=1e-3, weight_decay=0.1)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adamw, T_max=3)
+    expected = plain_training(plain, adamw, data, 3, 64, cosine)
+    result = fit("mlp", data, {"epochs": 3, "hparams": values})
+    np.testing.assert_allclose(result.scores[0], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_cnn_fit_is_adam_at_a_constant_rate():
+    data, _ = image()
+    seed_as_init()
+    plain = PlainCnn(8, 8, 1, 3)
+    adam = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=0.01)
+    expected = plain_training(plain, adam, data, 2, 32)
+    values = {"lr": 1e-3, "weight_decay": 0.01}
+    result = fit("cnn", data, {"epochs": 2, "hparams": values})
+    np.testing.assert_allclose(result.scores[0], expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(32, 32, 3), (8, 8, 1), (5, 7, 2), (1, 1, 1)])

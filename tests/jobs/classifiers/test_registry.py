@@ -145,6 +145,7 @@ def test_options_are_resolved():
         ("mlp", {"snapshots": [0]}, "snapshot .*from 1 to 20, not 0"),
         ("mlp", {"snapshots": 2}, "list of epochs, not 2"),
         ("mlp", {"hparams": {"lr": 3}}, "lr .*at most 0.5, not 3"),
+        ("mlp", {"hparams": "tuned"}, "hparams is a table of values, not 'tuned'"),
         ("mlp", {"device": "cuda"}, "unknown device of mlp 'cuda'.*cpu, gpu"),
         ("lr-sgd", {"device": "gpu"}, "unknown device of lr-sgd 'gpu'"),
         ("cnn", {}, "cnn needs images"),

@@ -52,7 +52,7 @@ def test_labels_are_taken_from_float32():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
 def test_scores_that_are_not_finite_are_a_failure(bad):
-    with pytest.raises(ValueError, match="diverged: 1 of 4 scores"):
+    with pytest.raises(FloatingPointError, match="diverged: 1 of 4 scores"):
         prediction(np.array([[0.0, 1.0, bad, 2.0]]), "softmax", 0.0)
 
 

@@ -9,7 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analysis.group import analyze_group, compute
+from analysis.options import Options
 from analysis.predictions import Predictions
+from analysis.tables import Tables
 
 
 def frame(rows: list[tuple[int, int, int, int, bool]]) -> pl.DataFrame:
@@ -57,6 +60,8 @@ def predictions(
     n_classes = score.shape[-1]
     label = score.argmax(axis=-1).astype(np.uint8)
     fields: dict[str, Any] = {
+        "dataset": "vehicle",
+        "classifier": "mlp",
         "y_true": y_true,
         "runs": runs,
         "class_names": tuple(f"class {index}" for index in range(n_classes)),
@@ -72,8 +77,6 @@ def predictions(
     elif keep == "margin":
         fields["margin"] = da.from_array(margins(score, y_true, runs), chunks=(chunks, 1, -1))
     return Predictions(
-        dataset="vehicle",
-        classifier="mlp",
         dataset_id="0f" * 16,
         seed=7,
         **{**fields, **changes},
@@ -91,3 +94,71 @@ def margins(
                 values = score[row, epoch, point]
                 result[row, epoch, point] = values[true] - np.delete(values, true).max()
     return result
+
+
+def sweep(
+    datasets: dict[str, int],
+    classifiers: dict[str, float],
+    schemes: tuple[str, ...] = ("none", "neighbour:0.5"),
+    repeats: int = 3,
+    runs: int = 5,
+) -> Tables:
+    """Tables of a sweep with descriptors joined.
+
+    `datasets` maps names to numbers of test points and `classifiers` names to noise; without noise
+    the unperturbed runs are identical.
+    """
+    parts = []
+    cell = 0
+    for position, (dataset, n_test) in enumerate(datasets.items()):
+        for index, (classifier, noise) in enumerate(classifiers.items()):
+            cells = list(range(cell, cell + len(schemes)))
+            frame = regular(len(schemes), repeats, runs)
+            rng = np.random.default_rng([position, index])
+            score, y_true = noisy(rng, frame, n_test, noise=0.2 + noise)
+            base = rng.normal(size=(repeats, n_test, 2)) * 0.9
+            for row, c, repeat, run in frame.select(
+                "row", "cell", "repeat_index", "run_index"
+            ).iter_rows():
+                score[row, 0] += base[repeat]
+                if noise == 0 and schemes[c] == "none" and run > 0:
+                    score[row] = score[row - run]
+            scheme = pl.col("cell").replace_strict(dict(enumerate(schemes)))
+            frame = frame.with_columns(
+                identical=(scheme == "none") & (pl.col("run_index") > 0) & (noise == 0),
+                cell=pl.col("cell") + cell,
+            )
+            group = analyze_group(
+                predictions(score, y_true, frame, dataset=dataset, classifier=classifier),
+                Options(resamples=4),
+            )
+            descriptors = pl.DataFrame(
+                {
+                    "cell": pl.Series(cells, dtype=pl.UInt32),
+                    "dataset": dataset,
+                    "classifier": classifier,
+                    "train_fraction": 1.0,
+                    "perturb_continuous": list(schemes),
+                    "perturb_categorical": "none",
+                    "perturb_hparams": "none",
+                    "vary": "init+batch",
+                    "hparams": "default",
+                }
+            )
+            parts.append(joined(compute([group], scheduler="synchronous")[0], descriptors))
+            cell += len(schemes)
+    return Tables(
+        *(
+            pl.concat([getattr(part, name) for part in parts])
+            for name in ("runs", "pairs", "repeats", "cells")
+        )
+    )
+
+
+def joined(tables: Tables, descriptors: pl.DataFrame) -> Tables:
+    return Tables(
+        *(
+            getattr(tables, name).join(descriptors, on="cell", how="left")
+            for name in ("runs", "pairs", "repeats", "cells")
+        )
+    )

@@ -1,0 +1,1 @@
+"""Figures of the result tables, each with a caption that says n."""

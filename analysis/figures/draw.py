@@ -1,0 +1,279 @@
+"""The figures of a sweep.
+
+Every function takes result tables with the columns of `analysis.effects.DESCRIPTORS` joined and
+returns a `Plot`, or None where nothing that it draws is defined. A run that was copied because
+nothing of its training varies is drawn once, and pairs and repeats of identical runs are left out;
+captions say how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from analysis.effects import UNPERTURBED
+from analysis.figures.style import (
+    Plot,
+    colour,
+    distributions,
+    marker,
+    panels,
+    styled,
+    thinned,
+)
+from analysis.tables import Tables
+
+MIN_HEIGHT = 0.02  # of an axis for α̂, so that rounding doesn't fill it
+PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
+
+
+def all_figures(tables: Tables) -> list[Plot]:
+    """Draw every figure that the tables allow."""
+    drawn = (
+        accuracy(tables.runs),
+        accuracy_range(tables.repeats),
+        ec_local(tables.pairs, tables.repeats),
+        ec_global(tables.pairs, tables.repeats),
+        alpha_hat(tables.runs, tables.repeats),
+        alpha_hat_against_accuracy(tables.runs, tables.repeats),
+    )
+    return [plot for plot in drawn if plot is not None]
+
+
+@styled
+def accuracy(runs: pl.DataFrame) -> Plot | None:
+    """Draw the accuracy of every run, by dataset and classifier."""
+    return _by_classifier(
+        runs.filter(~pl.col("identical")),
+        "accuracy",
+        classifiers=_values(runs, "classifier"),
+        name="accuracy",
+        title="Accuracy",
+        label="accuracy",
+        caption="Test accuracy of each run, over all cells of a dataset and classifier. "
+        f"n = {{n}} runs{_copies(runs)}.",
+    )
+
+
+@styled
+def accuracy_range(repeats: pl.DataFrame) -> Plot | None:
+    """Draw the range of accuracies within each repeat, by dataset and classifier."""
+    return _by_classifier(
+        repeats.filter(~pl.col("identical"), pl.col("n_runs") > 1),
+        "accuracy_range",
+        classifiers=_values(repeats, "classifier"),
+        name="accuracy-range",
+        title="Accuracy range of a repeat",
+        label="accuracy range",
+        caption="Largest minus smallest test accuracy among the runs that share one test set and "
+        f"one combination of schemes. n = {{n}} repeats{_identical(repeats)}.",
+    )
+
+
+@styled
+def ec_local(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
+    """Draw the local error consistency of every pair of runs, by dataset and classifier."""
+    undefined = int(_distinct_pairs(pairs, repeats)["ec_local"].null_count())
+    left_out = f" ({undefined:,} pairs without any error left out)" if undefined else ""
+    return _error_consistency(
+        pairs,
+        repeats,
+        "local",
+        f"those that at least one of them gets wrong. n = {{n}} pairs{left_out}",
+    )
+
+
+@styled
+def ec_global(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
+    """Draw the global error consistency of every pair of runs, by dataset and classifier."""
+    return _error_consistency(pairs, repeats, "global", "all test points. n = {n} pairs")
+
+
+def _error_consistency(
+    pairs: pl.DataFrame, repeats: pl.DataFrame, which: str, among: str
+) -> Plot | None:
+    return _by_classifier(
+        _distinct_pairs(pairs, repeats),
+        f"ec_{which}",
+        classifiers=_values(repeats, "classifier"),
+        name=f"ec-{which}",
+        title=f"{which.capitalize()} error consistency",
+        label=f"{which} error consistency",
+        caption="For each pair of runs of a repeat, the test points that both get wrong as a share "
+        f"of {among}{_identical(repeats)}.",
+    )
+
+
+def _distinct_pairs(pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    same = repeats.filter(pl.col("identical")).select("cell", "repeat_index")
+    return pairs.join(same, on=["cell", "repeat_index"], how="anti")
+
+
+@styled
+def alpha_hat(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
+    """Draw α̂ of every run, by dataset and classifier, with the resolution δ."""
+    plot = _by_classifier(
+        runs.filter(~pl.col("identical")),
+        "alpha_hat",
+        classifiers=_values(runs, "classifier"),
+        name="alpha-hat",
+        title="α̂",
+        label="α̂",
+        caption="α̂ of each run against the average eCDF of the other runs of its repeat"
+        f"{_probe(runs)}. n = {{n}} runs{_copies(runs)}. Dashed: resolution δ; contamination "
+        f"below it isn't seen. {_resolution(repeats)}",
+    )
+    if plot is None:
+        return None
+    shown = _values(runs.filter(~pl.col("identical"), pl.col("alpha_hat").is_not_null()), "dataset")
+    for axis, dataset in zip(plot.figure.axes, shown, strict=True):
+        _mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset))
+    return plot
+
+
+@styled
+def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
+    """Draw α̂ against accuracy, a dot a run, coloured by classifier or else by scheme."""
+    shown = runs.filter(~pl.col("identical"), pl.col("alpha_hat").is_not_null())
+    if shown.is_empty():
+        return None
+    by = _colour_by(shown)
+    levels = _values(runs, by)
+    datasets = _values(shown, "dataset")
+    figure, axes = panels(datasets, "α̂")
+    handles = {}
+    for axis, dataset in zip(axes, datasets, strict=True):
+        here = shown.filter(pl.col("dataset") == dataset)
+        for index, level in enumerate(levels):
+            of = here.filter(pl.col(by).cast(pl.String) == level).sort("accuracy", "alpha_hat")
+            rows = thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)
+            handles[level] = axis.scatter(
+                of["accuracy"].to_numpy()[rows],
+                of["alpha_hat"].to_numpy()[rows],
+                s=14,
+                color=colour(index),
+                marker=marker(index),
+                alpha=0.65,
+                linewidths=0,
+                rasterized=rows.size > 200,
+            )
+        axis.grid(visible=True, axis="both")
+        axis.set_xlabel("accuracy")
+        axis.locator_params(axis="x", nbins=5)
+        top = max(float(here["alpha_hat"].to_numpy().max()), MIN_HEIGHT)
+        axis.set_ylim(-0.04 * top, 1.08 * top)
+    if len(levels) > 1:
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside upper left",
+            ncols=min(len(levels), 6),
+            title=by.replace("_", " "),
+            title_fontsize=8,
+            alignment="left",
+        )
+    return Plot(
+        "alpha-hat-accuracy",
+        "α̂ against accuracy",
+        "Each dot is a run: its test accuracy, and its α̂ against the other runs of its repeat"
+        f"{_probe(runs)}. n = {shown.height:,} runs{_copies(runs)}. {_resolution(repeats)}",
+        shown.height,
+        figure,
+    )
+
+
+def _by_classifier(
+    frame: pl.DataFrame,
+    value: str,
+    *,
+    classifiers: Sequence[str],
+    name: str,
+    title: str,
+    label: str,
+    caption: str,
+) -> Plot | None:
+    """Draw the distribution of a column: a panel a dataset, a violin a classifier."""
+    shown = frame.filter(pl.col(value).is_not_null())
+    if shown.is_empty():
+        return None
+    datasets = _values(shown, "dataset")
+    figure, axes = panels(datasets, label)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        here = shown.filter(pl.col("dataset") == dataset)
+        distributions(axis, _groups(here, classifiers, value))
+    told = caption.format(n=f"{shown.height:,}") + " Bars: medians."
+    return Plot(name, title, told, shown.height, figure)
+
+
+def _groups(
+    frame: pl.DataFrame, classifiers: Sequence[str], value: str
+) -> list[tuple[str, NDArray[np.float64]]]:
+    return [
+        (
+            classifier,
+            frame.filter(pl.col("classifier") == classifier)[value].drop_nulls().to_numpy(),
+        )
+        for classifier in classifiers
+    ]
+
+
+def _values(frame: pl.DataFrame, column: str) -> list[str]:
+    return frame[column].cast(pl.String).unique().sort().to_list()
+
+
+def _colour_by(runs: pl.DataFrame) -> str:
+    """Return the first of classifier and the scheme axes that has several levels."""
+    axes = ("classifier", *UNPERTURBED)
+    return next((name for name in axes if runs[name].n_unique() > 1), "classifier")
+
+
+def _mark_resolution(axis: Axes, repeats: pl.DataFrame) -> None:
+    delta = repeats["delta"].drop_nulls()
+    if delta.is_empty():
+        return
+    value = float(delta[0])
+    axis.axhline(value, color="black", linewidth=0.9, linestyle=(0, (4, 3)))
+    axis.annotate(
+        f"δ = {value:.3f}",
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=7.5,
+    )
+
+
+def _resolution(repeats: pl.DataFrame) -> str:
+    """Say δ and N, or from which to which they go."""
+    known = repeats.filter(pl.col("alpha_hat_mean").is_not_null())
+    if known.is_empty():
+        return ""
+    deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
+    if deltas.len() == 1:
+        return f"δ = {deltas[0]:.3f} with N = {sides[0]} test points on each side."
+    return (
+        f"δ = {deltas[0]:.3f} to {deltas[-1]:.3f} with N = {sides[-1]} to {sides[0]} test points "
+        "on each side."
+    )
+
+
+def _probe(runs: pl.DataFrame) -> str:
+    names = [PROBES[name] for name in _values(runs.filter(pl.col("probe").is_not_null()), "probe")]
+    both = "; the two aren't comparable" if len(names) > 1 else ""
+    return f" (probe: {' and '.join(names)}{both})" if names else ""
+
+
+def _copies(runs: pl.DataFrame) -> str:
+    copies = int(runs["identical"].sum())
+    return f" ({copies:,} identical copies left out)" if copies else ""
+
+
+def _identical(repeats: pl.DataFrame) -> str:
+    count = int(repeats["identical"].sum())
+    return f" ({count:,} repeats of identical runs left out)" if count else ""

@@ -1,0 +1,175 @@
+"""One look for all figures: size, type, and colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+P = ParamSpec("P")
+
+WIDTH = 7.2  # inches, the text width of a page
+MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
+
+# Okabe and Ito 2008, without black and yellow.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+# Beyond six groups, colours return with another marker.
+MARKERS = ("o", "s", "^", "D", "v", "P")
+GREY = "#555555"
+
+_RC: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelsize": 8.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "text.parse_math": False,  # a name may hold dollar signs
+    "xtick.color": GREY,
+    "xtick.labelcolor": "black",
+    "ytick.color": GREY,
+    "ytick.labelcolor": "black",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure with the words that belong to it.
+
+    Attributes
+    ----------
+    name : str
+        For file names and anchors.
+    title, caption : str
+        The caption tells what is drawn, n, and for α̂ the resolution δ.
+    n : int
+        Number of runs, pairs or repeats that are drawn.
+    """
+
+    name: str
+    title: str
+    caption: str
+    n: int
+    figure: Figure = field(repr=False)
+
+    def svg(self) -> str:
+        """Return the figure as SVG, the same text for the same figure."""
+        buffer = io.StringIO()
+        with mpl.rc_context({**_RC, "svg.hashsalt": self.name}):
+            self.figure.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
+        return buffer.getvalue()
+
+
+def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
+    """Draw in the common style, leaving matplotlib's own settings as they are."""
+
+    @functools.wraps(draw)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Plot | None:
+        with mpl.rc_context(_RC):
+            return draw(*args, **kwargs)
+
+    return wrapper
+
+
+def panels(titles: Sequence[str], label: str) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel a title, up to three side by side, and one vertical label."""
+    wide = 2 if len(titles) == 4 else min(len(titles), 3)
+    deep = -(-len(titles) // wide)
+    figure = Figure(figsize=(WIDTH, 0.5 + 2.3 * deep))
+    figure.set_layout_engine("constrained", h_pad=0.08)
+    axes = list(figure.subplots(deep, wide, squeeze=False).flat)
+    for extra in axes[len(titles) :]:
+        extra.remove()
+    for axis, title in zip(axes, titles, strict=False):
+        axis.set_title(title)
+    for axis in axes[: len(titles) : wide]:
+        axis.set_ylabel(label)
+    return figure, axes[: len(titles)]
+
+
+def colour(index: int) -> str:
+    """Return the colour of the group with this index."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def marker(index: int) -> str:
+    """Return the marker of the group with this index, another one each time colours return."""
+    return MARKERS[index // len(COLOURS) % len(MARKERS)]
+
+
+def distributions(axis: Axes, groups: Sequence[tuple[str, NDArray[np.float64]]]) -> None:
+    """Draw one distribution a group: outline, values, and a bar at the median.
+
+    Parameters
+    ----------
+    axis : Axes
+    groups : sequence of (label, float array (n,))
+        A group without values keeps its place.
+    """
+    for index, (_, values) in enumerate(groups):
+        if values.size == 0:
+            continue
+        if values.size > 2 and values.min() < values.max():
+            body: Any = axis.violinplot([values], [index], widths=0.85, showextrema=False)
+            for patch in body["bodies"]:
+                patch.set(facecolor=colour(index), alpha=0.22, edgecolor=colour(index))
+        shown = thinned(values)
+        axis.scatter(
+            index + 0.5 * _spread(shown.size),
+            shown,
+            s=_dot(shown.size),
+            color=colour(index),
+            marker=marker(index),
+            alpha=0.55,
+            linewidths=0,
+            rasterized=shown.size > 200,
+        )
+        middle = float(np.median(values))
+        axis.hlines(middle, index - 0.28, index + 0.28, color="black", linewidth=1.4, zorder=4)
+    labels = [label for label, _ in groups]
+    long = sum(map(len, labels)) > 22
+    axis.set_xticks(
+        range(len(groups)),
+        labels,
+        rotation=30 if long else 0,
+        ha="right" if long else "center",
+        rotation_mode="anchor" if long else "default",
+    )
+    axis.set_xlim(-0.6, len(groups) - 0.4)
+
+
+def thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return at most `MAX_POINTS` of the values, evenly spaced in their order of size."""
+    if values.size <= MAX_POINTS:
+        return values
+    return np.sort(values)[np.linspace(0, values.size - 1, MAX_POINTS).astype(np.intp)]
+
+
+def _spread(n: int) -> NDArray[np.float64]:
+    """Return offsets in [-0.5, 0.5) that fill the width evenly; nothing is random."""
+    golden = (np.sqrt(5) - 1) / 2
+    return np.asarray((np.arange(1, n + 1) * golden) % 1 - 0.5)
+
+
+def _dot(n: int) -> float:
+    return float(np.clip(900 / max(n, 1), 2, 14))

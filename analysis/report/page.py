@@ -1,0 +1,44 @@
+"""The page: a template filled with a context."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from analysis.figures.style import Plot
+from analysis.report.context import Context
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def render(context: Context) -> str:
+    """Return the report as one HTML page that needs nothing from outside."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, difference=difference, data_uri=data_uri)
+    return environment.get_template("page.html").render(page=context)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Write a number with fixed digits; a dash where it is undefined."""
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def difference(value: float | None, digits: int = 4) -> str:
+    """Write a difference with its sign; what rounds to zero has none."""
+    if value is None:
+        return "–"
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", MINUS)
+
+
+def data_uri(plot: Plot) -> str:
+    """Return the figure as a data URI, so that its ids can't meet those of another."""
+    return "data:image/svg+xml;base64," + base64.b64encode(plot.svg().encode()).decode()

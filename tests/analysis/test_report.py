@@ -1,0 +1,242 @@
+"""Figures with their captions, and the page that holds them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import polars as pl
+import pytest
+
+from analysis.figures import draw
+from analysis.figures.style import MAX_POINTS, colour, marker, panels, thinned
+from analysis.options import Options
+from analysis.report.context import Counts, context, conventions, summary
+from analysis.report.page import difference, number, render
+from analysis.tables import Tables
+from tests.analysis.samples import sweep
+
+NASTY = '<script>alert("1")</script> & $x_1$'
+VOID = {"meta", "img", "br", "link"}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return sweep({"vehicle": 60, NASTY: 40}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=4)
+
+
+@pytest.fixture(scope="module")
+def page(tables):
+    return render(content(tables))
+
+
+def content(tables, **changes):
+    fields = {
+        "name": NASTY,
+        "counts": Counts(planned=70, done=64, failed=4, missing=2, identical=12),
+        "tables": tables,
+        "options": Options(resamples=4),
+        "provenance": {"manyseed": "0.1.0", NASTY: NASTY},
+    }
+    return context(**{**fields, **changes})
+
+
+class Page(HTMLParser):
+    """Collects elements and texts, and insists that every element is closed in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append((tuple(self.open), data))
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text(self, tag):
+        return "".join(data for path, data in self.texts if tag in path)
+
+
+def test_every_figure_is_there_with_caption_and_n(page, tables):
+    parsed = Page(page)
+    plots = draw.all_figures(tables)
+    names = ["accuracy", "accuracy-range", "ec-local", "ec-global", "alpha-hat"]
+    assert [plot.name for plot in plots] == [*names, "alpha-hat-accuracy"]
+    assert [attributes["id"] for attributes in parsed.of("figure")] == [p.name for p in plots]
+    captions = parsed.text("figcaption")
+    for plot, image in zip(plots, parsed.of("img"), strict=True):
+        assert plot.caption in captions
+        assert f"n = {plot.n} " in plot.caption
+        assert plot.caption in image["alt"]
+        if plot.name.startswith("alpha"):
+            assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plot.caption)
+
+
+def test_nothing_comes_from_outside(page):
+    parsed = Page(page)
+    assert not parsed.of("script")
+    assert not parsed.of("link")
+    for _, attributes in parsed.elements:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:"))
+    assert "url(" not in parsed.text("style")
+    assert "@import" not in parsed.text("style")
+    for image in parsed.of("img"):
+        svg = base64.b64decode(image["src"].split(",")[1])
+        for element in ElementTree.fromstring(svg).iter():
+            for name, value in element.attrib.items():
+                if name.endswith("href"):
+                    assert value.startswith(("#", "data:"))
+
+
+def test_names_are_escaped(page):
+    parsed = Page(page)
+    assert "<script>" not in page
+    assert parsed.text("h1") == NASTY
+    assert NASTY in parsed.text("dd")
+    assert NASTY in parsed.text("table")
+
+
+def test_counts_and_warning(page, tables):
+    assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "64", "4", "2", "12"]
+    assert "4 failed and 2 are missing" in page
+    nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
+    whole = render(content(nothing, counts=Counts(2000, 2000, 0, 0, 0)))
+    assert "missing." not in Page(whole).text("header")
+    assert "<dd>2,000</dd>" in whole
+
+
+def test_anchors_exist(page):
+    parsed = Page(page)
+    ids = {attributes["id"] for _, attributes in parsed.elements if "id" in attributes}
+    assert {link["href"][1:] for link in parsed.of("a")} <= ids
+
+
+def test_figures_are_the_same_each_time(page, tables):
+    for plot in (draw.alpha_hat(tables.runs, tables.repeats), draw.accuracy(tables.runs)):
+        assert base64.b64encode(plot.svg().encode()).decode() in page
+
+
+def test_copies_are_counted_once_and_marked(tables, page):
+    caption = draw.accuracy(tables.runs).caption
+    distinct = tables.runs.filter(~pl.col("identical")).height
+    assert f"n = {distinct} runs (12 identical copies left out)" in caption
+    assert (
+        "(4 repeats of identical runs left out)"
+        in draw.ec_local(tables.pairs, tables.repeats).caption
+    )
+    assert draw.accuracy_range(tables.repeats).n == tables.repeats.height - 4
+    marked = [row["classifier"] for row in summary(tables) if row["n_identical"]]
+    assert marked == ["xgb", "xgb"]
+    assert "†" in Page(page).text("tbody")
+
+
+def test_summary_by_hand(tables):
+    row = next(row for row in summary(tables) if row["dataset"] == "vehicle")
+    here = (pl.col("dataset") == "vehicle") & (pl.col("classifier") == "lr-sgd")
+    runs, repeats = tables.runs.filter(here), tables.repeats.filter(here)
+    assert row["classifier"] == "lr-sgd"
+    assert (row["n_runs"], row["n_repeats"]) == (runs.height, repeats.height)
+    assert row["accuracy_mean"] == pytest.approx(runs["accuracy"].mean())
+    assert row["accuracy_std"] == pytest.approx(runs["accuracy"].std())
+    assert row["accuracy_range"] == pytest.approx(repeats["accuracy_range"].mean())
+    assert row["ec_local_mean"] == pytest.approx(repeats["ec_local_mean"].mean())
+    assert row["alpha_hat_mean"] == pytest.approx(repeats["alpha_hat_mean"].mean())
+    assert row["n_side"] == 30
+
+
+def test_figures_without_values_are_left_out(tables):
+    nothing = pl.lit(None, dtype=pl.Float64)
+    without = Tables(
+        tables.runs.with_columns(alpha_hat=nothing, probe=pl.lit(None, dtype=pl.String)),
+        tables.pairs.clear(),
+        tables.repeats.with_columns(alpha_hat_mean=nothing, delta=nothing, n_side=nothing),
+        tables.cells,
+    )
+    assert [plot.name for plot in draw.all_figures(without)] == ["accuracy", "accuracy-range"]
+    html = render(content(without, notes=["alpha_hat needs keep.scores"]))
+    assert "alpha_hat needs keep.scores" in html
+    assert "Kolmogorov" not in html
+
+
+def test_a_sweep_without_results_has_a_page(tables):
+    empty = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
+    parsed = Page(render(content(empty)))
+    assert not parsed.of("figure")
+    assert not any("#figures" in link["href"] for link in parsed.of("a"))
+
+
+def test_conventions_say_which_probes_and_unions(tables):
+    said = " ".join(conventions(tables, Options(resamples=4)))
+    assert "logit gap" in said
+    assert "left undefined" in said
+    assert "4 random splits" in said
+    mixed = Tables(
+        pl.concat([tables.runs, tables.runs.with_columns(probe=pl.lit("true_margin"))]),
+        tables.pairs,
+        tables.repeats,
+        tables.cells,
+    )
+    said = " ".join(conventions(mixed, Options(empty_union=1)))
+    assert "not comparable" in said
+    assert "counts as 1" in said
+
+
+def test_drawing_leaves_the_users_settings_alone(tables):
+    before = dict(mpl.rcParams)
+    draw.accuracy(tables.runs).svg()
+    assert dict(mpl.rcParams) == before
+
+
+def test_a_classifier_keeps_its_colour(tables):
+    def first(plot):
+        dots = plot.figure.axes[0].collections
+        return {tuple(c.get_facecolor()[0][:3].round(3)) for c in dots if c.get_offsets().size > 2}
+
+    alone = tables.repeats.filter(pl.col("classifier") == "lr-sgd")
+    assert first(draw.accuracy_range(alone)) <= first(draw.accuracy_range(tables.repeats))
+
+
+def test_groups_beyond_the_colours_get_other_markers():
+    looks = {(colour(index), marker(index)) for index in range(36)}
+    assert len(looks) == 36
+
+
+def test_dots_are_thinned_evenly_and_keep_the_extremes():
+    values = pl.Series(range(10 * MAX_POINTS)).cast(float).to_numpy()[::-1]
+    shown = thinned(values)
+    assert shown.size == MAX_POINTS
+    assert (shown.min(), shown.max()) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 37])
+def test_panels_fit_a_page(count):
+    figure, axes = panels([str(index) for index in range(count)], "accuracy")
+    assert [axis.get_title(loc="left") or axis.get_title() for axis in axes] == [
+        str(index) for index in range(count)
+    ]
+    assert len(figure.axes) == count
+    assert axes[0].get_ylabel() == "accuracy"
+
+
+def test_numbers():
+    assert number(None) == "–"
+    assert number(-0.12345, 2) == "−0.12"
+    assert difference(0.00001) == "0.0000"
+    assert difference(-0.00001) == "0.0000"
+    assert difference(0.25) == "+0.2500"
+    assert difference(-0.25) == "−0.2500"

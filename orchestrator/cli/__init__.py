@@ -1,0 +1,79 @@
+"""The ``manyseed`` command: one verb a command, one place that prints an error."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from orchestrator.cli.analyze import analyze, query, report
+from orchestrator.cli.output import errors
+from orchestrator.cli.plan import plan
+from orchestrator.cli.run import run
+from orchestrator.cli.status import status
+from orchestrator.cli.submit import cancel, resume, submit
+from orchestrator.cli.verify import compact, verify
+from orchestrator.errors import INTERRUPTED, ManyseedError
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    name="manyseed",
+    help="Train the same classifier thousands of times and learn how much the results vary.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"manyseed {version('manyseed')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+for _command in (
+    run,
+    plan,
+    submit,
+    status,
+    resume,
+    cancel,
+    verify,
+    compact,
+    analyze,
+    query,
+    report,
+):
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command; print an expected error as one message, without a traceback."""
+    try:
+        app()
+    except ManyseedError as error:
+        errors.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("interrupted")
+        sys.exit(INTERRUPTED)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

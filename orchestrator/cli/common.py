@@ -1,0 +1,36 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
+]
+SweepToml = Annotated[
+    Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.", show_default=False)
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="The sweep directory.", show_default="./<name>"),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Training processes; never more.",
+        show_default="the cores this process may use",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+OtherRecipe = Annotated[
+    bool,
+    typer.Option(
+        "--other-recipe",
+        help="Go on with other versions or another CPU than before; results mark the repeats.",
+    ),
+]

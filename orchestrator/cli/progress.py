@@ -1,0 +1,51 @@
+"""A submission as a progress bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from orchestrator.cli.output import console
+
+if TYPE_CHECKING:
+    from orchestrator import watch
+    from orchestrator.submission import Submission
+
+
+def bar() -> Progress:
+    """Return a progress bar in the command's style."""
+    return Progress(
+        SpinnerColumn(finished_text="✓"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        expand=True,
+    )
+
+
+def show(submission: Submission) -> watch.Progress:
+    """Show a submission until nothing of it lives; return how it ended."""
+    from orchestrator import watch
+
+    with bar() as progress:
+        task = progress.add_task("training", total=submission.n_runs, note="starting")
+        last = watch.progress(submission)
+        for last in watch.watch(submission):
+            note = f"{last.failed} failed" if last.failed else ""
+            if last.state == "starting":
+                note = "starting"
+            progress.update(task, completed=last.done + last.failed, note=note)
+    return last

@@ -1,0 +1,61 @@
+"""``manyseed verify`` and ``compact``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.common import Directory, Json
+from orchestrator.cli.output import console, print_json
+from orchestrator.errors import RunsError
+
+
+def verify(
+    directory: Directory,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Set what is wrong back to missing, to be trained again."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check every finished run: checksum, finite scores, shape, labels that agree with scores.
+
+    Exit code 1 when something is wrong.
+    """
+    from orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    result = sweep.verify(repair=repair)
+    if as_json:
+        print_json(result)
+    else:
+        for finding in result["findings"]:
+            rows = f" ({finding['rows']:,} rows)" if finding["rows"] else ""
+            console.print(f"{finding['group']}: {finding['problem']}{rows}", soft_wrap=True)
+        console.print(f"Checked {result['runs_checked']:,} finished runs: {_verdict(result)}")
+    if result["runs_wrong"] and not repair:
+        raise RunsError(
+            f"{result['runs_wrong']:,} runs are wrong\n  set them back with: "
+            f"manyseed verify {directory} --repair; then: manyseed resume {directory}"
+        )
+
+
+def compact(directory: Directory) -> None:
+    """Publish what journals hold, remove what is no longer needed, consolidate metadata."""
+    from orchestrator.sweep import Sweep
+
+    result = Sweep(directory).compact()
+    console.print(
+        f"Published {result.published:,} runs, removed {result.journals} journals and "
+        f"{result.partial} temporary files."
+    )
+
+
+def _verdict(result: dict[str, int]) -> str:
+    if not result["runs_wrong"]:
+        return "all are well."
+    if "runs_set_back" not in result:
+        return f"{result['runs_wrong']:,} are wrong."
+    healed, back = result["runs_healed"], result["runs_set_back"]
+    return f"{healed:,} restored from journals, {back:,} set back to be trained again."

@@ -1,0 +1,85 @@
+"""Small files of a sweep directory: JSON, written whole, and locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.store.files import place
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace `path` by a JSON text, durably."""
+    place(path, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_bytes())
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value a line; a last line that is not complete is left out."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+@contextmanager
+def locked(path: Path, doing: str) -> Iterator[None]:
+    """Hold a lock file while planning or submitting.
+
+    The lock of a process that died on this machine is removed; one of another machine is not,
+    because whether that process lives cannot be seen from here.
+
+    Raises
+    ------
+    UserError
+        When somebody else holds it.
+    """
+    owner = {"host": socket.gethostname(), "pid": os.getpid(), "doing": doing}
+    for _ in range(2):
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            if not _remove_dead(path):
+                break
+            continue
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(owner, file)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+        return
+    holder = path.read_text() if path.exists() else "another process"
+    raise UserError(
+        f"the sweep is locked by {holder}",
+        file=path,
+        remedy="wait for it; if that process is gone, remove the file",
+    )
+
+
+def _remove_dead(path: Path) -> bool:
+    try:
+        holder = read_json(path)
+    except (OSError, ValueError):
+        return False
+    if holder.get("host") != socket.gethostname():
+        return False
+    try:
+        os.kill(int(holder["pid"]), 0)
+    except ProcessLookupError:
+        path.unlink(missing_ok=True)
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -1,0 +1,42 @@
+"""What a task and its training processes say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Runs of one repeat of one cell that a process trains without asking again."""
+
+    group: int
+    shard: int
+    cell: int
+    repeat: int
+    runs: tuple[tuple[int, int], ...]
+    """(row, run) of each."""
+    source: int = -1
+    """Row of the run that these are copies of; -1 where each is trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process has imported what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch: rows finished, failures, and seconds a run."""
+
+    done: tuple[int, ...]
+    failures: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The process cannot go on, for a reason that is not a run's."""
+
+    reason: str
+    details: str

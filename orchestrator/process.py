@@ -1,0 +1,151 @@
+"""One warm training process: takes batches from a pipe, trains them, writes its journal.
+
+Started by `pool`; imports what the fits need once. An exception inside a fit is that run's failure;
+whatever else is wrong ends the process with a message, and leaves runs missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.run import Cell, MachineError, Prediction, Run
+from jobs.trainer import Trainer
+from orchestrator import origin
+from orchestrator.messages import Batch, Fault, Outcome, Ready
+from orchestrator.paths import SweepPaths
+from orchestrator.store.errors import StoreError
+from orchestrator.store.groups import Group, open_group
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.rows import encode_row
+from orchestrator.store.splits import write_splits
+from orchestrator.tasks import Task
+
+MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
+"""Errors of the machine, not of a run."""
+
+
+class _Process:
+    def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
+        self._task = Task.read(task_file)
+        self._trainer = Trainer()
+        self._recipe = origin.register(paths.recipes, origin.recipe())
+        self._paths, self._journal = paths, JournalWriter(journal)
+        self._groups: dict[int, Group] = {}
+        self._cells: dict[int, Cell] = {}
+
+    def train(self, batch: Batch) -> Outcome:
+        """Train a batch; whatever a fit raises is its run's failure."""
+        group, cell = self._group(batch), self._cell(batch.cell)
+        done: list[int] = []
+        failures: list[dict[str, Any]] = []
+        seconds = 0.0
+        for row, run in batch.runs:
+            try:
+                if batch.source in (-1, row):
+                    prediction = self._fit(Run(cell, batch.repeat, run), batch)
+                    values = encode_row(group.spec, prediction, self._y_true(batch))
+                    self._journal.append(
+                        batch.group,
+                        row,
+                        values,
+                        recipe=self._recipe,
+                        fit_seconds=prediction.fit_seconds,
+                    )
+                    seconds += prediction.fit_seconds
+                elif any(failure["row"] == batch.source for failure in failures):
+                    raise RuntimeError("the run that this one is a copy of failed")
+                else:
+                    self._journal.append_copy(batch.group, row, batch.source)
+            except MACHINE_ERRORS:
+                raise
+            except Exception as error:
+                failures.append(_failure(batch, row, run, error))
+            else:
+                done.append(row)
+        self._journal.sync_if_due()
+        return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
+
+    def close(self) -> None:
+        """Make the journal durable."""
+        self._journal.close()
+
+    def _fit(self, run: Run, batch: Batch) -> Prediction:
+        return self._trainer.train(run, self._task.cells[batch.cell].snapshots)
+
+    def _y_true(self, batch: Batch) -> NDArray[np.uint16]:
+        return self._trainer.test_set(self._cell(batch.cell), batch.repeat).y_true
+
+    def _group(self, batch: Batch) -> Group:
+        """Return an open group; its test sets are stored, or found equal, when it is opened."""
+        if batch.group not in self._groups:
+            group = open_group(self._paths.store, self._task.groups[batch.group])
+            cell = self._cell(batch.cell)
+            sets = [self._trainer.test_set(cell, repeat) for repeat in range(group.repeats)]
+            y_true = np.stack([test.y_true for test in sets])
+            index = np.stack([test.index for test in sets])
+            write_splits(group, 0, y_true, index, LeaseWatch(self._paths.leases))
+            self._groups[batch.group] = group
+        return self._groups[batch.group]
+
+    def _cell(self, number: int) -> Cell:
+        if number not in self._cells:
+            self._cells[number] = Cell.from_canonical(self._task.cells[number].canonical)
+        return self._cells[number]
+
+
+def _failure(batch: Batch, row: int, run: int, error: Exception) -> dict[str, Any]:
+    return {
+        "group": batch.group,
+        "row": row,
+        "cell": batch.cell,
+        "repeat": batch.repeat,
+        "run": run,
+        "error": "".join(traceback.format_exception_only(error)).strip(),
+        "traceback": traceback.format_exc(),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Serve batches until the pipe says None or closes."""
+    directory, task_file, life, index, descriptor = arguments
+    pipe = Connection(int(descriptor))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the task decides when to stop
+    _die_with_parent()
+    try:
+        paths = SweepPaths(Path(directory))
+        journal = paths.journals / f"{life}-{int(index):03d}.journal"
+        process = _Process(paths, Path(task_file), journal)
+        pipe.send(Ready())
+        while (batch := pipe.recv()) is not None:
+            pipe.send(process.train(batch))
+    except EOFError:
+        return 1
+    except Exception as error:
+        reason = "".join(traceback.format_exception_only(error)).strip()
+        pipe.send(Fault(reason, traceback.format_exc()))
+        return 4
+    process.close()
+    return 0
+
+
+def _die_with_parent() -> None:
+    # a process whose task was killed would go on training what is about to be trained again
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

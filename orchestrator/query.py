@@ -1,0 +1,126 @@
+"""Ask the result tables: a filter, columns, groups and an order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.errors import UserError, nearest
+from orchestrator.results import DESCRIPTORS, TABLES
+
+FORMATS = (".parquet", ".csv", ".json")
+
+
+def query(
+    tables: dict[str, pl.DataFrame],
+    table: str = "cells",
+    *,
+    where: str | None = None,
+    columns: Sequence[str] = (),
+    by: Sequence[str] = (),
+    sort: str | None = None,
+) -> pl.DataFrame:
+    """Return rows of a result table.
+
+    Parameters
+    ----------
+    tables : dict of DataFrame
+        As `results.read_results` returns them.
+    table : str
+        runs, pairs, repeats or cells.
+    where : str
+        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
+    columns : sequence of str
+        Columns to show; without them those that describe a cell, and the main metrics.
+    by : sequence of str
+        Columns to group by: the metrics' means over each group's rows, and n.
+    sort : str
+        A column, with a minus in front for descending order.
+
+    Raises
+    ------
+    UserError
+        For an unknown table or column, or a condition that cannot be read.
+    """
+    if table not in TABLES:
+        raise UserError("unknown table", key="--table", value=table, remedy=nearest(table, TABLES))
+    frame = tables[table]
+    if where:
+        frame = _filter(frame, where)
+    shown = list(columns) or _main_columns(table, frame)
+    for name in (*shown, *by):
+        _check(name, frame.columns, "--columns" if name in shown else "--by")
+    if by:
+        metrics = [
+            c for c in shown if c not in (*by, *DESCRIPTORS) and frame.schema[c].is_numeric()
+        ]
+        means = [pl.col(name).mean() for name in metrics]
+        frame = frame.group_by(by, maintain_order=True).agg(pl.len().alias("n"), *means)
+    else:
+        frame = frame.select(list(dict.fromkeys(shown)))
+    if sort:
+        name = sort.removeprefix("-")
+        _check(name, frame.columns, "--sort")
+        frame = frame.sort(name, descending=sort.startswith("-"), nulls_last=True)
+    return frame
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table as Parquet, CSV or JSON, by the file's ending.
+
+    Raises
+    ------
+    UserError
+        For another ending.
+    """
+    if path.suffix not in FORMATS:
+        raise UserError(
+            "unknown format", key="--output", value=str(path), remedy=nearest(path.suffix, FORMATS)
+        )
+    if path.suffix == ".parquet":
+        frame.write_parquet(path)
+    elif path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_json(path)
+
+
+def _filter(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+    try:
+        return frame.filter(pl.sql_expr(where))
+    except pl.exceptions.ColumnNotFoundError as error:
+        found = re.search(r'"([^"]+)"', str(error))
+        name = found[1] if found else str(error).split()[0]
+        remedy = nearest(name, frame.columns)
+        raise UserError("unknown column", key="--where", value=where, remedy=remedy) from None
+    except pl.exceptions.PolarsError as error:
+        raise UserError(
+            f"not a condition: {str(error).splitlines()[0]}",
+            key="--where",
+            value=where,
+            remedy="write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
+        ) from None
+
+
+def _check(name: str, columns: Sequence[str], option: str) -> None:
+    if name not in columns:
+        remedy = nearest(name, columns)
+        raise UserError("unknown column", key=option, value=name, remedy=remedy)
+
+
+def _main_columns(table: str, frame: pl.DataFrame) -> list[str]:
+    """Return the columns that vary among those that say what a cell is, and the main metrics."""
+    metrics = {
+        "runs": ("repeat_index", "run_index", "accuracy", "alpha_hat", "delta"),
+        "pairs": ("repeat_index", "run_i", "run_j", "ec_local", "ec_global", "churn"),
+        "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_range", "ec_local_mean"),
+        "cells": ("n_runs", "accuracy_mean", "accuracy_range", "ec_local_mean"),
+    }[table]
+    if table in ("repeats", "cells"):
+        metrics += ("alpha_hat_mean", "delta")
+    first = [name for name in DESCRIPTORS if name in ("dataset", "classifier")]
+    varying = [name for name in DESCRIPTORS if name not in first and frame[name].n_unique() > 1]
+    return [*first, *varying, *metrics]

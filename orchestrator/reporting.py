@@ -1,0 +1,80 @@
+"""The report's page, from the result tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from analysis.report.context import Counts, context, summary
+from analysis.report.page import render
+from analysis.tables import Tables
+from orchestrator import origin
+from orchestrator.results import read_analysis
+from orchestrator.store.files import place
+
+if TYPE_CHECKING:
+    from orchestrator.sweep import Sweep
+
+
+def report(sweep: Sweep) -> Path:
+    """Write the page of a sweep that was analysed; return where it is."""
+    options, record = read_analysis(sweep.paths)
+    counts = sweep.survey().counts
+    page = render(
+        context(
+            sweep.name,
+            Counts(
+                planned=counts["runs"],
+                done=counts["done"] + counts["copy"],
+                failed=counts["failed"],
+                missing=counts["missing"],
+                identical=counts["copy"],
+            ),
+            Tables(**sweep.results),
+            options,
+            _provenance(sweep, record["packages"], record["analysed"]),
+        )
+    )
+    place(sweep.paths.report, page.encode())
+    return sweep.paths.report
+
+
+def summary_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return one row for each dataset and classifier, as text of three decimals.
+
+    Columns dataset, classifier, runs, accuracy (mean ± standard deviation over runs), range (of
+    accuracy within a repeat), EC (local), churn, α̂ and its resolution δ.
+    """
+    rows = pl.DataFrame(summary(Tables(**tables)))
+    shown = {
+        "range": "accuracy_range",
+        "EC": "ec_local_mean",
+        "churn": "churn_mean",
+        "α̂": "alpha_hat_mean",
+        "δ": "delta",
+    }
+    return rows.select(
+        "dataset",
+        "classifier",
+        pl.col("n_runs").alias("runs"),
+        accuracy=pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std")),
+        **{title: _decimals(name) for title, name in shown.items()},
+    )
+
+
+def _decimals(name: str) -> pl.Expr:
+    text = pl.col(name).map_elements(lambda value: f"{value:.3f}", return_dtype=pl.String)
+    return text.fill_null("–")
+
+
+def _provenance(sweep: Sweep, packages: dict[str, str], analysed: str) -> dict[str, str]:
+    recipes = origin.read_recipes(sweep.paths.recipes)
+    devices = sorted({f"{r['device']} ({r['device_class']})" for r in recipes.values()})
+    return {
+        "Analysed": analysed,
+        "Devices": "; ".join(devices),
+        "Recipes": str(len(recipes)),
+        **{f"{name}": version for name, version in packages.items()},
+    }

@@ -1,0 +1,116 @@
+"""What has become of every run: from the store, the journals and the failures, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.files import read_json_lines
+from orchestrator.groups import Groups
+from orchestrator.paths import SweepPaths
+from orchestrator.plan import Plan
+from orchestrator.store.arrays import COPY, DONE, MISSING
+from orchestrator.store.groups import open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.reader import statuses
+
+FAILED = 3
+"""A state that the store does not know: the latest attempt raised, and nothing was finished."""
+
+STATES = {"done": DONE, "copy": COPY, "failed": FAILED, "missing": MISSING}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The state of every planned run.
+
+    Attributes
+    ----------
+    plan : Plan
+    states : dict of uint8 array
+        For each group the state of each row.
+    failures : dict
+        The latest failure of each (group, row) that is failed.
+    duplicates : int
+        Fits that were trained more than once, as far as journals still tell.
+    """
+
+    plan: Plan
+    states: Mapping[int, NDArray[np.uint8]]
+    failures: Mapping[tuple[int, int], dict[str, Any]]
+    duplicates: int
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """Every planned run: columns group, cell, repeat, run, row, state (a code of `STATES`)."""
+        parts = []
+        for (group,), rows in self.plan.rows.partition_by(
+            "group", as_dict=True, maintain_order=True
+        ).items():
+            state = self.states[int(str(group))][rows["row"].to_numpy()]
+            parts.append(rows.with_columns(state=pl.Series(state, dtype=pl.UInt8)))
+        return pl.concat(parts)
+
+    def with_state(self, *names: str) -> pl.DataFrame:
+        """Return the runs in any of these states."""
+        return self.runs.filter(pl.col("state").is_in([STATES[name] for name in names]))
+
+    @cached_property
+    def by_group(self) -> pl.DataFrame:
+        """Counts: columns group, dataset, classifier, runs, done, copy, failed, missing."""
+        counts = self.runs.group_by("group").agg(
+            runs=pl.len(),
+            **{name: (pl.col("state") == code).sum() for name, code in STATES.items()},
+        )
+        names = self.plan.groups.select("group", "dataset", "classifier")
+        return names.join(counts, on="group", how="left").sort("group")
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Runs by state, and all."""
+        totals = self.by_group.select("runs", *STATES).sum().row(0, named=True)
+        return {name: int(value or 0) for name, value in totals.items()}
+
+
+def survey(paths: SweepPaths) -> Survey:
+    """Look at a sweep's plan, store, journals and failures.
+
+    A sweep that nobody submitted has no store yet: all its runs are missing.
+    """
+    plan, groups = Plan.read(paths), Groups.read(paths)
+    index = JournalIndex(paths.journals)
+    lengths = dict(plan.groups.select("group", "length").iter_rows())
+    states: dict[int, NDArray[np.uint8]] = {}
+    for spec in groups.specs:
+        state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
+        if (paths.store / spec.path).exists():
+            stored = statuses(open_group(paths.store, spec.path))[: len(state)]
+            state[: len(stored)] = stored
+        journaled = index.rows(spec.number)
+        journaled = journaled[journaled < len(state)]
+        fresh = journaled[state[journaled] == MISSING]
+        state[fresh] = DONE
+        states[spec.number] = state
+    failures = _failures(paths, states)
+    for group, row in failures:
+        states[group][row] = FAILED
+    return Survey(plan, states, failures, index.duplicates)
+
+
+def _failures(
+    paths: SweepPaths, states: Mapping[int, NDArray[np.uint8]]
+) -> dict[tuple[int, int], dict[str, Any]]:
+    found = {}
+    for submission in paths.submissions():
+        for file in sorted((submission / "lives").glob("*/failures.jsonl")):
+            for failure in read_json_lines(file):
+                group, row = failure["group"], failure["row"]
+                if states[group][row] == MISSING:
+                    found[group, row] = failure | {"file": str(file)}
+    return found

@@ -1,0 +1,147 @@
+"""Missing runs → tasks: what one job on one node is given to do.
+
+A task is a JSON file that holds all that its processes need (cells and runs as ranges), so that
+they open neither the plan nor a table library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from orchestrator.files import read_json, write_json
+from orchestrator.plan import Plan
+
+TASK_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive runs of one repeat of one cell, in consecutive rows of one shard."""
+
+    group: int
+    shard: int
+    row: int
+    cell: int
+    repeat: int
+    run: int
+    count: int
+    source: int = -1
+    """Row of the run that these are copies of; -1 where each is trained."""
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield (row, run) of each run."""
+        for offset in range(self.count):
+            yield self.row + offset, self.run + offset
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCell:
+    """A cell as a task needs it."""
+
+    canonical: dict[str, Any]
+    snapshots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The work of one job on one node.
+
+    Attributes
+    ----------
+    groups : dict
+        Store path of each group.
+    cells : dict
+        By cell number.
+    spans : tuple of Span
+        Breadth first: a test set of all cells comes before the next test set.
+    """
+
+    groups: dict[int, str]
+    cells: dict[int, TaskCell]
+    spans: tuple[Span, ...]
+
+    @property
+    def n_runs(self) -> int:
+        """The number of runs."""
+        return sum(span.count for span in self.spans)
+
+    def write(self, path: Path) -> None:
+        """Write the task's file."""
+        value = {
+            "v": TASK_VERSION,
+            "groups": self.groups,
+            "cells": {
+                number: [cell.canonical, cell.snapshots] for number, cell in self.cells.items()
+            },
+            "spans": [
+                [s.group, s.shard, s.row, s.cell, s.repeat, s.run, s.count, s.source]
+                for s in self.spans
+            ],
+        }
+        write_json(path, value)
+
+    @classmethod
+    def read(cls, path: Path) -> Task:
+        """Read a task's file."""
+        value = read_json(path)
+        if value["v"] != TASK_VERSION:
+            raise ValueError(f"{path}: a task of version {value['v']}; this is {TASK_VERSION}")
+        return cls(
+            {int(group): name for group, name in value["groups"].items()},
+            {
+                int(number): TaskCell(canonical, tuple(snapshots))
+                for number, (canonical, snapshots) in value["cells"].items()
+            },
+            tuple(Span(*span) for span in value["spans"]),
+        )
+
+
+def make_task(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> Task:
+    """Return the task that trains `rows` (columns group, cell, repeat, run, row)."""
+    lengths = pl.DataFrame(
+        {"group": list(shard_lengths), "shard_length": list(shard_lengths.values())},
+        schema={"group": pl.UInt32, "shard_length": pl.UInt32},
+    )
+    identical = plan.cells.filter("identical").select("cell")
+    sources = (
+        plan.rows.filter(pl.col("run") == 0)
+        .join(identical, on="cell", how="semi")
+        .select("cell", "repeat", source=pl.col("row").cast(pl.Int64))
+    )
+    work = (
+        rows.join(lengths, on="group", how="left")
+        .join(sources, on=["cell", "repeat"], how="left")
+        .with_columns(pl.col("source").fill_null(-1))
+        .with_columns(shard=pl.col("row") // pl.col("shard_length"))
+        .sort("repeat", "group", "row")
+    )
+    spans = tuple(_spans(work))
+    used = plan.cells.filter(pl.col("cell").is_in(work["cell"].unique()))
+    cells = {
+        row["cell"]: TaskCell(json.loads(row["canonical"]), tuple(row["snapshots"]))
+        for row in used.iter_rows(named=True)
+    }
+    groups = dict(used.select("group", "path").unique().sort("group").iter_rows())
+    return Task(groups, cells, spans)
+
+
+def _spans(work: pl.DataFrame) -> Iterator[Span]:
+    if work.is_empty():
+        return
+    columns = ("group", "shard", "row", "cell", "repeat", "run", "source")
+    values = np.stack([work[name].to_numpy().astype(np.int64) for name in columns])
+    # a span goes on while group, shard, cell and repeat stay and row and run grow by one
+    step = np.diff(values, axis=1)
+    same = (step == np.array([0, 0, 1, 0, 0, 1, 0])[:, None]).all(axis=0)
+    starts = np.concatenate([[0], np.flatnonzero(~same) + 1])
+    counts = np.diff(np.concatenate([starts, [values.shape[1]]]))
+    for start, count in zip(starts, counts, strict=True):
+        group, shard, row, cell, repeat, run, source = (int(v) for v in values[:, start])
+        yield Span(group, shard, row, cell, repeat, run, int(count), source)

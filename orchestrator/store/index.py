@@ -35,10 +35,14 @@ _SEARCH_BYTES = 2**20
 
 @dataclass(slots=True)
 class _Journal:
-    """How far a journal has been scanned."""
+    """How far a journal has been scanned.
+
+    `inside` is where the payload of the last record begins.
+    """
 
     name: str
     scanned: int = 0
+    inside: int = 0
     size: int = 0
     modified: int = 0
     damaged: int = 0
@@ -118,14 +122,16 @@ class JournalIndex:
                 self._row.append(header.row)
                 self._journal.append(number)
                 self._offset.append(offset)
+                journal.inside = offset + HEADER_SIZE
                 offset += HEADER_SIZE + header.payload
                 continue
-            # Damaged, or not yet complete: it is damaged if a good header follows.
-            following = _find_header(file, offset + 1, size)
+            # Damaged, or not yet complete: it is damaged if a good header follows, perhaps inside
+            # the last record where that lost bytes.
+            following = _find_header(file, min(journal.inside, offset + 1), size, besides=offset)
             if following is None:
                 break
             journal.damaged += 1
-            offset = following
+            journal.inside = offset = following
         journal.scanned = offset
 
     @property
@@ -215,15 +221,16 @@ def _ints(column: array[int]) -> NDArray[Any]:
     return np.array(column, dtype=np.int64)
 
 
-def _find_header(file: BinaryIO, start: int, size: int) -> int | None:
-    """Return where the next good header begins."""
+def _find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
+    """Return where the next good header begins, passing over one place."""
     while start + HEADER_SIZE <= size:
         file.seek(start)
         block = file.read(min(_SEARCH_BYTES, size - start))
         position = block.find(MAGIC)
         while position >= 0:
             file.seek(start + position)
-            if parse_header(file.read(HEADER_SIZE)) is not None:
+            good = parse_header(file.read(HEADER_SIZE)) is not None
+            if good and start + position != besides:
                 return start + position
             position = block.find(MAGIC, position + 1)
         start += max(1, len(block) - len(MAGIC) + 1)

@@ -116,7 +116,7 @@ class GroupSpec:
         wanted = min(math.ceil(CHUNK_BYTES / smallest), LARGE_CHUNK_BYTES // largest)
         wanted = max(wanted, math.ceil(CHUNK_BYTES / largest))
         chunks = max(1, target // wanted)
-        chunk_length = math.ceil(target / chunks)
+        chunk_length = round(target / chunks)
         return cls(
             number=number,
             dataset=dataset,

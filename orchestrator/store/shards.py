@@ -188,7 +188,7 @@ class _Merge:
             status[row - self.start] = source.status
         now = np.isin(status, (DONE, COPY))
         status = np.where(self.padding, PADDING, status).astype(before.dtype)
-        differs = bool(sources) or not np.array_equal(status, stored["status"])
+        differs = bool(sources) or blind or not np.array_equal(status, stored["status"])
         if differs and (self.published or now.any()):
             self._place({**stored, "status": status}, sources, finished & ~lost)
         added = int(np.count_nonzero(now & ~finished))

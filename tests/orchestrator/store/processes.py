@@ -1,0 +1,71 @@
+"""What the processes of `test_faults` run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+from orchestrator.store import files, shards
+from orchestrator.store.errors import LeaseHeld
+from orchestrator.store.groups import open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.schema import GroupSpec
+from tests.orchestrator.store.world import NUMBER, values
+
+
+def work(folder: Path, made: GroupSpec, seconds: float, life: str, seed: int) -> None:
+    """Finish rows and publish shards at random until killed; note what was synced."""
+    chance = random.Random(seed)
+    group = open_group(folder / "predictions.zarr", made.path)
+    watch = LeaseWatch(folder / "leases", seconds)
+    journals = JournalIndex(folder / "journals")
+    real = files.place
+
+    def place(path, data, before_rename=None):
+        real(path, data, before_rename)
+        if chance.random() < 0.03:  # a random moment may well never be this one
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    shards.place = place
+    with (
+        JournalWriter(folder / "journals" / f"{life}.journal") as journal,
+        (folder / f"{life}.log").open("a") as log,
+    ):
+        while True:
+            finished = [chance.randrange(group.rows) for _ in range(chance.randrange(1, 6))]
+            for row in finished:
+                journal.append(NUMBER, row, values(made, row), recipe=1, fit_seconds=row)
+            journal.sync()
+            log.write("".join(f"{row}\n" for row in finished))
+            log.flush()
+            try:
+                publish = chance.randrange(group.shards)
+                shards.publish(group, publish, journals, watch)
+            except LeaseHeld:
+                continue
+
+
+def publish_suspended(
+    folder: Path, made: GroupSpec, seconds: float, before: str, marker: Path
+) -> None:
+    """Publish shard 0, but stop right before the file of one array is renamed."""
+    group = open_group(folder / "predictions.zarr", made.path)
+    watch = LeaseWatch(folder / "leases", seconds)
+    real, stopped = files.place, []
+
+    def place(path, data, before_rename=None):
+        def stop() -> None:
+            before_rename()
+            if path.parent.name == before and not stopped:
+                stopped.append(path)
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        real(path, data, stop)
+
+    shards.place = place
+    shards.publish(group, 0, JournalIndex(folder / "journals"), watch, wait=60)

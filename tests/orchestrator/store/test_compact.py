@@ -1,0 +1,110 @@
+import pytest
+import xarray as xr
+
+from orchestrator.store import compact as module
+from orchestrator.store.compact import compact
+from orchestrator.store.errors import DamagedShard, LeaseHeld
+from orchestrator.store.lease import Lease
+from orchestrator.store.repair import drop
+from orchestrator.store.shards import publish
+from tests.orchestrator.store.test_verify import overwrite
+from tests.orchestrator.store.world import NUMBER, World, assert_true_rows, finished
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_everything_is_published_before_journals_go(world):
+    world.finish(0, 4)
+    world.finish(9)
+    (world.group.folder / "label" / ".zarr.json.dead.partial").write_bytes(b"rubbish")
+    done = compact(world.store, world.journals, world.watch)
+    assert (done.published, done.journals, done.kept, done.partial) == (3, 2, (), 1)
+    assert finished(world.group) == {0, 4, 9}
+    assert_true_rows(world.group, {0, 4, 9}, {})
+    assert list(world.journals.iterdir()) == []
+    assert list(world.watch.folder.iterdir()) == []
+    plain = xr.open_zarr(world.store, group=world.spec.path, consolidated=True)
+    assert plain.status.values.tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 255, 255]
+    tree = xr.open_datatree(world.store, engine="zarr", consolidated=True)
+    assert tree[world.spec.path].sizes["run"] == 12
+    again = compact(world.store, world.journals, world.watch)
+    assert (again.published, again.journals) == (0, 0)
+
+
+def test_journals_of_waiting_copies_stay(world):
+    world.finish(1)
+    with world.journal() as journal:
+        journal.append_copy(NUMBER, 4, 0)
+    done = compact(world.store, world.journals, world.watch)
+    assert (done.journals, done.kept) == (1, ("0002.journal",))
+    world.finish(0)
+    assert compact(world.store, world.journals, world.watch).kept == ()
+    assert_true_rows(world.group, {0, 1, 4}, {4: 0})
+
+
+def test_journals_of_unknown_groups_stay(world):
+    with world.journal() as journal:
+        journal.append_copy(NUMBER + 1, 0, 0)
+    assert compact(world.store, world.journals, world.watch).kept == ("0001.journal",)
+
+
+def test_damage_by_a_late_writer_heals(world):
+    world.finish(0, 1)
+    publish(world.group, 0, world.index(), world.watch)
+    overwrite(world, "status", 1, 0)
+    overwrite(world, "margin", 0, 0.5)
+    compact(world.store, world.journals, world.watch)
+    assert_true_rows(world.group, {0, 1}, {})
+    assert finished(world.group) == {0, 1}
+
+
+def test_journals_stay_where_rows_do_not_read_back(world, monkeypatch):
+    world.finish(0)
+
+    def broken(group, start, stop, original=module.row_checksums):
+        crcs, damaged = original(group, start, stop)
+        return crcs + 1, damaged
+
+    monkeypatch.setattr(module, "row_checksums", broken)
+    with pytest.raises(DamagedShard, match="journals are kept"):
+        compact(world.store, world.journals, world.watch)
+    assert len(list(world.journals.iterdir())) == 1
+
+
+def test_a_journal_written_to_meanwhile_stays(world, monkeypatch):
+    journal = world.journal()
+    world.append(journal, 0)
+
+    def publish_slowly(*arguments, original=module.publish, **keywords):
+        world.append(journal, 7)
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(module, "publish", publish_slowly)
+    assert compact(world.store, world.journals, world.watch).journals == 0
+    monkeypatch.undo()
+    journal.close()
+    assert compact(world.store, world.journals, world.watch).journals == 1
+    assert finished(world.group) == {0, 7}
+
+
+def test_refused_while_somebody_else_works(world):
+    other = Lease(world.watch, "task-1")
+    other.take()
+    world.watch.seconds = 0.2
+    with other.kept():
+        with pytest.raises(LeaseHeld, match="task-1"):
+            compact(world.store, world.journals, world.watch)
+        compact(world.store, world.journals, world.watch, besides=["task-1"])
+        other.check()
+
+
+def test_tombstones_go_with_the_journals_they_void(world):
+    world.finish(0, 1)
+    publish(world.group, 0, world.index(), world.watch)
+    drop({world.group: [0]}, world.journals, world.watch)
+    compact(world.store, world.journals, world.watch)
+    assert list(world.journals.iterdir()) == []
+    assert finished(world.group) == {1}

@@ -1,0 +1,225 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.store.errors import LeaseLost, StoreUnavailable
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.records import HEADER_SIZE, MAGIC
+from orchestrator.store.rows import RowBytes
+from orchestrator.store.tombstones import write_tombstone
+
+
+def row(number: int, size: int = 40) -> RowBytes:
+    rng = np.random.default_rng(number)
+    return RowBytes(rng.bytes(size), rng.bytes(4 * size), rng.bytes(size // 2), number)
+
+
+def fill(writer: JournalWriter, numbers) -> None:
+    for number in numbers:
+        writer.append(1, number, row(number), recipe=2, fit_seconds=0.5)
+
+
+def test_records_read_back(tmp_path):
+    with JournalWriter(tmp_path / "a.journal") as writer:
+        fill(writer, [5, 3])
+        writer.append_copy(1, 4, 3)
+        writer.append(2, 9, row(9), recipe=0, fit_seconds=1)
+    index = JournalIndex(tmp_path)
+    assert index.groups() == {1: 3, 2: 1}
+    assert index.rows(1).tolist() == [3, 4, 5]
+    record = index.read(1, 3)
+    assert record.values == row(3)
+    assert (record.header.recipe, record.header.fit_seconds) == (2, 0.5)
+    assert index.read(1, 4).header.source == 3
+    assert index.read(1, 77) is None
+
+
+def test_refresh_reads_only_what_was_appended(tmp_path, monkeypatch):
+    writer = JournalWriter(tmp_path / "a.journal")
+    fill(writer, range(50))
+    index = JournalIndex(tmp_path)
+    parsed = []
+    from orchestrator.store import index as module
+
+    def parse(data, original=module.parse_header):
+        parsed.append(data)
+        return original(data)
+
+    monkeypatch.setattr(module, "parse_header", parse)
+    index.refresh()
+    assert parsed == []
+    fill(writer, [50])
+    index.refresh()
+    assert len(parsed) == 1
+    assert index.rows(1).tolist() == list(range(51))
+    writer.close()
+
+
+def test_a_name_is_used_once(tmp_path):
+    JournalWriter(tmp_path / "a.journal").close()
+    with pytest.raises(StoreUnavailable):
+        JournalWriter(tmp_path / "a.journal")
+    with pytest.raises(ValueError, match="ends in"):
+        JournalWriter(tmp_path / "a.log")
+
+
+def test_duplicates_are_counted_and_ordered_by_name(tmp_path):
+    for name in ("b", "a"):
+        with JournalWriter(tmp_path / f"{name}.journal") as writer:
+            writer.append(1, 0, row(ord(name)), recipe=0, fit_seconds=0)
+    index = JournalIndex(tmp_path)
+    assert index.duplicates == 1
+    assert index.read(1, 0).values == row(ord("a"))
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_damage_costs_only_the_records_it_hits(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("journal")
+    path = folder / "a.journal"
+    ends = []
+    with JournalWriter(path) as writer:
+        for number in range(8):
+            # A payload that looks like records, to mislead a search for the next header.
+            values = RowBytes(MAGIC * data.draw(st.integers(0, 4)) + bytes(5), MAGIC[:5])
+            writer.append(1, number, values, recipe=0, fit_seconds=0)
+            ends.append(path.stat().st_size)
+    content = bytearray(path.read_bytes())
+    start = data.draw(st.integers(0, len(content) - 1))
+    stop = data.draw(st.integers(start + 1, min(len(content), start + 150)))
+    kind = data.draw(st.sampled_from(["flip", "zero", "cut", "tear"]))
+    if kind == "flip":
+        content[start] ^= 1 << data.draw(st.integers(0, 7))
+        stop = start + 1
+    elif kind == "zero":
+        content[start:stop] = bytes(stop - start)
+    elif kind == "cut":
+        del content[start:stop]
+    else:
+        del content[start:]
+        stop = ends[-1]
+    path.write_bytes(bytes(content))
+    hit = {n for n, end in enumerate(ends) if start < end and stop > (ends[n - 1] if n else 0)}
+    index = JournalIndex(folder)
+    good = {n for n in range(8) if index.read(1, n) is not None}
+    # zeros may replace zeros
+    assert set(range(8)) - hit <= good
+    if kind in ("flip", "cut"):
+        assert not good & hit
+    assert set(index.rows(1).tolist()) == good
+
+
+def test_a_record_being_written_is_waited_for(tmp_path):
+    with JournalWriter(tmp_path / "whole.journal") as writer:
+        fill(writer, range(3))
+    content = (tmp_path / "whole.journal").read_bytes()
+    (tmp_path / "whole.journal").unlink()
+    index = JournalIndex(tmp_path)
+    size = len(content) // 3
+    for length in [0, 10, HEADER_SIZE, size - 1, size, size + 30, 3 * size]:
+        (tmp_path / "part.journal").write_bytes(content[:length])
+        index.refresh()
+        assert index.rows(1).tolist() == list(range(length // size))
+        assert index.damaged == 0
+
+
+def test_a_failed_write_is_cut_back_and_the_journal_goes_on(tmp_path):
+    """A limit on the file size stands for a full disk: both write a part, then fail."""
+    script = f"""
+import resource, sys
+sys.path.insert(0, {os.getcwd()!r})
+from pathlib import Path
+from orchestrator.store.errors import StoreUnavailable
+from orchestrator.store.journal import JournalWriter
+from tests.orchestrator.store.test_journal import row
+writer = JournalWriter(Path({str(tmp_path)!r}) / "a.journal")
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+number = 0
+try:
+    while True:
+        writer.append(1, number, row(number), recipe=0, fit_seconds=0)
+        number += 1
+except StoreUnavailable as error:
+    assert "nothing that was finished is lost" in str(error)
+print(number, writer.path.stat().st_size)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+writer.append(1, number, row(number), recipe=0, fit_seconds=0)
+writer.close()
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
+    number, size = map(int, output.split())
+    record = HEADER_SIZE + 40 + 160 + 20
+    assert number == 1000 // record
+    assert size == number * record
+    index = JournalIndex(tmp_path)
+    assert index.rows(1).tolist() == list(range(number + 1))
+    assert index.damaged == 0
+
+
+def test_sync_is_due_by_the_clock(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    writer = JournalWriter(tmp_path / "a.journal")
+    fill(writer, [0])
+    assert writer.unsynced
+    now[0] = 29
+    assert not writer.sync_if_due()
+    now[0] = 31
+    assert writer.sync_if_due()
+    assert not writer.unsynced
+    writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        fill(writer, [1])
+
+
+def test_a_writer_taken_for_dead_learns_it(tmp_path):
+    writer = JournalWriter(tmp_path / "a.journal")
+    (tmp_path / "a.journal").unlink()
+    fill(writer, [0])
+    with pytest.raises(LeaseLost, match="taken for dead"):
+        writer.sync()
+    with pytest.raises(LeaseLost):
+        writer.close()
+
+
+def test_a_tombstone_voids_old_journals_only(tmp_path):
+    with JournalWriter(tmp_path / "a.journal") as writer:
+        fill(writer, [0, 1])
+    index = JournalIndex(tmp_path)
+    write_tombstone(tmp_path, {1: [1, 5]})
+    index.refresh()
+    assert index.rows(1).tolist() == [0]
+    with JournalWriter(tmp_path / "b.journal") as writer:
+        fill(writer, [1])
+    index.refresh()
+    assert index.rows(1).tolist() == [0, 1]
+    assert list(index.records(1, 0, 9)[1])[0][0] == "b.journal"
+
+
+def test_removed_journals_no_longer_count(tmp_path):
+    with JournalWriter(tmp_path / "a.journal") as writer:
+        fill(writer, [0])
+    index = JournalIndex(tmp_path)
+    (tmp_path / "a.journal").unlink()
+    assert index.read(1, 0) is None
+    index.refresh()
+    assert index.rows(1).tolist() == []
+    assert index.journals == []
+
+
+def test_writing_needs_no_slow_import():
+    code = (
+        "import sys, orchestrator.store.journal, orchestrator.store.index;"
+        "print({'zarr', 'polars', 'torch', 'xarray', 'dask'} & set(sys.modules))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert output.stdout.strip() == "set()"

@@ -1,0 +1,204 @@
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.store import lease as module
+from orchestrator.store.errors import LeaseHeld, LeaseLost, StoreUnavailable
+from orchestrator.store.lease import Lease, LeaseWatch, remove_dead_leases
+from orchestrator.store.owner import Owner
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock that the test moves."""
+    value = [0.0]
+    monkeypatch.setattr(module, "clock", lambda: value[0])
+    return value
+
+
+@pytest.fixture
+def leases(tmp_path, monkeypatch):
+    """Two holders that cannot see each other's process, as on two machines."""
+    monkeypatch.setattr(Owner, "is_gone", lambda self: False)
+    return tuple(Lease(LeaseWatch(tmp_path, 60), "shard") for _ in range(2))
+
+
+def test_only_one_holds_it(leases):
+    mine, other = leases
+    assert mine.try_take()
+    assert mine.try_take()
+    assert not other.try_take()
+    with pytest.raises(LeaseHeld, match=f"process {os.getpid()}"):
+        other.take()
+    mine.release()
+    assert other.try_take()
+    with pytest.raises(LeaseLost):
+        mine.check()
+
+
+def test_a_counter_that_stands_still_is_dead(leases, now):
+    mine, other = leases
+    mine.take()
+    assert not other.try_take()
+    now[0] = 50
+    mine.heartbeat()
+    now[0] = 70
+    assert not other.try_take()  # sees the counter move only now
+    now[0] = 131
+    assert other.try_take()
+    with pytest.raises(LeaseLost, match="no heartbeat"):
+        mine.heartbeat()
+
+
+def test_taken_over_is_seen_on_disk(leases, now):
+    mine, other = leases
+    mine.take()
+    other.try_take()
+    now[0] = 61
+    assert other.try_take()
+    mine._beaten = 61.0  # as a holder whose clock stood still would have it
+    with pytest.raises(LeaseLost, match="taken over"):
+        mine.check()
+    mine.release()  # not its own any more
+    other.check()
+
+
+def test_a_stale_holder_takes_it_again_at_once_if_nobody_did(leases, now):
+    mine, other = leases
+    mine.take()
+    now[0] = 1000
+    assert mine.is_stale
+    assert mine.try_take()
+    mine.check()
+    assert not other.try_take()
+
+
+def test_generations_never_come_back(leases, now, tmp_path):
+    mine, other = leases
+    for _ in range(3):
+        assert mine.try_take()
+        mine.release()
+        assert other.try_take()
+        other.release()
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert files == ["shard.00000006.lease"]
+
+
+def test_a_taker_that_was_slow_to_decide_loses(leases, now, tmp_path):
+    """It saw generation 1 dead; meanwhile another took generation 2 and gave it back."""
+    mine, other = leases
+    third = Lease(LeaseWatch(tmp_path, 60), "shard")
+    mine.take()
+    assert not third.try_take()
+    assert not other.try_take()
+    now[0] = 61
+    assert other.try_take()
+    other.release()
+    assert not third._create(2)
+
+
+def test_an_empty_file_is_timed_too(leases, now, tmp_path):
+    (tmp_path / "shard.00000001.lease").touch()
+    mine, _ = leases
+    assert not mine.try_take()
+    now[0] = 61
+    assert mine.try_take()
+
+
+def test_a_full_disk_leaves_no_lease(leases, monkeypatch, tmp_path):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    mine, other = leases
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", full)
+        with pytest.raises(StoreUnavailable, match="No space"):
+            mine.try_take()
+    assert list(tmp_path.iterdir()) == []
+    assert other.try_take()
+
+
+def test_a_dead_process_of_this_machine_is_dead_at_once(tmp_path):
+    script = (
+        "import sys, pathlib; from orchestrator.store.lease import *;"
+        f"Lease(LeaseWatch(pathlib.Path({str(tmp_path)!r}), 1e6), 'shard').take();"
+        "print('taken', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "taken\n"
+    watch = LeaseWatch(tmp_path, 1e6)
+    assert watch.is_alive("shard")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not watch.is_alive("shard")
+    assert watch.wait_until_dead() == []
+    Lease(watch, "shard").take()
+
+
+def test_alive_leases_are_named(tmp_path):
+    watch = LeaseWatch(tmp_path, 0.3)
+    held, freed = Lease(watch, "task-1"), Lease(watch, "task-2")
+    held.take()
+    freed.take()
+    freed.release()
+    assert watch.alive() == ["task-1"]
+    with held.kept():
+        assert LeaseWatch(tmp_path, 0.3).wait_until_dead() == ["task-1"]
+        assert watch.wait_until_dead(besides=["task-1"]) == []
+    assert watch.wait_until_dead() == []
+    remove_dead_leases(watch)
+    assert watch.names() == set()
+
+
+def test_keeping_outlasts_the_lease_time(tmp_path):
+    held = Lease(LeaseWatch(tmp_path, 0.3), "task")
+    held.take()
+    with held.kept():
+        until = module.clock() + 0.9
+        while module.clock() < until:
+            held.check()
+    with pytest.raises(LeaseLost):
+        held.check()
+
+
+def test_names_that_would_leave_the_folder_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="cannot name"):
+        Lease(LeaseWatch(tmp_path), "../x")
+
+
+def contend(folder, rounds, log, barrier) -> None:
+    """Take the lease, note who holds it between check and check, die without releasing it."""
+    Owner.is_gone = lambda self: False  # type: ignore[method-assign]
+    watch = LeaseWatch(folder, 0.15)
+    barrier.wait()
+    for _ in range(rounds):
+        held = Lease(watch, "shard")
+        while not held.try_take():
+            pass
+        with log.open("ab", buffering=0) as file:
+            file.write(json.dumps([held._generation, held._id]).encode() + b"\n")
+
+
+def test_many_takers_over_dead_holders(tmp_path):
+    """Eight processes take over from holders that never release: each generation has one holder."""
+    context = multiprocessing.get_context("spawn")
+    log, barrier, rounds = tmp_path / "log", context.Barrier(8), 2
+    folder = tmp_path / "leases"
+    processes = [
+        context.Process(target=contend, args=(folder, rounds, log, barrier)) for _ in range(8)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    taken = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [generation for generation, _ in sorted(taken)] == list(range(1, 8 * rounds + 1))
+    assert len({holder for _, holder in taken}) == 8 * rounds

@@ -1,0 +1,116 @@
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.store.errors import LayoutTooNew, StoreError
+from orchestrator.store.schema import SHARD_BYTES, GroupSpec, encode_name
+from tests.orchestrator.store.world import spec
+
+
+@settings(deadline=None)
+@given(
+    samples=st.integers(1, 200_000),
+    n_classes=st.sampled_from([2, 3, 10, 300]),
+    epochs=st.integers(1, 5),
+    scores=st.sampled_from(["all", "margin", "none"]),
+    dtype=st.sampled_from(["float32", "float16"]),
+)
+def test_lengths_keep_their_bounds(samples, n_classes, epochs, scores, dtype):
+    made = spec(n_classes, samples=samples, epochs=tuple(range(epochs)), scores=scores, dtype=dtype)
+    chosen = GroupSpec.create(
+        number=0,
+        dataset="d",
+        classifier="c",
+        samples=samples,
+        class_names=made.class_names,
+        epochs=made.epochs,
+        scores=scores,
+        dtype=dtype,
+    )
+    label, score, _ = chosen.part_bytes
+    largest = max(label, score)
+    assert chosen.shard_length % chosen.chunk_length == 0
+    assert chosen.shard_length == 1 or chosen.shard_length * largest < 1.5 * SHARD_BYTES
+    assert 900 <= chosen.shard_length < 1100 or largest * 1000 > 0.5 * SHARD_BYTES
+    if chosen.chunk_length < chosen.shard_length:
+        assert chosen.chunk_length * largest >= 2**20
+    assert GroupSpec.from_attributes(json.loads(json.dumps(chosen.to_attributes()))) == chosen
+
+
+def test_labels_have_large_chunks_for_ten_classes():
+    chosen = GroupSpec.create(
+        number=0,
+        dataset="d",
+        classifier="c",
+        samples=10_000,
+        class_names=tuple("abcdefghij"),
+        scores="all",
+    )
+    assert chosen.chunk_length * chosen.part_bytes[0] >= 2**20
+    assert chosen.shard_length > chosen.chunk_length
+
+
+def test_files_stay_few():
+    one = spec(shard=1000, chunk=1000, repeats=10)
+    assert 148 * one.files(3600, 10) < 12_000
+    assert one.files(10_000, 10) < 200
+
+
+def test_arrays_follow_what_is_kept():
+    def names(made):
+        return {array.name for array in made.arrays if array.role == "prediction"}
+
+    assert names(spec(2, scores="margin")) == {"label", "margin"}
+    assert names(spec(3, scores="margin")) == {"label", "margin", "confidence"}
+    assert names(spec(3, scores="all")) == {"label", "score"}
+    assert names(spec(3, scores="none")) == {"label"}
+    assert spec(257).array("label").dtype == "uint16"
+    assert spec(256).array("label").dtype == "uint8"
+    assert [a.name for a in spec(3, dtype="float16").arrays if a.role == "record"] == [
+        "fit_seconds",
+        "recipe",
+        "clipped",
+        "crc",
+        "status",
+    ]
+
+
+def test_newer_layout_is_refused():
+    attributes = spec().to_attributes()
+    with pytest.raises(LayoutTooNew, match="upgrade manyseed"):
+        GroupSpec.from_attributes({**attributes, "layout": 2})
+    with pytest.raises(StoreError, match="no layout"):
+        GroupSpec.from_attributes({})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": "some"},
+        {"dtype": "float64"},
+        {"class_names": ("one",)},
+        {"epochs": (2, 1)},
+        {"epochs": ()},
+        {"samples": 0},
+        {"shard_length": 5},
+    ],
+)
+def test_impossible_layouts_are_refused(change):
+    with pytest.raises(ValueError, match=r"\w"):
+        dataclasses.replace(spec(), **change)
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+def test_names_become_distinct_folders(a, b):
+    try:
+        encoded, other = encode_name(a), encode_name(b)
+    except UnicodeEncodeError:  # lone surrogates
+        return
+    assert (encoded == other) == (a == b)
+    assert encoded.isascii()
+    assert "/" not in encoded
+    assert encoded[0] not in "._"
+    assert encoded != "zarr.json"

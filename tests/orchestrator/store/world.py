@@ -1,0 +1,121 @@
+"""A small store, and runs whose predictions follow from their row number alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.run import Prediction
+from orchestrator.store import reader
+from orchestrator.store.arrays import COPY, DONE, FLAGS
+from orchestrator.store.groups import Group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.planning import Flags, Rows, create_group
+from orchestrator.store.rows import RowBytes, encode_row
+from orchestrator.store.schema import GroupSpec
+from orchestrator.store.splits import write_splits
+
+SAMPLES, REPEATS = 6, 2
+NUMBER = 7
+
+
+def spec(n_classes: int = 2, shard: int = 4, chunk: int = 2, **options: object) -> GroupSpec:
+    names = tuple(f"class {n}" for n in range(n_classes))
+    keywords = {"samples": SAMPLES, "epochs": (1, 5), "repeats": REPEATS, **options}
+    made = GroupSpec.create(
+        number=NUMBER,
+        dataset="openml:vehicle",
+        classifier="mlp",
+        class_names=names,
+        **keywords,  # type: ignore[arg-type]
+    )
+    return dataclasses.replace(made, shard_length=shard, chunk_length=chunk)
+
+
+def rows(n: int, first: int = 0) -> Rows:
+    number = np.arange(first, first + n)
+    schemes = ["none", "sig-digit:0", "relative:0.1"]
+    flags = {name: Flags.of([schemes[i % 3] for i in number]) for name in FLAGS}
+    return Rows(number // 4, number % REPEATS, number, np.full(n, 0.5), flags)
+
+
+def prediction(made: GroupSpec, row: int) -> Prediction:
+    rng = np.random.default_rng(row)
+    grid = (len(made.epochs), made.samples)
+    if made.n_classes == 2:
+        scores = rng.standard_normal(grid).astype(np.float32)
+        label = (scores >= 0).astype(np.uint16)
+    else:
+        scores = rng.standard_normal((*grid, made.n_classes)).astype(np.float32)
+        label = scores.argmax(-1).astype(np.uint16)
+    confidence = rng.uniform(0.5, 1, grid).astype(np.float32)
+    return Prediction(scores, label, confidence, float(row))
+
+
+def truth(made: GroupSpec, repeats: int = REPEATS) -> NDArray[np.int64]:
+    return np.random.default_rng(99).integers(0, made.n_classes, (repeats, made.samples))
+
+
+def values(made: GroupSpec, row: int) -> RowBytes:
+    return encode_row(made, prediction(made, row), truth(made)[row % REPEATS])
+
+
+class World:
+    """The folders of a sweep that concern the store."""
+
+    def __init__(
+        self, folder: Path, made: GroupSpec | None = None, n: int = 10, seconds: float = 60
+    ) -> None:
+        self.folder = folder
+        self.store = folder / "predictions.zarr"
+        self.journals = folder / "journals"
+        self.spec = made or spec()
+        self.watch = LeaseWatch(folder / "leases", seconds)
+        self.group = create_group(self.store, self.spec, rows(n), REPEATS)
+        self.lives = 0
+
+    def write_splits(self) -> None:
+        index = np.arange(REPEATS * SAMPLES).reshape(REPEATS, SAMPLES)
+        write_splits(self.group, 0, truth(self.spec), index, self.watch)
+
+    def write_splits_for(self, samples: int) -> None:
+        index = np.arange(REPEATS * samples).reshape(REPEATS, samples)
+        write_splits(self.group, 0, truth(self.spec), index, self.watch)
+
+    def journal(self) -> JournalWriter:
+        self.lives += 1
+        return JournalWriter(self.journals / f"{self.lives:04d}.journal")
+
+    def append(self, journal: JournalWriter, *numbers: int) -> None:
+        for row in numbers:
+            journal.append(NUMBER, row, values(self.spec, row), recipe=1, fit_seconds=float(row))
+
+    def finish(self, *numbers: int) -> None:
+        """Train rows in a life of their own."""
+        with self.journal() as journal:
+            self.append(journal, *numbers)
+
+    def index(self) -> JournalIndex:
+        return JournalIndex(self.journals)
+
+
+def finished(group: Group) -> set[int]:
+    return set(np.flatnonzero(np.isin(reader.statuses(group), (DONE, COPY))).tolist())
+
+
+def assert_true_rows(group: Group, numbers: set[int], originals: dict[int, int]) -> None:
+    """Check what is stored of rows, byte by byte."""
+    made = group.spec
+    names = [array.name for array in made.arrays if array.role == "prediction"]
+    order = sorted(numbers)
+    found = reader.read_rows(group, [*names, "crc"], order)
+    for position, row in enumerate(order):
+        expected = values(made, originals.get(row, row))
+        stored = b"".join(np.ascontiguousarray(found[name][position]).tobytes() for name in names)
+        assert stored == expected.label + expected.score + expected.confidence
+        assert found["crc"][position] == expected.crc

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from analysis.effects import UNPERTURBED
@@ -20,6 +21,7 @@ from analysis.figures.style import (
     Plot,
     colour,
     distributions,
+    legend,
     marker,
     panels,
     styled,
@@ -27,7 +29,7 @@ from analysis.figures.style import (
 )
 from analysis.tables import Tables
 
-MIN_HEIGHT = 0.02  # of an axis for α̂, so that rounding doesn't fill it
+LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
 PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
 
@@ -164,23 +166,16 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
         axis.grid(visible=True, axis="both")
         axis.set_xlabel("accuracy")
         axis.locator_params(axis="x", nbins=5)
-        top = max(float(here["alpha_hat"].to_numpy().max()), MIN_HEIGHT)
-        axis.set_ylim(-0.04 * top, 1.08 * top)
+        _axis_of_levels(axis)
+        _mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset))
     if len(levels) > 1:
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="outside upper left",
-            ncols=min(len(levels), 6),
-            title=by.replace("_", " "),
-            title_fontsize=8,
-            alignment="left",
-        )
+        legend(figure, handles, by.replace("_", " "))
     return Plot(
         "alpha-hat-accuracy",
         "α̂ against accuracy",
         "Each dot is a run: its test accuracy, and its α̂ against the other runs of its repeat"
-        f"{_probe(runs)}. n = {shown.height:,} runs{_copies(runs)}. {_resolution(repeats)}",
+        f"{_probe(runs)}. n = {shown.height:,} runs{_copies(runs)}. The axis of α̂ is linear up to "
+        f"{LINEAR} and logarithmic beyond. Dashed: resolution δ. {_resolution(repeats)}",
         shown.height,
         figure,
     )
@@ -211,14 +206,14 @@ def _by_classifier(
 
 def _groups(
     frame: pl.DataFrame, classifiers: Sequence[str], value: str
-) -> list[tuple[str, NDArray[np.float64]]]:
-    return [
-        (
-            classifier,
-            frame.filter(pl.col("classifier") == classifier)[value].drop_nulls().to_numpy(),
-        )
-        for classifier in classifiers
-    ]
+) -> list[tuple[int, str, NDArray[np.float64]]]:
+    """Return the values of each classifier that is there, numbered alike in all panels."""
+    groups = []
+    for index, classifier in enumerate(classifiers):
+        values = frame.filter(pl.col("classifier") == classifier)[value].drop_nulls()
+        if not values.is_empty():
+            groups.append((index, classifier, values.to_numpy()))
+    return groups
 
 
 def _values(frame: pl.DataFrame, column: str) -> list[str]:
@@ -229,6 +224,15 @@ def _colour_by(runs: pl.DataFrame) -> str:
     """Return the first of classifier and the scheme axes that has several levels."""
     axes = ("classifier", *UNPERTURBED)
     return next((name for name in axes if runs[name].n_unique() > 1), "classifier")
+
+
+def _axis_of_levels(axis: Axes) -> None:
+    """Give α̂ the same axis in all panels, on which many zeros and few large values can be read."""
+    axis.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
+    axis.set_yticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
+    axis.set_yticks([0.02, 0.03, 0.05, 0.2, 0.3, 0.5], minor=True)
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_ylim(-0.15 * LINEAR, 1.3)
 
 
 def _mark_resolution(axis: Axes, repeats: pl.DataFrame) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 P = ParamSpec("P")
 
 WIDTH = 7.2  # inches, the text width of a page
+CHARACTER = 0.072  # inches, about, of a letter in a legend
+SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
 MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
 
 # Okabe and Ito 2008, without black and yellow.
@@ -117,25 +119,37 @@ def marker(index: int) -> str:
     return MARKERS[index // len(COLOURS) % len(MARKERS)]
 
 
-def distributions(axis: Axes, groups: Sequence[tuple[str, NDArray[np.float64]]]) -> None:
+def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
+    """Explain the colours above the panels, in as many columns as the page is wide."""
+    widest = max(map(len, handles)) * CHARACTER + SYMBOL
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside upper left",
+        ncols=int(np.clip(WIDTH // widest, 1, len(handles))),
+        title=title,
+        title_fontsize=8,
+        alignment="left",
+    )
+
+
+def distributions(axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float64]]]) -> None:
     """Draw one distribution a group: outline, values, and a bar at the median.
 
     Parameters
     ----------
     axis : Axes
-    groups : sequence of (label, float array (n,))
-        A group without values keeps its place.
+    groups : sequence of (index, label, float array (n,))
+        The index chooses colour and marker; every group has values.
     """
-    for index, (_, values) in enumerate(groups):
-        if values.size == 0:
-            continue
+    for place, (index, _, values) in enumerate(groups):
         if values.size > 2 and values.min() < values.max():
-            body: Any = axis.violinplot([values], [index], widths=0.85, showextrema=False)
+            body: Any = axis.violinplot([values], [place], widths=0.85, showextrema=False)
             for patch in body["bodies"]:
                 patch.set(facecolor=colour(index), alpha=0.22, edgecolor=colour(index))
         shown = thinned(values)
         axis.scatter(
-            index + 0.5 * _spread(shown.size),
+            place + 0.5 * _spread(shown.size),
             shown,
             s=_dot(shown.size),
             color=colour(index),
@@ -145,8 +159,8 @@ def distributions(axis: Axes, groups: Sequence[tuple[str, NDArray[np.float64]]])
             rasterized=shown.size > 200,
         )
         middle = float(np.median(values))
-        axis.hlines(middle, index - 0.28, index + 0.28, color="black", linewidth=1.4, zorder=4)
-    labels = [label for label, _ in groups]
+        axis.hlines(middle, place - 0.28, place + 0.28, color="black", linewidth=1.4, zorder=4)
+    labels = [label for _, label, _ in groups]
     long = sum(map(len, labels)) > 22
     axis.set_xticks(
         range(len(groups)),

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analysis.figures import draw
-from analysis.figures.style import MAX_POINTS, colour, marker, panels, thinned
+from analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
 from analysis.options import Options
 from analysis.report.context import Counts, context, conventions, summary
 from analysis.report.page import difference, number, render
@@ -240,3 +240,27 @@ def test_numbers():
     assert difference(-0.00001) == "0.0000"
     assert difference(0.25) == "+0.2500"
     assert difference(-0.25) == "−0.2500"
+
+
+def test_a_panel_shows_the_classifiers_that_it_has_in_their_colours(tables):
+    there = pl.col("dataset") == "vehicle"
+    runs = tables.runs.filter(there | (pl.col("classifier") == "xgb"))
+    axes = {axis.get_title(loc="left"): axis for axis in draw.accuracy(runs).figure.axes}
+    ticks = {
+        name: [label.get_text() for label in axis.get_xticklabels()] for name, axis in axes.items()
+    }
+    assert ticks == {"vehicle": ["lr-sgd", "xgb"], NASTY: ["xgb"]}
+
+    def last_colour(axis):
+        return tuple(axis.collections[-2].get_facecolor()[0][:3])
+
+    assert last_colour(axes["vehicle"]) == last_colour(axes[NASTY])
+
+
+def test_a_legend_of_long_names_stays_on_the_page(tables):
+    figure, axes = panels(["vehicle"], "α̂")
+    names = [f"absolute:0.{index} of the whole range of the hparam" for index in range(9)]
+    legend(figure, {name: axes[0].scatter([0], [0]) for name in names}, "scheme")
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width

@@ -1,8 +1,23 @@
-"""Datasets: what the plan knows of them, loading, preparation and splits."""
+"""Datasets: what the plan knows of them, fetching, loading, preparation and splits."""
 
+from jobs.datasets.cache import data_home
+from jobs.datasets.fetching import fetch, is_fetched, needs_fetching
 from jobs.datasets.info import DatasetInfo, dataset_id
 from jobs.datasets.prepare import Dataset, load
 from jobs.datasets.resolution import resolve
-from jobs.datasets.sources import names
+from jobs.datasets.sources import bare_names, names, suite
 
-__all__ = ["Dataset", "DatasetInfo", "dataset_id", "load", "names", "resolve"]
+__all__ = [
+    "Dataset",
+    "DatasetInfo",
+    "bare_names",
+    "data_home",
+    "dataset_id",
+    "fetch",
+    "is_fetched",
+    "load",
+    "names",
+    "needs_fetching",
+    "resolve",
+    "suite",
+]

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from jobs.datasets.catalogue import SKLEARN
-from jobs.datasets.source import Samples, Shape, Source
+from jobs.datasets.source import Samples, Shape, Source, listed
 from jobs.run import MachineError
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> Shape:
-    entry = SKLEARN[name]
+    entry = SKLEARN[listed("sklearn", name, SKLEARN)]
     return Shape(
         origin={"digest": entry.digest},
+        n_samples=entry.n_samples,
         n_features=entry.n_features,
         n_categorical=0,
         class_names=entry.class_names,
@@ -45,7 +46,6 @@ def _load(name: str, origin: Mapping[str, Any]) -> Samples:
 
 SOURCE = Source(
     names=tuple(SKLEARN),
-    parameters=dict.fromkeys(SKLEARN, ()),
     describe=_describe,
     load=_load,
 )

@@ -8,6 +8,9 @@ from typing import Any
 
 from jobs.identity import IDENTITY_VERSION, identity
 
+OFFICIAL = "official"
+"""Value of ``test`` where the source's own test part is the test set."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
@@ -24,14 +27,16 @@ class DatasetInfo:
         The first is the sum of the others.
     class_names : tuple of str
         In the order of the class indices; of two classes the positive one is index 1.
-    class_counts : tuple of int
-        Samples of each class.
+    class_counts : tuple of int or None
+        Samples of each class; None where the catalogue does not know them.
     image : tuple of int or None
         (height, width, channels) where a row is a flattened image.
     n_train, n_test : int
         Samples of every repeat's training part and test set.
     n_dropped : int
         Samples of the source whose class no group names.
+    location : str or None
+        Where a file is that `fetch` reads; no part of the description.
     """
 
     canonical: Mapping[str, Any]
@@ -40,11 +45,17 @@ class DatasetInfo:
     n_continuous: int
     n_categorical: int
     class_names: tuple[str, ...]
-    class_counts: tuple[int, ...]
+    class_counts: tuple[int, ...] | None
     image: tuple[int, int, int] | None
     n_train: int
     n_test: int
     n_dropped: int = 0
+    location: str | None = None
+
+    @property
+    def has_one_test_set(self) -> bool:
+        """Whether the test set is the official one, so that there is a single repeat."""
+        return bool(self.canonical["test"] == OFFICIAL)
 
     @property
     def id(self) -> str:

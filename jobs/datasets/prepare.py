@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.datasets.classes import group
-from jobs.datasets.sources import load as load_samples
+from jobs.datasets.reading import load as load_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,31 @@ class Dataset:
 
     Attributes
     ----------
-    X : float64 array (n_samples, n_features)
-        Raw values; codes in categorical columns.
+    X : array (n_samples, n_features)
+        Raw values; codes in categorical columns, NaN where missing. float64, or uint8 where rows
+        are images of bytes. Read-only and memory-mapped where a prepared copy is used: `rows` gives
+        what a fit needs.
     y : uint16 array (n_samples,)
         Index into `class_names`.
     cardinality : int32 array (n_features,)
         Number of labels of a categorical feature, 0 for a continuous one.
     image : tuple of int or None
         (height, width, channels) where a row is an image flattened in that order.
+    official_test : int64 array or None
+        The source's own test part, ascending, where it has one.
     """
 
-    X: NDArray[np.float64]
+    X: NDArray[Any]
     y: NDArray[np.uint16]
     cardinality: NDArray[np.int32]
     class_names: tuple[str, ...]
     image: tuple[int, int, int] | None = None
+    official_test: NDArray[np.int64] | None = None
+
+    def rows(self, index: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Return a float64 copy of some rows (index, feature)."""
+        rows: NDArray[np.float64] = self.X[index].astype(np.float64, copy=False)
+        return rows
 
     @property
     def nbytes(self) -> int:
@@ -55,10 +65,14 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
     grouping = group(samples.class_names, canonical.get("classes"), canonical.get("positive"))
     y = np.array(grouping.target)[samples.y]
     kept = y >= 0
+    official = None
+    if samples.n_official_train is not None:
+        official = np.flatnonzero(np.flatnonzero(kept) >= samples.n_official_train)
     return Dataset(
-        X=np.ascontiguousarray(samples.X[kept]),
+        X=samples.X if kept.all() else samples.X[kept],
         y=y[kept].astype(np.uint16),
         cardinality=samples.cardinality,
         class_names=grouping.names,
         image=samples.image,
+        official_test=official,
     )

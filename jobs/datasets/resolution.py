@@ -1,4 +1,4 @@
-"""A dataset's table of the sweep file becomes a description, without reading any data."""
+"""A dataset's table of the sweep file becomes a description; only files are read for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.checks import integer, number
-from jobs.datasets.classes import group
-from jobs.datasets.info import DatasetInfo
+from jobs.datasets.classes import Grouping, group
+from jobs.datasets.info import OFFICIAL, DatasetInfo
 from jobs.datasets.sources import describe
 from jobs.datasets.split import n_points
 
@@ -28,14 +28,17 @@ def resolve(
     Parameters
     ----------
     source : str
-        Kind and name, such as ``"sklearn:digits"`` or ``"synthetic:gaussian"``.
+        Kind and name, such as ``"sklearn:digits"``, ``"openml:vehicle@2"`` or
+        ``"file:table.csv"`` (from the working folder), or the bare name of a suite's dataset, such
+        as ``"vehicle"``. A file is read, all others are known to the catalogue.
     classes : mapping of str to list, optional
         Classes of the dataset with the source's classes that each is made of; classes that none
         names are left out.
     positive : str or int, optional
         Of two classes the one with index 1.
-    test : float or int
+    test : float, int or "official"
         Share (between 0 and 1) or number of points of the test set; shares are rounded half up.
+        ``"official"`` is the source's own test part.
     **parameters
         What the source takes besides.
 
@@ -45,18 +48,24 @@ def resolve(
         For anything unknown, of the wrong type or out of range, with the value and the options.
     """
     shape = describe(source, parameters)
+    if classes is not None and not (shape.labelled and shape.class_counts):
+        raise ValueError(
+            f"classes of {source} cannot be selected or merged: the catalogue knows only how many "
+            "there are and how large the largest and the smallest; give its table as file:PATH"
+        )
     grouping = group(shape.class_names, classes, positive)
-    counts = [0] * len(grouping.names)
-    for target, count in zip(grouping.target, shape.class_counts, strict=True):
-        if target >= 0:
-            counts[target] += count
-    n_samples = sum(counts)
-    share = _test(test, n_samples, source)
-    n_test = n_points(share, n_samples)
+    counts = _grouped(grouping, shape.class_counts)
+    n_samples = shape.n_samples if counts is None else sum(counts)
+    share, n_test = _test(test, source, n_samples, _grouped(grouping, shape.test_counts))
+    if n_samples - n_test < len(grouping.names):
+        raise ValueError(
+            f"test = {test!r} leaves {n_samples - n_test} samples of {source} to train on, fewer "
+            f"than its {len(grouping.names)} classes"
+        )
 
     canonical: dict[str, Any] = {
         "source": source,
-        **shape.origin,
+        **shape.origin,  # with the one form of a source that is written in several ways
         "test": share,
         "preparation": PREPARATION_VERSION,
     }
@@ -71,27 +80,47 @@ def resolve(
         n_continuous=shape.n_features - shape.n_categorical,
         n_categorical=shape.n_categorical,
         class_names=grouping.names,
-        class_counts=tuple(counts),
+        class_counts=counts,
         image=shape.image,
         n_train=n_samples - n_test,
         n_test=n_test,
-        n_dropped=sum(shape.class_counts) - n_samples,
+        n_dropped=shape.n_samples - n_samples,
+        location=shape.location,
     )
 
 
-def _test(test: float | int | str, n_samples: int, source: str) -> float | int:
-    """Check a test share or number of points: both parts keep at least two samples."""
-    if test == "official":
-        raise ValueError(
-            f"test = 'official' needs a source with a split of its own, {source} has none; give a "
-            "share such as 0.25 or a number of points"
-        )
+def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...] | None:
+    if counts is None:
+        return None
+    grouped = [0] * len(grouping.names)
+    for target, count in zip(grouping.target, counts, strict=True):
+        if target >= 0:
+            grouped[target] += count
+    return tuple(grouped)
+
+
+def _test(
+    test: float | int | str, source: str, n_samples: int, official: Sequence[int] | None
+) -> tuple[float | int | str, int]:
+    """Return the test set as the description holds it, and its size.
+
+    With a share or a number of points both parts keep at least two samples.
+    """
+    if test == OFFICIAL:
+        if official is None:
+            raise ValueError(
+                f"test = 'official' needs a source with a split of its own, {source} has none; "
+                "give a share such as 0.25 or a number of points"
+            )
+        return OFFICIAL, sum(official)
     if isinstance(test, int):
-        return integer("test as a number of points", test, least=2, most=n_samples - 2)
+        points = integer("test as a number of points", test, least=2, most=n_samples - 2)
+        return points, points
     share = number("test as a share", test, above=0, below=1)
-    if not 2 <= n_points(share, n_samples) <= n_samples - 2:
+    n_test = n_points(share, n_samples)
+    if not 2 <= n_test <= n_samples - 2:
         raise ValueError(
-            f"test = {test} makes {n_points(share, n_samples)} of {n_samples} samples the test "
-            "set; training part and test set need at least 2 each"
+            f"test = {test} makes {n_test} of {n_samples} samples the test set; training part and "
+            "test set need at least 2 each"
         )
-    return share
+    return share, n_test

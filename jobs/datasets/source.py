@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jobs.checks import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,21 +19,34 @@ class Shape:
 
     Attributes
     ----------
-    image : tuple of int or None
-        (height, width, channels) where a row is an image flattened in that order.
     origin : dict
         Version, digest or generator parameters: with the source's name enough to load the data,
-        and part of the dataset's canonical description.
-    class_names, class_counts : tuple
+        and part of the dataset's canonical description. A source that can be written in several
+        ways gives its one form under ``source``.
+    class_names : tuple of str
         In the source's order.
+    class_counts : tuple of int or None
+        Samples of each class; None where the catalogue does not know them.
+    image : tuple of int or None
+        (height, width, channels) where a row is an image flattened in that order.
+    labelled : bool
+        Whether `class_names` are the data's own labels.
+    test_counts : tuple of int or None
+        Samples of each class in the official test part, where there is one.
+    location : str or None
+        Where `Source.fetch` finds the data, where the origin does not say it.
     """
 
     origin: Mapping[str, Any]
+    n_samples: int
     n_features: int
     n_categorical: int
     class_names: tuple[str, ...]
-    class_counts: tuple[int, ...]
+    class_counts: tuple[int, ...] | None
     image: tuple[int, int, int] | None = None
+    labelled: bool = True
+    test_counts: tuple[int, ...] | None = None
+    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +56,21 @@ class Samples:
     Attributes
     ----------
     X : float64 array (sample, feature)
-        A categorical column holds codes from 0.
-    y : int64 array (sample,)
+        A categorical column holds codes from 0, NaN where missing. uint8 where rows are images.
+    y : integer array (sample,)
         Index into `class_names`.
     cardinality : int32 array (feature,)
         Number of labels of a categorical feature, 0 for a continuous one.
+    n_official_train : int or None
+        With an official split, the number of samples before its test part.
     """
 
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
+    X: NDArray[Any]
+    y: NDArray[np.integer[Any]]
     cardinality: NDArray[np.int32]
     class_names: tuple[str, ...]
     image: tuple[int, int, int] | None = None
+    n_official_train: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +80,35 @@ class Source:
     Attributes
     ----------
     names : tuple of str
-        What may stand after the colon.
-    parameters : mapping of str to tuple of str
-        The keys that a dataset's table may give besides the common ones, by name.
+        What may stand after the colon; empty for files.
+    parameters : tuple of str
+        The keys that a dataset's table may give besides the common ones.
     describe : callable (name, parameters) -> Shape
-        Reads no data. Raises ValueError for wrong parameters.
-    load : callable (name, origin) -> Samples
-        Raises jobs.run.MachineError where the data is missing or not the described one.
+        Raises ValueError for wrong names and parameters.
+    load : callable (name, origin) -> Samples, optional
+        Where data needs no fetching. Raises jobs.run.MachineError where it is not the described
+        one.
+    fetch : callable (origin, location, home) -> Samples, optional
+        Where workers read a prepared copy: brings the data to this machine. Raises
+        jobs.run.MachineError where it cannot, or where the data is not the described one.
     """
 
     names: tuple[str, ...]
-    parameters: Mapping[str, tuple[str, ...]]
     describe: Callable[[str, Mapping[str, Any]], Shape]
-    load: Callable[[str, Mapping[str, Any]], Samples]
+    parameters: tuple[str, ...] = ()
+    load: Callable[[str, Mapping[str, Any]], Samples] | None = None
+    fetch: Callable[[Mapping[str, Any], str | None, Path], Samples] | None = None
+
+
+def listed(kind: str, name: str, names: Iterable[str]) -> str:
+    """Return a name that is one of those listed.
+
+    Raises
+    ------
+    ValueError
+        For another one.
+    """
+    options = tuple(names)
+    if name not in options:
+        raise unknown("source", f"{kind}:{name}", [f"{kind}:{option}" for option in options])
+    return name

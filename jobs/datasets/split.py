@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jobs.datasets.info import OFFICIAL
 from jobs.streams import raw, stream
 
 Index = NDArray[np.int64]
@@ -68,9 +69,14 @@ def stratified_order(y: NDArray[np.integer[Any]], words: NDArray[np.uint64]) -> 
 
 
 def split(
-    seed: int, dataset: str, repeat: int, y: NDArray[np.integer[Any]], test: float | int
+    seed: int,
+    dataset: str,
+    repeat: int,
+    y: NDArray[np.integer[Any]],
+    test: float | int | str,
+    official: Index | None = None,
 ) -> Split:
-    """Return the split of a repeat (stream ``split``).
+    """Return the split of a repeat (stream ``split``), or the official one.
 
     Parameters
     ----------
@@ -82,9 +88,22 @@ def split(
         Repeat index.
     y : integer array (n,)
         Classes of the prepared dataset.
-    test : float or int
+    test : float, int or "official"
         Share or number of points of the test set.
+    official : int64 array, optional
+        With ``"official"`` the test set itself, `Dataset.official_test`.
+
+    Raises
+    ------
+    ValueError
+        For the official split where there is none, or of another repeat than the first.
     """
+    if isinstance(test, str):
+        if test != OFFICIAL or official is None:
+            raise ValueError(f"test = {test!r} needs a dataset with an official test part")
+        if repeat != 0:
+            raise ValueError(f"the official test set makes one repeat; there is no repeat {repeat}")
+        return Split(train=np.setdiff1d(np.arange(y.size), official), test=official)
     order = stratified_order(y, raw(stream(seed, "split", dataset, repeat), y.size))
     n_test = n_points(test, y.size)
     return Split(train=np.sort(order[n_test:]), test=np.sort(order[:n_test]))

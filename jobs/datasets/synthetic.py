@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.checks import integer, number
-from jobs.datasets.source import Samples, Shape, Source
+from jobs.datasets.source import Samples, Shape, Source, listed
 from jobs.identity import canonical_json
 from jobs.streams import raw
 
 GENERATOR_VERSION = 1
 """Frozen for what exists: other values need another version, kept beside this one."""
+
+NAMES = ("gaussian",)
 
 PARAMETERS = (
     "n_samples",
@@ -38,7 +40,7 @@ PARAMETERS = (
 )
 
 
-def _describe(_: str, given: Mapping[str, Any]) -> Shape:
+def _describe(name: str, given: Mapping[str, Any]) -> Shape:
     """Check the parameters and resolve their defaults.
 
     ``n_samples`` = 1000, ``n_features`` = 20, ``n_informative`` (the first ones; all),
@@ -46,6 +48,7 @@ def _describe(_: str, given: Mapping[str, Any]) -> Shape:
     ``n_classes`` = 2, ``separation`` = 2, ``weights`` of the classes (equal), ``flip`` = 0,
     ``seed`` = 0.
     """
+    listed("synthetic", name, NAMES)
     n_classes = integer("n_classes", given.get("n_classes", 2), least=2, most=1000)
     n_samples = integer("n_samples", given.get("n_samples", 1000), least=2 * n_classes)
     n_features = integer("n_features", given.get("n_features", 20), least=n_classes)
@@ -69,6 +72,7 @@ def _describe(_: str, given: Mapping[str, Any]) -> Shape:
         del parameters["n_labels"]
     return Shape(
         origin={"generator": GENERATOR_VERSION, "parameters": parameters},
+        n_samples=n_samples,
         n_features=n_features,
         n_categorical=n_categorical,
         class_names=_class_names(counts),
@@ -163,8 +167,8 @@ def _labels(X: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
 
 
 SOURCE = Source(
-    names=("gaussian",),
-    parameters={"gaussian": PARAMETERS},
+    names=NAMES,
+    parameters=PARAMETERS,
     describe=_describe,
     load=_load,
 )

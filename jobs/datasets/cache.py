@@ -1,0 +1,185 @@
+"""Prepared copies: one folder a source, written once and whole, read memory-mapped.
+
+``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy`` and ``about.json`` with everything else and
+the files' checksums. The key is the identity of the source's part of the canonical description, so
+that datasets that differ in classes or test share alone use one copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.datasets.source import Samples
+from jobs.identity import IDENTITY_VERSION, identity
+from jobs.run import MachineError
+
+HOME_VARIABLE = "MANYSEED_DATA"
+
+FORMAT = 1
+
+COMMAND = "manyseed datasets fetch SWEEP.toml"
+
+_OF_THE_DATASET = ("classes", "positive", "test")
+
+
+def data_home() -> Path:
+    """Return the folder of data: ``$MANYSEED_DATA``, or ``~/.cache/manyseed``."""
+    given = os.environ.get(HOME_VARIABLE)
+    return Path(given) if given else Path.home() / ".cache" / "manyseed"
+
+
+def folder(canonical: Mapping[str, Any], home: Path) -> Path:
+    """Return where the prepared copy of a dataset's source belongs."""
+    origin = _origin(canonical)
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", origin["source"])
+    return home / "prepared" / f"{name}-{identity({'v': IDENTITY_VERSION, **origin})}"
+
+
+def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
+    """Tell whether a prepared copy is there and its files are as long as they should be."""
+    where = folder(canonical, home)
+    try:
+        files = _about(where)["files"].items()
+        return all((where / name).stat().st_size == of["bytes"] for name, of in files)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def read(canonical: Mapping[str, Any], home: Path) -> Samples:
+    """Read a prepared copy; every byte is held to its checksum.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where it is missing or damaged.
+    """
+    where = folder(canonical, home)
+    try:
+        about = _about(where)
+        for name, of in about["files"].items():
+            if _sha256(where / name) != of["sha256"]:
+                raise ValueError(f"{name} has another checksum")
+        image = about["image"]
+        return Samples(
+            X=np.load(where / "X.npy", mmap_mode="r"),
+            y=np.load(where / "y.npy", mmap_mode="r"),
+            cardinality=np.array(about["cardinality"], dtype=np.int32),
+            class_names=tuple(about["class_names"]),
+            image=None if image is None else (image[0], image[1], image[2]),
+            n_official_train=about["n_official_train"],
+        )
+    except FileNotFoundError as error:
+        raise MachineError(
+            f"{canonical['source']} is not in {home}: fetch it where the network can be reached, "
+            f"with {COMMAND}"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MachineError(
+            f"the prepared copy of {canonical['source']} in {where} is damaged ({error}): replace "
+            f"it with {COMMAND}"
+        ) from error
+
+
+def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
+    """Write a prepared copy; readers and other writers see all of it or nothing.
+
+    A damaged copy is replaced. Where another process was faster, its copy stays.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where the folder cannot be written.
+    """
+    where = folder(canonical, home)
+    mine = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
+    try:
+        mine.mkdir(parents=True)
+        try:
+            _write(mine, samples, _origin(canonical))
+            _place(mine, where, canonical, home)
+        finally:
+            shutil.rmtree(mine, ignore_errors=True)
+    except OSError as error:
+        raise MachineError(f"{where} cannot be written: {error}") from error
+
+
+def _about(where: Path) -> Any:
+    about = json.loads((where / "about.json").read_bytes())
+    if about["format"] != FORMAT:
+        raise ValueError(f"its format is {about['format']}, not {FORMAT}")
+    return about
+
+
+def _write(where: Path, samples: Samples, origin: Mapping[str, Any]) -> None:
+    arrays: dict[str, NDArray[Any]] = {"X.npy": samples.X, "y.npy": samples.y.astype(np.uint16)}
+    files = {}
+    for name, array in arrays.items():
+        with (where / name).open("wb") as file:
+            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        files[name] = {
+            "sha256": _sha256(where / name),
+            "bytes": (where / name).stat().st_size,
+            "shape": array.shape,
+            "dtype": array.dtype.str,
+        }
+    about = {
+        "format": FORMAT,
+        "origin": dict(origin),
+        "class_names": samples.class_names,
+        "cardinality": samples.cardinality.tolist(),
+        "image": samples.image,
+        "n_official_train": samples.n_official_train,
+        "files": files,
+    }
+    with (where / "about.json").open("w") as file:
+        json.dump(about, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _place(mine: Path, where: Path, canonical: Mapping[str, Any], home: Path) -> None:
+    """Move a finished folder to its place, unless a sound one is there."""
+    while True:
+        try:
+            mine.rename(where)
+        except OSError:
+            if not where.exists():
+                raise
+            try:
+                read(canonical, home)
+            except MachineError:
+                _remove(where)
+                continue
+        return
+
+
+def _remove(where: Path) -> None:
+    """Take a damaged copy away in one step: processes that have it mapped keep their pages."""
+    away = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
+    try:
+        where.rename(away)
+    except FileNotFoundError:
+        return  # another process did it
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def _origin(canonical: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: canonical[key] for key in canonical if key not in _OF_THE_DATASET}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,160 @@
+"""Tables in files: CSV, Parquet and NPZ, identified by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from jobs.checks import unknown
+from jobs.datasets.source import Samples, Shape, Source
+from jobs.datasets.tabular import Column, to_samples
+from jobs.run import MachineError
+
+PARAMETERS = ("target", "categorical")
+
+FORMATS = (".csv", ".npz", ".parquet")
+
+MISSING = ["", "?", "NA", "NaN", "nan"]
+"""Cells of a CSV that hold no value."""
+
+
+def _describe(name: str, given: Mapping[str, Any]) -> Shape:
+    """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
+    path = Path(name).expanduser().absolute()
+    target, categorical = _parameters(path, given)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"file:{name} cannot be read: {error.strerror}") from error
+    samples = _samples(path, content, target, categorical)
+    return Shape(
+        origin={
+            "source": "file",
+            "digest": hashlib.sha256(content).hexdigest(),
+            "target": target,
+            "categorical": categorical,
+        },
+        n_samples=len(samples.y),
+        n_features=len(samples.cardinality),
+        n_categorical=int((samples.cardinality > 0).sum()),
+        class_names=samples.class_names,
+        class_counts=tuple(np.bincount(samples.y).tolist()),
+        location=str(path),
+    )
+
+
+def _fetch(origin: Mapping[str, Any], location: str | None, _: Path) -> Samples:
+    if location is None:
+        raise ValueError(f"a file is fetched from its place, and none is given for {origin}")
+    path = Path(location)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MachineError(f"file:{path} cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != origin["digest"]:
+        raise MachineError(
+            f"file:{path} has changed: its SHA-256 is {digest}, it was planned with "
+            f"{origin['digest']}"
+        )
+    return _samples(path, content, origin["target"], origin["categorical"])
+
+
+def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, list[str]]:
+    if path.suffix not in FORMATS:
+        raise unknown("kind of file", path.suffix, FORMATS)
+    target, categorical = given.get("target"), given.get("categorical", [])
+    if not isinstance(target, str):
+        raise ValueError(f"target is the name of the column to predict, not {target!r}")
+    if isinstance(categorical, str) or not isinstance(categorical, Sequence):
+        raise ValueError(f"categorical is a list of columns, not {categorical!r}")
+    return target, sorted({str(name) for name in categorical})
+
+
+def _samples(path: Path, content: bytes, target: str, categorical: Sequence[str]) -> Samples:
+    read = _read_npz if path.suffix == ".npz" else _read_table
+    columns = read(path, content, target, set(categorical))
+    if target not in columns:
+        raise unknown(f"target of file:{path}", target, columns)
+    for name in categorical:
+        if name not in columns or name == target:
+            raise unknown(f"categorical column of file:{path}", name, set(columns) - {target})
+    return to_samples(
+        f"file:{path}",
+        [column for name, column in columns.items() if name != target],
+        columns[target],
+    )
+
+
+def _read_table(
+    path: Path, content: bytes, target: str, categorical: set[str]
+) -> dict[str, Column]:
+    import polars as pl
+
+    try:
+        frame = (
+            pl.read_parquet(io.BytesIO(content))
+            if path.suffix == ".parquet"
+            else pl.read_csv(io.BytesIO(content), null_values=MISSING, infer_schema_length=None)
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"file:{path} is no {path.suffix[1:]} file: {error}") from error
+    columns = {}
+    for series in frame:
+        kind = series.dtype
+        as_text = series.name == target or series.name in categorical or not kind.is_numeric()
+        if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
+            raise ValueError(
+                f"file:{path}: column {series.name!r} holds {kind}, no numbers or labels"
+            )
+        if kind.is_float():
+            series = series.fill_nan(None)
+        values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
+        columns[series.name] = Column(series.name, values.astype(object) if as_text else values)
+    return columns
+
+
+def _read_npz(path: Path, content: bytes, target: str, categorical: set[str]) -> dict[str, Column]:
+    """Read the array ``X`` (sample, feature), its columns named by number, and the target's."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file}
+    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
+        raise ValueError(f"file:{path} is no npz file: {error}") from error
+    for name in ("X", target):
+        if name not in arrays:
+            raise unknown(f"array of file:{path}", name, arrays)
+    X, y = arrays["X"], arrays[target]
+    if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
+        raise ValueError(
+            f"file:{path}: X {X.shape} of {X.dtype} and {target} {y.shape} are no numbers "
+            "(sample, feature) and classes (sample)"
+        )
+    names = [str(j) for j in range(X.shape[1])]
+    columns = {
+        name: Column(name, _labels(X[:, j]) if name in categorical else X[:, j].astype(np.float64))
+        for j, name in enumerate(names)
+    }
+    return {**columns, target: Column(target, _labels(y))}
+
+
+def _labels(values: Any) -> Any:
+    """Return values as text, None where they are NaN; whole numbers are written without a point."""
+    if values.dtype.kind == "f":
+        return np.array(
+            [
+                None if np.isnan(v) else str(int(v)) if v.is_integer() else repr(v)
+                for v in values.tolist()
+            ],
+            dtype=object,
+        )
+    return np.array([str(v) for v in values.tolist()], dtype=object)
+
+
+SOURCE = Source(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)

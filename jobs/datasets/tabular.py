@@ -1,0 +1,100 @@
+"""Columns of a table become samples: labels to codes, and what no study could use is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.datasets.source import Samples
+
+MAX_CLASSES = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    values : float64 array or object array (sample,)
+        Numbers, NaN where missing; or the labels of a categorical column as text, None where
+        missing.
+    """
+
+    name: str
+    values: NDArray[np.float64] | NDArray[np.object_]
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether the values are labels."""
+        return self.values.dtype == np.object_
+
+
+def to_samples(what: str, features: Sequence[Column], target: Column) -> Samples:
+    """Encode a table: labels become their places in natural order, missing values NaN.
+
+    Raises
+    ------
+    ValueError
+        For a table that is empty or has no features, missing values in the target, a single class,
+        more than half as many classes as samples, and infinite numbers. The message begins with
+        `what`.
+    """
+    n = target.values.size
+    if n == 0 or not features:
+        raise ValueError(f"{what} is empty: {n} samples with {len(features)} features")
+    names, y = encode(target.values)
+    if missing := int((y < 0).sum()):
+        raise ValueError(
+            f"{what}: {missing} of {n} values of the target {target.name!r} are missing"
+        )
+    if len(names) < 2:
+        raise ValueError(f"{what}: the target {target.name!r} has a single class, {names[0]!r}")
+    if 2 * len(names) > n or len(names) > MAX_CLASSES:
+        raise ValueError(
+            f"{what}: the target {target.name!r} has {len(names)} classes in {n} samples; a class "
+            f"needs two samples or more on average, and there may be {MAX_CLASSES}. Is it a number "
+            "to predict rather than a class?"
+        )
+    X = np.empty((n, len(features)))
+    cardinality = np.zeros(len(features), dtype=np.int32)
+    for j, column in enumerate(features):
+        if column.is_categorical:
+            labels, codes = encode(column.values)
+            X[:, j] = np.where(codes < 0, np.nan, codes)
+            cardinality[j] = max(1, len(labels))  # 0 would say that it is continuous
+        else:
+            X[:, j] = column.values
+            if np.isinf(X[:, j]).any():
+                raise ValueError(f"{what}: column {column.name!r} holds infinite numbers")
+    return Samples(X, y, cardinality, names)
+
+
+def encode(
+    values: NDArray[np.object_] | NDArray[np.float64],
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the labels of a column in natural order, and each value's place among them.
+
+    Labels that all are numbers are ordered as such, others as text. A missing value has place -1.
+    """
+    missing = np.array([value is None for value in values], dtype=bool)
+    labels, places = np.unique(values[~missing].astype(str), return_inverse=True)
+    order = _natural_order(labels.tolist())
+    rank = np.empty(labels.size, dtype=np.int64)
+    rank[order] = np.arange(labels.size)
+    codes = np.full(values.size, -1, dtype=np.int64)
+    codes[~missing] = rank[places]
+    return tuple(str(labels[i]) for i in order), codes
+
+
+def _natural_order(labels: list[str]) -> list[int]:
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        numbers = []
+    if not numbers or not np.isfinite(numbers).all():  # a label may read "nan"
+        return sorted(range(len(labels)), key=labels.__getitem__)
+    return sorted(range(len(labels)), key=lambda i: (numbers[i], labels[i]))

@@ -1,0 +1,152 @@
+import hashlib
+
+import numpy as np
+import polars as pl
+import pytest
+
+from jobs.datasets import fetch, load, resolve
+from jobs.run import MachineError
+
+TABLE = pl.DataFrame(
+    {
+        "width": [0.5, None, 2.0, 3.0, 4.0, 5.0],
+        "grade": [10, 2, 10, 2, 3, None],
+        "colour": ["red", None, "blue", "red", "red", "blue"],
+        "round": [True, False, True, True, False, True],
+        "kind": ["b", "a", "a", "b", "a", "b"],
+    }
+)
+X = [
+    [0.5, 2, 1, 1],
+    [np.nan, 0, np.nan, 0],
+    [2, 2, 0, 1],
+    [3, 0, 1, 1],
+    [4, 1, 1, 0],
+    [5, np.nan, 0, 1],
+]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "home"))
+
+
+def csv(tmp_path, text):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    return f"file:{path}"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_is_encoded(tmp_path, suffix):
+    path = tmp_path / f"table.{suffix}"
+    getattr(TABLE, f"write_{suffix}")(path)
+    info = resolve(f"file:{path}", target="kind", categorical=["grade"], test=2)
+    assert (info.n_samples, info.n_features, info.n_categorical) == (6, 4, 3)
+    assert info.class_names == ("a", "b")
+    assert info.class_counts == (3, 3)
+    assert fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X, X)
+    assert data.y.tolist() == [1, 0, 0, 1, 0, 1]
+    assert data.cardinality.tolist() == [0, 3, 2, 2]
+
+
+def test_arrays_are_encoded(tmp_path):
+    path = tmp_path / "arrays.npz"
+    codes = np.array([[1, 2.5], [7, 1], [7, np.nan], [np.nan, 3], [1, 0], [7, 0]])
+    np.savez(path, X=codes, species=np.array(["x", "y", "x", "y", "y", "x"]))
+    info = resolve(f"file:{path}", target="species", categorical=["0"], test=2)
+    fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X[:, 0], [0, 1, 1, np.nan, 0, 1])
+    np.testing.assert_array_equal(data.X[:, 1], codes[:, 1])
+    assert data.y.tolist() == [0, 1, 0, 1, 1, 0]
+    assert data.cardinality.tolist() == [2, 0]
+
+
+def test_a_file_is_its_content_wherever_it_lies(tmp_path, monkeypatch):
+    source = csv(tmp_path, "x,y\n1,a\n2,b\n3,a\n4,b\n")
+    (tmp_path / "deep").mkdir()
+    copy = tmp_path / "deep" / "other.csv"
+    copy.write_bytes((tmp_path / "table.csv").read_bytes())
+    info = resolve(source, target="y", test=2)
+    assert info.id == "f275a5e773fbaa5bc1cf8777221b55db"
+    assert info.canonical == {
+        "source": "file",
+        "digest": hashlib.sha256((tmp_path / "table.csv").read_bytes()).hexdigest(),
+        "target": "y",
+        "categorical": [],
+        "positive": "b",
+        "test": 2,
+        "preparation": 1,
+    }
+    assert resolve(f"file:{copy}", target="y", test=2).id == info.id
+    monkeypatch.chdir(tmp_path)
+    assert resolve("file:table.csv", target="y", test=2).id == info.id
+    assert resolve(source, target="y", categorical=["x"], test=2).id != info.id
+    copy.write_text("x,y\n1,a\n2,b\n3,a\n5,b\n")
+    assert resolve(f"file:{copy}", target="y", test=2).id != info.id
+
+
+def test_a_file_that_changed_since_it_was_planned_is_refused(tmp_path):
+    source = csv(tmp_path, "x,y\n1,a\n2,b\n3,a\n4,b\n")
+    info = resolve(source, target="y", test=2)
+    csv(tmp_path, "x,y\n1,a\n2,b\n3,a\n5,b\n")
+    with pytest.raises(MachineError, match=r"table\.csv has changed: its SHA-256 is"):
+        fetch(info)
+
+
+def test_a_prepared_copy_outlives_its_file(tmp_path):
+    info = resolve(csv(tmp_path, "x,y\n1,a\n2,b\n3,a\n4,b\n"), target="y", test=2)
+    fetch(info)
+    (tmp_path / "table.csv").unlink()
+    assert load(info.canonical).X[:, 0].tolist() == [1, 2, 3, 4]
+
+
+GOOD = "x,z,y\n1,0,a\n2,0,b\n3,1,a\n4,1,b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "message"),
+    [
+        (GOOD, {}, "target is the name of the column to predict, not None"),
+        (GOOD, {"target": "Y"}, "unknown target of file:.*'Y'.*x, z, y"),
+        (GOOD, {"target": "y", "categorical": "x"}, "categorical is a list of columns, not 'x'"),
+        (GOOD, {"target": "y", "categorical": ["zz"]}, "unknown categorical.*did you mean 'z'"),
+        (GOOD, {"target": "y", "categorical": ["y"]}, "unknown categorical column .*'y'"),
+        (GOOD, {"target": "y", "catgorical": []}, "did you mean 'categorical'"),
+        ("x,y\n", {"target": "y"}, "is empty: 0 samples with 1 features"),
+        ("", {"target": "y"}, "is no csv file"),
+        ("y\na\nb\n", {"target": "y"}, "is empty: 2 samples with 0 features"),
+        ("x,y\n1,a\n2,a\n", {"target": "y"}, "target 'y' has a single class, 'a'"),
+        (
+            "x,y\n1,a\n2,\n3,NaN\n4,b\n",
+            {"target": "y"},
+            "2 of 4 values of the target 'y' are missing",
+        ),
+        ("x,y\n1,.5\n2,.7\n3,.9\n", {"target": "y"}, "has 3 classes in 3 samples"),
+        ("x,y\n1,a\ninf,a\n3,b\n4,b\n", {"target": "y"}, "column 'x' holds infinite numbers"),
+        ("x,y\n1,a\n2,2,b\n", {"target": "y"}, "is no csv file"),
+    ],
+)
+def test_what_no_study_could_use_is_refused_when_it_is_planned(tmp_path, text, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        resolve(csv(tmp_path, text), **parameters)
+
+
+def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown kind of file '\.xlsx'"):
+        resolve(f"file:{tmp_path}/a.xlsx", target="y")
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        resolve(f"file:{tmp_path}/a.csv", target="y")
+    for name in ("a.parquet", "a.npz"):
+        (tmp_path / name).write_text("no such thing")
+        with pytest.raises(ValueError, match=f"is no {name[2:]} file"):
+            resolve(f"file:{tmp_path}/{name}", target="y")
+    np.savez(tmp_path / "a.npz", X=np.zeros(4), y=np.zeros(4))
+    with pytest.raises(ValueError, match=r"no numbers .sample, feature."):
+        resolve(f"file:{tmp_path}/a.npz", target="y")
+    pl.DataFrame({"x": [[1], [2]], "y": [0, 1]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="column 'x' holds List"):
+        resolve(f"file:{tmp_path}/a.parquet", target="y")

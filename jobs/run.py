@@ -86,12 +86,17 @@ class Prediction:
         Probability of the predicted class; NaN where the classifier has no probabilities.
     fit_seconds : float
         Wall time of fitting, in seconds, without prediction.
+    curves : dict of float32 arrays (epoch,), or None
+        Where asked for, of classifiers that are trained in epochs: ``train_loss`` and
+        ``train_accuracy``, means over an epoch's batches as they were trained, and ``test_loss``
+        and ``test_accuracy`` after it. Losses are mean cross-entropies in nats.
     """
 
     scores: NDArray[np.float32]
     label: NDArray[np.uint16]
     confidence: NDArray[np.float32]
     fit_seconds: float
+    curves: Mapping[str, NDArray[np.float32]] | None = None
 
     def margin(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Return the one number a point: logit gap for two classes, else the true-class margin.
@@ -107,6 +112,28 @@ class Prediction:
         np.put_along_axis(others, index, -np.inf, axis=2)
         result: NDArray[np.float32] = true - others.max(axis=2)
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a training set come from, for what is computed once for a dataset.
+
+    Attributes
+    ----------
+    dataset : str
+        The dataset's identity.
+    X : array (n_samples, n_features)
+        All rows of the prepared dataset, raw; uint8 where they are images of bytes.
+    train : int64 array (n_train,) or None
+        Indices of the training rows; None where these were perturbed.
+    test : int64 array (n_test,)
+        Indices of the test rows.
+    """
+
+    dataset: str
+    X: NDArray[Any]
+    train: NDArray[np.int64] | None
+    test: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +154,10 @@ class TrainingSet:
         Number of labels of a categorical feature, 0 for a continuous one.
     image : tuple of int or None
         (height, width, channels) where a row is an image flattened in that order.
+    y_test : uint16 array (n_test,), optional
+        Class index of the test rows. Nothing but learning curves reads it.
+    origin : Origin, optional
+        The rows in the prepared dataset.
     """
 
     X: NDArray[np.float64]
@@ -135,6 +166,8 @@ class TrainingSet:
     n_classes: int
     cardinality: NDArray[np.int32]
     image: tuple[int, int, int] | None = None
+    y_test: NDArray[np.uint16] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

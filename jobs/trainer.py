@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs import classifiers, hparams
-from jobs.classifiers.registry import Device
 from jobs.datasets import Dataset, dataset_id, load
 from jobs.datasets.split import Split, resample, split, subsample
 from jobs.perturb import (
@@ -24,8 +23,10 @@ from jobs.perturb import (
     perturb_continuous,
     uses_neighbours,
 )
-from jobs.run import Cell, Generators, MachineError, Prediction, Run, TrainingSet
+from jobs.run import Cell, Generators, MachineError, Origin, Prediction, Run, TrainingSet
 from jobs.streams import Stream, stream
+from jobs.training.checkpoint import Checkpoint
+from jobs.training.handling import Device
 
 CACHE_BYTES = 2 * 2**30
 
@@ -72,7 +73,13 @@ class Trainer:
         return TestSet(index, self._dataset(cell).y[index])
 
     def train(
-        self, run: Run, snapshots: tuple[int, ...] = (), *, device: Device = "cpu"
+        self,
+        run: Run,
+        snapshots: tuple[int, ...] = (),
+        *,
+        device: Device = "cpu",
+        curves: bool = False,
+        checkpoint: Checkpoint | None = None,
     ) -> Prediction:
         """Train one run and predict its test set.
 
@@ -82,6 +89,11 @@ class Trainer:
             Epochs to predict at besides the last, for classifiers that have epochs.
         device : {"cpu", "gpu"}
             Where to fit, for classifiers that can choose.
+        curves : bool
+            Whether to record loss and accuracy of every epoch.
+        checkpoint : Checkpoint, optional
+            Where a network saves itself and goes on from. Its key names the run and its recipe;
+            the caller removes it when the prediction is safe.
 
         Raises
         ------
@@ -99,6 +111,8 @@ class Trainer:
                 generators(run),
                 snapshots,
                 device=device,
+                curves=curves,
+                checkpoint=checkpoint,
             )
         except ImportError as error:
             name = run.cell.classifier["name"]
@@ -121,6 +135,7 @@ class Trainer:
         if "train" in cell.vary:
             points = resample(cell.seed, key, run.repeat, run.run, points)
         X = self._perturbed(run, data.X[part.train[points]], points)
+        perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
             X=X,
             y=data.y[part.train[points]],
@@ -128,6 +143,8 @@ class Trainer:
             n_classes=len(data.class_names),
             cardinality=data.cardinality,
             image=data.image,
+            y_test=data.y[part.test],
+            origin=Origin(key, data.X, None if perturbed else part.train[points], part.test),
         )
 
     def _perturbed(

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 from torch.nn.utils import convert_conv2d_weight_memory_format
 
-from jobs.classifiers.registry import Device
 from jobs.run import Generators, Prediction, TrainingSet
 from jobs.training.encode import pixels
+from jobs.training.handling import Handling
 from jobs.training.layers import Conv2d, Linear, initialise
-from jobs.training.loop import Plan, owned, torch_device, train
-from jobs.training.prediction import logit_scores, prediction
+from jobs.training.loop import Plan, constant, torch_device
+from jobs.training.network import fit_network
 
 
 def fit(
@@ -24,37 +24,29 @@ def fit(
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
-    snapshots: tuple[int, ...],
-    device: Device,
+    handling: Handling,
 ) -> Prediction:
     """Train with Adam at a constant learning rate; see `jobs.classifiers.fit`."""
     started = perf_counter()
-    place = torch_device(device)
     X, X_test = pixels(data)
     height, width, channels = X.shape[1:]
     model = Network(height, width, channels, data.n_classes)
     initialise(model, generators.init)
-    convert_conv2d_weight_memory_format(model.to(place), torch.channels_last)
+    convert_conv2d_weight_memory_format(
+        model.to(torch_device(handling.device)), torch.channels_last
+    )
     optimizer = torch.optim.Adam(
         model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
     )
     plan = Plan(
         epochs=canonical["epochs"],
         batch_size=hparams["batch"],
-        learning_rate=lambda _: hparams["lr"],
-        snapshots=snapshots,
+        learning_rate=constant(hparams["lr"]),
+        snapshots=handling.snapshots,
     )
-    logits, predicting = train(
-        model,
-        optimizer,
-        owned(X, place, torch.float32),
-        owned(data.y, place, torch.int64),
-        owned(X_test, place, torch.float32),
-        plan,
-        generators.batch,
+    return fit_network(
+        model, optimizer, X, X_test, data, plan, generators.batch, handling, started=started
     )
-    seconds = perf_counter() - started - predicting
-    return prediction(logit_scores(logits), "softmax", seconds)
 
 
 class Network(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jobs.classifiers.registry import Device
 from jobs.run import Generators, Prediction, TrainingSet
 from jobs.training.encode import dense
+from jobs.training.handling import Handling
 from jobs.training.layers import Dropout, Linear, initialise, torch_generator
-from jobs.training.loop import Plan, owned, torch_device, train
-from jobs.training.prediction import logit_scores, prediction
+from jobs.training.loop import Plan, cosine, torch_device
+from jobs.training.network import fit_network
 
 
 def fit(
@@ -23,12 +22,11 @@ def fit(
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
-    snapshots: tuple[int, ...],
-    device: Device,
+    handling: Handling,
 ) -> Prediction:
     """Train with AdamW and a cosine schedule; see `jobs.classifiers.fit`."""
     started = perf_counter()
-    place = torch_device(device)
+    place = torch_device(handling.device)
     X, X_test = dense(data)
     masks = torch_generator(generators.dropout, place)
     model = network(X.shape[1], data.n_classes, hparams, masks)
@@ -37,25 +35,17 @@ def fit(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
     )
-    epochs = canonical["epochs"]
     plan = Plan(
-        epochs=epochs,
+        epochs=canonical["epochs"],
         batch_size=canonical["batch_size"],
-        learning_rate=lambda epoch: hparams["lr"] * (1 + math.cos(math.pi * epoch / epochs)) / 2,
-        snapshots=snapshots,
+        learning_rate=cosine(hparams["lr"], canonical["epochs"]),
+        snapshots=handling.snapshots,
         smallest_batch=2,
     )
-    logits, predicting = train(
-        model,
-        optimizer,
-        owned(X, place, torch.float32),
-        owned(data.y, place, torch.int64),
-        owned(X_test, place, torch.float32),
-        plan,
-        generators.batch,
+    order = generators.batch
+    return fit_network(
+        model, optimizer, X, X_test, data, plan, order, handling, started=started, masks=masks
     )
-    seconds = perf_counter() - started - predicting
-    return prediction(logit_scores(logits), "softmax", seconds)
 
 
 def network(

@@ -14,11 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from jobs.checks import integer, unknown
+from jobs.classifiers import weights
 from jobs.datasets.info import DatasetInfo
 from jobs.hparams import Value, anchors
 from jobs.run import Generators, Prediction, Probability, TrainingSet
+from jobs.training.checkpoint import Checkpoint
+from jobs.training.handling import Device, Handling
 
-Device = Literal["cpu", "gpu"]
 SizeClass = Literal["small", "medium", "large"]
 
 _MLP_BATCH: Mapping[SizeClass, int] = {"small": 64, "medium": 1024, "large": 2048}
@@ -62,12 +64,13 @@ class ClassifierInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One classifier: its module, its version and what its options resolve to."""
+    """One classifier: its module, its version, options of its own and what they resolve to."""
 
     module: str
     probability: Probability
     consumes: Callable[[Mapping[str, Value]], frozenset[str]]
-    options: Callable[[DatasetInfo], Mapping[str, Any]]
+    options: Callable[[DatasetInfo, Mapping[str, Any]], Mapping[str, Any]]
+    keys: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ("cpu", "gpu")
     epochs: int | None = None
     images_only: bool = False
@@ -88,31 +91,68 @@ def _batch_where_sampling(hparams: Mapping[str, Value]) -> frozenset[str]:
     return frozenset({"batch"}) if sampling else frozenset()
 
 
-def _sgd(_: DatasetInfo) -> Mapping[str, Any]:
+def _sgd(*_: object) -> Mapping[str, Any]:
     return {"schedule": "adaptive", "max_iter": 1000, "tol": 1e-3}
+
+
+def _xgb(*_: object) -> Mapping[str, Any]:
+    return {"rounds": 100}
+
+
+def _mlp(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
+    batch_size = _MLP_BATCH[size_class(dataset.n_train)]
+    return {"batch_size": batch_size, "optimizer": "adamw", "schedule": "cosine"}
+
+
+def _cnn(*_: object) -> Mapping[str, Any]:
+    return {"optimizer": "adam", "schedule": "constant"}
+
+
+def _vit(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
+    assert dataset.image is not None
+    side = max(dataset.image[:2])
+    return {
+        # At most 8 × 8 patches of at least 2 × 2 pixels, so that no image costs more than others.
+        "patch": max(2, -(-side // 8)),
+        "layers": 4,
+        "heads": 4,
+        "width": 64,
+        "mlp_width": 128,
+        "optimizer": "adamw",
+        "schedule": "cosine",
+    }
+
+
+def _vit_transfer(dataset: DatasetInfo, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    backbone = options.get("backbone", "swin_t")
+    if backbone not in weights.PUBLISHED:
+        raise unknown("backbone", backbone, weights.PUBLISHED)
+    assert dataset.image is not None
+    channels = dataset.image[2]
+    if channels not in (1, 3):
+        raise ValueError(f"{backbone} takes images of 1 or 3 channels, and these have {channels}")
+    return {
+        "backbone": backbone,
+        "weights": weights.keep(backbone, options.get("weights")),
+        "optimizer": "adam",
+        "schedule": "constant",
+    }
 
 
 _KINDS: Mapping[str, _Kind] = {
     "lr-sgd": _Kind("sgd", "ovr", _batch, _sgd, devices=("cpu",)),
     "svm-sgd": _Kind("sgd", "none", _batch, _sgd, devices=("cpu",)),
-    "xgb": _Kind("xgb", "softmax", _batch_where_sampling, lambda _: {"rounds": 100}),
-    "mlp": _Kind(
-        "mlp",
+    "xgb": _Kind("xgb", "softmax", _batch_where_sampling, _xgb),
+    "mlp": _Kind("mlp", "softmax", _init_and_batch, _mlp, epochs=20),
+    "cnn": _Kind("cnn", "softmax", _init_and_batch, _cnn, epochs=50, images_only=True),
+    "vit": _Kind("vit", "softmax", _init_and_batch, _vit, epochs=50, images_only=True),
+    "vit-transfer": _Kind(
+        "vit_transfer",
         "softmax",
         _init_and_batch,
-        lambda dataset: {
-            "batch_size": _MLP_BATCH[size_class(dataset.n_train)],
-            "optimizer": "adamw",
-            "schedule": "cosine",
-        },
-        epochs=20,
-    ),
-    "cnn": _Kind(
-        "cnn",
-        "softmax",
-        _init_and_batch,
-        lambda _: {"optimizer": "adam", "schedule": "constant"},
-        epochs=50,
+        _vit_transfer,
+        keys=("backbone", "weights"),
+        epochs=5,
         images_only=True,
     ),
 }
@@ -138,16 +178,16 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     name : str
         A classifier, or an alias whose options name one as ``kind``.
     options : mapping
-        The ``[classifier.NAME]`` table: kind, hparams, device and, for networks, epochs and
-        snapshots.
+        The ``[classifier.NAME]`` table: kind, hparams, device, for networks epochs and snapshots,
+        and for ``vit-transfer`` backbone and weights.
     dataset : DatasetInfo
         Decides what depends on size, and whether there are images.
 
     Raises
     ------
     ValueError
-        For an unknown classifier, option or hparam, a value that is not allowed, or a dataset that
-        the classifier cannot be trained on.
+        For an unknown classifier, option or hparam, a value that is not allowed, a dataset that
+        the classifier cannot be trained on, or weights that are not on this machine.
     """
     kind_name = options.get("kind", name)
     if kind_name not in _KINDS:
@@ -156,7 +196,8 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     if name in _KINDS and kind_name != name:
         raise ValueError(f"classifier {name!r} cannot be of kind {kind_name!r}: take another name")
     kind = _KINDS[kind_name]
-    allowed = ["kind", "hparams", "device", *(["epochs", "snapshots"] if kind.epochs else [])]
+    common = ["kind", "hparams", "device", *(["epochs", "snapshots"] if kind.epochs else [])]
+    allowed = [*common, *kind.keys]
     for option in options:
         if option not in allowed:
             raise unknown(f"option of classifier {name}", option, allowed)
@@ -167,7 +208,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         raise ValueError(f"hparams is a table of values, not {overrides!r}")
     hparams = anchors(kind_name, overrides)
     epochs, snapshots = _epochs(kind, options)
-    canonical = {"name": kind_name, "version": kind.version, **kind.options(dataset)}
+    canonical = {"name": kind_name, "version": kind.version, **kind.options(dataset, options)}
     return ClassifierInfo(
         name=name,
         canonical=canonical if epochs is None else {**canonical, "epochs": epochs},
@@ -212,6 +253,8 @@ def fit(
     snapshots: tuple[int, ...] = (),
     *,
     device: Device = "cpu",
+    curves: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Prediction:
     """Fit one run and predict its test set.
 
@@ -231,15 +274,21 @@ def fit(
         that are not trained in epochs keep one prediction.
     device : {"cpu", "gpu"}
         Where to train; linear models train on the CPU.
+    curves : bool
+        Whether to record loss and accuracy of every epoch (`Prediction.curves`); needs
+        `TrainingSet.y_test` and changes no score. Classifiers without epochs have none.
+    checkpoint : Checkpoint, optional
+        Where a network saves itself after epochs and goes on from; changes no score. Classifiers
+        without epochs ignore it.
 
     Raises
     ------
     ValueError
-        Where the training rows hold a single class.
+        Where the training rows hold a single class, or curves are asked for without `y_test`.
     FloatingPointError
         Where a score is not finite: the training diverged.
     MachineError
-        Where a package or the device is missing.
+        Where a package, the device or pretrained weights are missing.
     """
     kind = _KINDS[canonical["name"]]
     if canonical["version"] != kind.version:
@@ -248,6 +297,9 @@ def fit(
         )
     if len(np.unique(data.y)) < 2:
         raise ValueError(f"all {len(data.y)} training rows are of one class")
+    if curves and data.y_test is None:
+        raise ValueError("curves need the test set's classes, y_test")
     module = import_module(f"jobs.classifiers.{kind.module}")
-    result: Prediction = module.fit(canonical, hparams, data, generators, snapshots, device)
+    handling = Handling(snapshots, device, curves, checkpoint)
+    result: Prediction = module.fit(canonical, hparams, data, generators, handling)
     return result

@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from jobs.classifiers.registry import Device
 from jobs.run import Generators, Prediction, TrainingSet
 from jobs.streams import seed31
 from jobs.training.encode import dense
+from jobs.training.handling import Handling
 from jobs.training.prediction import prediction
 
 _BLAS = ThreadpoolController()
@@ -27,8 +27,7 @@ def fit(
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
-    snapshots: tuple[int, ...],
-    device: Device,
+    handling: Handling,
 ) -> Prediction:
     """Fit scikit-learn's SGDClassifier; see `jobs.classifiers.fit`."""
     started = perf_counter()

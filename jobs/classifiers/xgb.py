@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.classifiers.registry import Device, consumes
+from jobs.classifiers.registry import consumes
 from jobs.run import Generators, MachineError, Prediction, TrainingSet
 from jobs.streams import seed31
+from jobs.training.handling import Handling
 from jobs.training.prediction import prediction
 
 try:
@@ -27,8 +28,7 @@ def fit(
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
-    snapshots: tuple[int, ...],
-    device: Device,
+    handling: Handling,
 ) -> Prediction:
     """Boost trees on raw values; see `jobs.classifiers.fit`.
 
@@ -41,7 +41,7 @@ def fit(
         **hparams,
         "objective": "binary:logistic" if binary else "multi:softprob",
         "tree_method": "hist",
-        "device": "cuda" if device == "gpu" else "cpu",
+        "device": "cuda" if handling.device == "gpu" else "cpu",
         "nthread": 1,
         "verbosity": 0,
         "seed": seed31(generators.batch) if consumes(canonical, hparams) else 0,

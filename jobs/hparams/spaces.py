@@ -1,6 +1,8 @@
-"""The hparam space of every classifier (ranges and defaults of the tabular study, MV).
+"""The hparam space of every classifier.
 
-The order of a space is frozen: perturbation draws in it. New hparams go to the end.
+Ranges and defaults of the tabular study (MV); those of the image classifiers are a choice, since
+their sources give none. The order of a space is frozen: perturbation draws in it. New hparams go to
+the end.
 """
 
 from __future__ import annotations
@@ -18,6 +20,12 @@ _SGD: tuple[Hparam, ...] = (
     Continuous("eta0", 1e-6, 1.0, 1e-3, log=True),
     Categorical("penalty", ("l1", "l2", "elasticnet", "none"), "l2"),
     Categorical("average", (False, True), False),
+)
+
+_IMAGES: tuple[Hparam, ...] = (
+    Continuous("lr", 1e-5, 0.1, 1e-3, log=True),
+    Continuous("weight_decay", 1e-8, 0.1, 1e-8, log=True),
+    Ordinal("batch", (16, 32, 64, 128), 32),
 )
 
 SPACES: Mapping[str, tuple[Hparam, ...]] = {
@@ -44,11 +52,9 @@ SPACES: Mapping[str, tuple[Hparam, ...]] = {
         # 256 is the width the study's networks had; its table names 512, which never reached them.
         Ordinal("width2", range(32, 1025), 256),
     ),
-    "cnn": (
-        Continuous("lr", 1e-5, 0.1, 1e-3, log=True),
-        Continuous("weight_decay", 1e-8, 0.1, 1e-8, log=True),
-        Ordinal("batch", (16, 32, 64, 128), 32),
-    ),
+    "cnn": _IMAGES,
+    "vit": (*_IMAGES, Continuous("dropout", 0.0, 0.5, 0.0)),
+    "vit-transfer": _IMAGES,
 }
 
 

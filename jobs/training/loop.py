@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, Literal
+from time import monotonic, perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from torch.nn.functional import cross_entropy
 
 from jobs.run import MachineError
 from jobs.streams import raw
+from jobs.training.checkpoint import Checkpoint, Parts, Progress, restore, save
+from jobs.training.curves import Measured, record
+from jobs.training.handling import Device
 
 _PREDICTED_AT_ONCE = 1024
 
@@ -42,7 +46,35 @@ class Plan:
     smallest_batch: int = 1
 
 
-def torch_device(device: Literal["cpu", "gpu"]) -> torch.device:
+class Trained(NamedTuple):
+    """What a training yields.
+
+    Attributes
+    ----------
+    logits : float32 array (epoch, sample, class)
+        Of the test set after the kept epochs.
+    seconds : float
+        Time spent on training, without prediction; of a continued training in all its lives.
+    curves : dict of float32 arrays (epoch,), or None
+        As `jobs.run.Prediction.curves`.
+    """
+
+    logits: NDArray[np.float32]
+    seconds: float
+    curves: dict[str, NDArray[np.float32]] | None
+
+
+def constant(rate: float) -> Callable[[int], float]:
+    """Return the schedule of one learning rate."""
+    return lambda _: rate
+
+
+def cosine(rate: float, epochs: int) -> Callable[[int], float]:
+    """Return the schedule that falls from a learning rate to 0 as half a cosine."""
+    return lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
+
+
+def torch_device(device: Device) -> torch.device:
     """Return torch's device for a resource class.
 
     Raises
@@ -70,7 +102,11 @@ def train(
     X_test: Tensor,
     plan: Plan,
     order: np.random.Generator,
-) -> tuple[NDArray[np.float32], float]:
+    *,
+    masks: torch.Generator | None = None,
+    y_test: Tensor | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Trained:
     """Minimise the cross-entropy and predict the test set after the kept epochs.
 
     Parameters
@@ -87,30 +123,61 @@ def train(
         Epochs, batches, learning rates, snapshots.
     order : numpy.random.Generator
         The run's stream ``batch``.
-
-    Returns
-    -------
-    tuple
-        Logits (epoch, sample, class), float32, and the seconds spent on predicting.
+    masks : torch.Generator, optional
+        Of the model's dropout: part of a checkpoint.
+    y_test : int64 tensor (row,), optional
+        Asks for learning curves.
+    checkpoint : Checkpoint, optional
+        Where to go on from and to save.
     """
     if X.device.type == "cpu":
         # Rounding depends on the number of threads, and processes outdo threads on small models.
         torch.set_num_threads(1)
-    kept, predicting = [], 0.0
-    for epoch in range(plan.epochs):
-        for group in optimizer.param_groups:
-            group["lr"] = plan.learning_rate(epoch)
-        model.train()
-        for rows in batches(order, len(X), plan.batch_size, plan.smallest_batch):
-            index = rows.to(X.device)
-            optimizer.zero_grad(set_to_none=True)
-            cross_entropy(model(X[index]), y[index]).backward()
-            optimizer.step()
-        if epoch + 1 in plan.snapshots or epoch + 1 == plan.epochs:
-            started = perf_counter()
-            kept.append(_predict(model, X_test))
-            predicting += perf_counter() - started
-    return np.stack(kept), predicting
+    terms: list[str | int | bool] = [
+        str(torch.__version__),
+        X.device.type,
+        y_test is not None,
+        *plan.snapshots,
+    ]
+    parts = Parts(model, optimizer, order, masks, terms)
+    progress = Progress() if checkpoint is None else restore(checkpoint, parts)
+    saved = monotonic()
+    while progress.epoch < plan.epochs:
+        started = perf_counter()
+        measured = None if y_test is None else Measured(X.device)
+        _train_epoch(parts, X, y, plan, progress.epoch, measured)
+        progress.seconds += perf_counter() - started
+        progress.epoch += 1
+        last = progress.epoch == plan.epochs
+        kept = last or progress.epoch in plan.snapshots
+        if kept or y_test is not None:
+            logits = _predict(model, X_test)
+            if kept:
+                progress.logits.append(logits.cpu().numpy())
+            if measured is not None and y_test is not None:
+                record(progress.curves, measured, logits, y_test)
+        if checkpoint is not None and not last and monotonic() - saved >= checkpoint.every:
+            save(checkpoint, parts, progress)
+            saved = monotonic()
+    curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
+    return Trained(np.stack(progress.logits), progress.seconds, curves or None)
+
+
+def _train_epoch(
+    parts: Parts, X: Tensor, y: Tensor, plan: Plan, epoch: int, measured: Measured | None
+) -> None:
+    for group in parts.optimizer.param_groups:
+        group["lr"] = plan.learning_rate(epoch)
+    parts.model.train()
+    for rows in batches(parts.order, len(X), plan.batch_size, plan.smallest_batch):
+        index = rows.to(X.device)
+        parts.optimizer.zero_grad(set_to_none=True)
+        logits, labels = parts.model(X[index]), y[index]
+        loss = cross_entropy(logits, labels)
+        loss.backward()
+        parts.optimizer.step()
+        if measured is not None:
+            measured.add(loss.detach(), logits.detach(), labels)
 
 
 def batches(
@@ -128,7 +195,6 @@ def batches(
 
 
 @torch.no_grad()
-def _predict(model: nn.Module, X: Tensor) -> NDArray[np.float32]:
+def _predict(model: nn.Module, X: Tensor) -> Tensor:
     model.eval()
-    logits = [model(part) for part in X.split(_PREDICTED_AT_ONCE)]
-    return torch.cat(logits).cpu().numpy()
+    return torch.cat([model(part) for part in X.split(_PREDICTED_AT_ONCE)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from jobs.run import Prediction, Probability
 
 
 def prediction(
-    scores: NDArray[np.floating[Any]], probability: Probability, fit_seconds: float
+    scores: NDArray[np.floating[Any]],
+    probability: Probability,
+    fit_seconds: float,
+    curves: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> Prediction:
     """Derive labels and confidences from scores, which are rounded to float32 first.
 
@@ -23,6 +27,8 @@ def prediction(
         How scores become probabilities.
     fit_seconds : float
         Wall time of fitting.
+    curves : dict, optional
+        Learning curves.
 
     Raises
     ------
@@ -42,6 +48,7 @@ def prediction(
         label=label.astype(np.uint16),
         confidence=_confidence(scores, probability).astype(np.float32),
         fit_seconds=fit_seconds,
+        curves=curves,
     )
 
 

@@ -55,6 +55,8 @@ def test_spaces_hold_the_published_defaults():
         "width2": 256,
     }
     assert anchors("cnn") == {"lr": 1e-3, "weight_decay": 1e-8, "batch": 32}
+    assert anchors("vit") == {**anchors("cnn"), "dropout": 0.0}
+    assert anchors("vit-transfer") == anchors("cnn")
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)

@@ -18,7 +18,14 @@ OPTIONS = {
     "xgb": {},
     "mlp": {"epochs": 4, "hparams": {"lr": 0.01, "width1": 32, "width2": 33}},
     "cnn": {"epochs": 4, "hparams": {"lr": 0.01}},
+    "vit": {"epochs": 3, "hparams": {"lr": 0.002, "dropout": 0.1}},
+    "vit-transfer": {"epochs": 4, "hparams": {"lr": 0.02}},
 }
+
+# Where these are too few epochs to learn the structure.
+LEARNING = OPTIONS | {"vit": {"epochs": 8, "hparams": {"lr": 0.002, "batch": 16}}}
+
+IMAGES_ONLY = ("cnn", "vit", "vit-transfer")
 
 
 def _set(X, y, n_classes, cardinality=None, image=None):
@@ -99,7 +106,7 @@ IMAGES = (image, colour)
 
 CASES = [
     *((name, data) for name in ("lr-sgd", "svm-sgd", "xgb", "mlp") for data in (*TABULAR, image)),
-    *(("cnn", data) for data in IMAGES),
+    *((name, data) for name in IMAGES_ONLY for data in IMAGES),
 ]
 IDS = [f"{name}-{data.__name__}" for name, data in CASES]
 
@@ -127,9 +134,16 @@ def generators(init=0, batch=0, dropout=0):
     )
 
 
-def fit(name, data, options=None, hparams=None, **runs):
+def fit(name, data, options=None, hparams=None, curves=False, checkpoint=None, **runs):
     """Fit with the cheap options, some of the hparams changed after resolution."""
     options = OPTIONS[name] if options is None else options
     resolved = classifiers.resolve(name, options, info(data))
-    values = {**resolved.hparams, **(hparams or {})}
-    return classifiers.fit(resolved.canonical, values, data, generators(**runs), resolved.snapshots)
+    return classifiers.fit(
+        resolved.canonical,
+        {**resolved.hparams, **(hparams or {})},
+        data,
+        generators(**runs),
+        resolved.snapshots,
+        curves=curves,
+        checkpoint=checkpoint,
+    )

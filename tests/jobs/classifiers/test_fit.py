@@ -11,10 +11,12 @@ import torch
 from jobs import classifiers
 from jobs.run import MachineError, Prediction, TrainingSet
 from tests.jobs.classifiers import examples
-from tests.jobs.classifiers.examples import CASES, IDS, fit, generators, info
+from tests.jobs.classifiers.examples import CASES, IDS, IMAGES_ONLY, fit, generators, info
 
 every_case = pytest.mark.parametrize(("name", "make"), CASES, ids=IDS)
-DATA = {name: examples.image if name == "cnn" else examples.mixed for name in classifiers.names()}
+DATA = {
+    name: examples.image if name in IMAGES_ONLY else examples.mixed for name in classifiers.names()
+}
 every_classifier = pytest.mark.parametrize("name", classifiers.names())
 
 
@@ -31,7 +33,7 @@ def global_state() -> list[object]:
 @every_case
 def test_a_fit_predicts_every_test_row_better_than_chance(name, make):
     data, y_test = make()
-    result = fit(name, data)
+    result = fit(name, data, examples.LEARNING[name])
     n, k = len(data.X_test), data.n_classes
     assert result.scores.shape == ((1, n) if k == 2 else (1, n, k))
     assert result.scores.dtype == result.confidence.dtype == np.float32
@@ -69,7 +71,7 @@ def test_an_absent_class_has_finite_scores_and_is_not_predicted(name, make):
 @every_classifier
 def test_equal_generators_give_equal_bits_in_any_order(name):
     data, _ = DATA[name]()
-    other, _ = (examples.colour if name == "cnn" else examples.binary)()
+    other, _ = (examples.colour if name in IMAGES_ONLY else examples.binary)()
     first, second = fit(name, data), fit(name, other, init=1)
     fit(name, data, init=2, batch=2, dropout=2)
     assert_equal(fit(name, other, init=1), second)
@@ -99,7 +101,7 @@ def test_a_fit_draws_from_the_streams_it_names_and_no_other(name):
         changed = not np.array_equal(fit(name, data, **{source: 1}).scores, base)
         assert changed == (source in named)
     dropped = not np.array_equal(fit(name, data, dropout=1).scores, base)
-    assert dropped == (name == "mlp")
+    assert dropped == (name in ("mlp", "vit"))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +187,8 @@ CHANGES = {
     },
     "mlp": {"lr": 0.02, "weight_decay": 0.5, "dropout": 0.5, "width1": 40, "width2": 40},
     "cnn": {"lr": 0.02, "weight_decay": 0.1, "batch": 16},
+    "vit": {"lr": 0.02, "weight_decay": 0.1, "batch": 16, "dropout": 0.2},
+    "vit-transfer": {"lr": 0.04, "weight_decay": 0.1, "batch": 16},
 }
 
 
@@ -205,17 +209,40 @@ def test_no_hparam_is_left_out_above(name):
     assert set(CHANGES[name]) == set(classifiers.resolve(name, {}, info(data)).hparams)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "vit-transfer"])
 def test_snapshots_are_the_same_training_s_earlier_epochs(name):
     data, _ = DATA[name]()
-    options = {**examples.OPTIONS[name], "snapshots": [3, 1]}
+    options = {**examples.OPTIONS[name], "snapshots": [2, 1]}
     kept, last = fit(name, data, options), fit(name, data)
     assert kept.scores.shape[0] == 3
     np.testing.assert_array_equal(kept.scores[-1], last.scores[0])
     assert not np.array_equal(kept.scores[0], kept.scores[1])
-    if name == "cnn":  # its learning rate does not depend on the number of epochs
-        short = fit(name, data, {**examples.OPTIONS[name], "epochs": 3})
+    if name in ("cnn", "vit-transfer"):  # the rate does not depend on the number of epochs
+        short = fit(name, data, {**examples.OPTIONS[name], "epochs": 2})
         np.testing.assert_array_equal(kept.scores[1], short.scores[0])
+
+
+@every_classifier
+def test_curves_change_no_score_and_end_at_the_predicted_labels(name):
+    data, y_test = DATA[name]()
+    result = fit(name, replace(data, y_test=y_test), curves=True)
+    assert_equal(result, fit(name, data))
+    epochs = classifiers.resolve(name, examples.OPTIONS[name], info(data)).epochs
+    if epochs is None:
+        assert result.curves is None
+        return
+    assert set(result.curves) == {"train_loss", "train_accuracy", "test_loss", "test_accuracy"}
+    for curve in result.curves.values():
+        assert curve.shape == (epochs,)
+        assert curve.dtype == np.float32
+    accuracy = (result.label[-1] == y_test).mean()
+    assert result.curves["test_accuracy"][-1] == pytest.approx(accuracy, rel=1e-6)
+    assert result.curves["train_loss"][-1] < result.curves["train_loss"][0]
+
+
+def test_curves_need_the_classes_of_the_test_set():
+    with pytest.raises(ValueError, match="curves need the test set's classes"):
+        fit("mlp", examples.binary()[0], curves=True)
 
 
 def test_batch_norm_never_sees_a_single_row():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -67,6 +68,21 @@ def test_planning_imports_no_training_library():
                 "schedule": "constant",
             },
         ),
+        (
+            "vit",
+            {
+                "name": "vit",
+                "version": 1,
+                "epochs": 50,
+                "patch": 2,
+                "layers": 4,
+                "heads": 4,
+                "width": 64,
+                "mlp_width": 128,
+                "optimizer": "adamw",
+                "schedule": "cosine",
+            },
+        ),
     ],
 )
 def test_canonical_descriptions_are_frozen(name, canonical):
@@ -81,6 +97,8 @@ def test_what_a_classifier_is_like():
         "xgb": "softmax",
         "mlp": "softmax",
         "cnn": "softmax",
+        "vit": "softmax",
+        "vit-transfer": "softmax",
     }
     assert {name: row.consumes for name, row in rows.items()} == {
         "lr-sgd": {"batch"},
@@ -88,6 +106,8 @@ def test_what_a_classifier_is_like():
         "xgb": frozenset(),
         "mlp": {"init", "batch"},
         "cnn": {"init", "batch"},
+        "vit": {"init", "batch"},
+        "vit-transfer": {"init", "batch"},
     }
     assert {name: row.epochs for name, row in rows.items()} == {
         "lr-sgd": None,
@@ -95,6 +115,8 @@ def test_what_a_classifier_is_like():
         "xgb": None,
         "mlp": 20,
         "cnn": 50,
+        "vit": 50,
+        "vit-transfer": 5,
     }
 
 
@@ -111,6 +133,15 @@ def test_the_batch_follows_the_size_class(n_train, size, batch_size):
     assert classifiers.size_class(n_train) == size
     resolved = classifiers.resolve("mlp", {}, info(binary()[0], n_train))
     assert resolved.canonical["batch_size"] == batch_size
+
+
+@pytest.mark.parametrize(
+    ("image", "patch"),
+    [((8, 8, 1), 2), ((5, 7, 3), 2), ((28, 28, 1), 4), ((32, 32, 3), 4), ((64, 48, 3), 8)],
+)
+def test_patches_follow_the_size_of_the_image(image, patch):
+    described = replace(IMAGES, image=image)
+    assert classifiers.resolve("vit", {}, described).canonical["patch"] == patch
 
 
 def test_wishes_are_no_part_of_the_identity():
@@ -149,6 +180,9 @@ def test_options_are_resolved():
         ("mlp", {"device": "cuda"}, "unknown device of mlp 'cuda'.*cpu, gpu"),
         ("lr-sgd", {"device": "gpu"}, "unknown device of lr-sgd 'gpu'"),
         ("cnn", {}, "cnn needs images"),
+        ("vit", {}, "vit needs images"),
+        ("vit", {"backbone": "swin_t"}, "unknown option of classifier vit 'backbone'"),
+        ("vit-transfer", {}, "vit-transfer needs images"),
     ],
 )
 def test_what_cannot_be_resolved_is_refused(name, options, message):

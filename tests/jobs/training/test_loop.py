@@ -47,7 +47,9 @@ def test_training_is_plain_sgd_written_out():
     plan = Plan(epochs=3, batch_size=4, learning_rate=rates.__getitem__, snapshots=(1,))
     tensors = owned(X, CPU, torch.float64), owned(y, CPU, torch.int64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    logits, seconds = train(model, optimizer, *tensors, tensors[0], plan, stream(1, "batch"))
+    logits, seconds, curves = train(
+        model, optimizer, *tensors, tensors[0], plan, stream(1, "batch")
+    )
 
     order, kept = stream(1, "batch"), []
     for epoch, rate in enumerate(rates):
@@ -61,6 +63,7 @@ def test_training_is_plain_sgd_written_out():
             kept.append(X @ W.T + b)
     np.testing.assert_allclose(logits, kept, rtol=1e-9)
     assert seconds >= 0
+    assert curves is None
 
 
 def test_all_test_rows_are_predicted_in_eval_mode():
@@ -70,7 +73,7 @@ def test_all_test_rows_are_predicted_in_eval_mode():
     plan = Plan(epochs=1, batch_size=8, learning_rate=lambda _: 0.1)
     optimizer = torch.optim.Adam(model.parameters())
     y = (X[:20, 0] > 0).long()
-    logits, _ = train(model, optimizer, X[:20], y, X, plan, stream(1, "batch"))
+    logits, *_ = train(model, optimizer, X[:20], y, X, plan, stream(1, "batch"))
     assert logits.shape == (1, 2500, 2)
     with torch.no_grad():
         np.testing.assert_allclose(logits[0], model.eval()(X).numpy(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,241 @@
+"""Features of images from a pretrained backbone, computed once for a dataset.
+
+``HOME/features/DATASET-WEIGHTS-VERSION/`` below the folder of data holds the features of all rows
+of a prepared dataset, memory-mapped by every process. They are computed part by part: processes
+that need them at the same time start at different parts and take up what others have finished, and
+what was interrupted is not computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from jobs.classifiers import weights
+from jobs.datasets.cache import HOME_VARIABLE, data_home
+from jobs.run import MachineError, Origin, TrainingSet
+from jobs.torchvision_import import torchvision
+from jobs.training.files import place
+
+Features = NDArray[np.float32]
+
+VERSION = 1
+"""Of what happens to images before the backbone: features of another version are not found."""
+
+ROWS_OF_A_PART = 512
+_ROWS_AT_ONCE = 16
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of both weights
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """A network of torchvision whose last layer is left out.
+
+    Attributes
+    ----------
+    head : str
+        The module that maps features to ImageNet's classes.
+    size : int
+        Height and width that images are scaled to.
+    interpolation : {"bicubic", "bilinear"}
+        How, as the published weights expect it.
+    """
+
+    build: Callable[[], nn.Module]
+    head: str
+    size: int
+    interpolation: Literal["bicubic", "bilinear"]
+
+
+def _torchvision(name: str) -> nn.Module:
+    model: nn.Module = getattr(torchvision("torchvision.models"), name)()
+    return model
+
+
+BACKBONES = {
+    "swin_t": Backbone(partial(_torchvision, "swin_t"), "head", 224, "bicubic"),
+    "vit_b_16": Backbone(partial(_torchvision, "vit_b_16"), "heads", 224, "bilinear"),
+}
+
+
+def features(
+    backbone: str, digest: str, data: TrainingSet, device: torch.device
+) -> tuple[Features, Features]:
+    """Return the features of training and test rows.
+
+    Rows that are as in the dataset are looked up, perturbed ones computed.
+
+    Parameters
+    ----------
+    backbone, digest : str
+        Which weights, as `weights.keep` returned it.
+
+    Returns
+    -------
+    tuple of float32 arrays
+        (n_train, n_features) and (n_test, n_features).
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where the weights are missing or of another network, or the folder of data cannot be used.
+    """
+    origin, image = data.origin, data.image
+    if image is None:
+        raise ValueError("the dataset's rows are not images")
+    white = _white(data.X if origin is None else origin.X)
+    compute = partial(_compute, backbone, digest, device, image, white)
+    if origin is None:
+        return compute(data.X), compute(data.X_test)
+    known = _of_dataset(origin, digest, compute)
+    train = compute(data.X) if origin.train is None else known[origin.train]
+    return train, known[origin.test]
+
+
+def _white(X: NDArray[Any]) -> float:
+    """Return the value that stands for full brightness: a constant of the dataset."""
+    return 255.0 if X.dtype == np.uint8 else float(X.max()) or 1.0
+
+
+@torch.no_grad()
+def _compute(
+    backbone: str,
+    digest: str,
+    device: torch.device,
+    image: tuple[int, int, int],
+    white: float,
+    X: NDArray[Any],
+) -> Features:
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # rounding depends on it
+    model = _model(backbone, digest, device)
+    parts = []
+    for start in range(0, len(X), _ROWS_AT_ONCE):
+        rows = torch.tensor(X[start : start + _ROWS_AT_ONCE], dtype=torch.float32, device=device)
+        images = as_expected(BACKBONES[backbone], rows.reshape(-1, *image) / white)
+        parts.append(model(images).cpu().numpy())
+    return np.concatenate(parts)
+
+
+def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
+    """Return images as a backbone was trained on them.
+
+    Parameters
+    ----------
+    images : float32 tensor (row, height, width, channel)
+        Brightness from 0 to 1; one channel is taken for all three colours.
+
+    Returns
+    -------
+    float32 tensor (row, 3, size, size)
+        The whole image, scaled, and normalised by ImageNet's means and standard deviations.
+    """
+    colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
+    size = (backbone.size, backbone.size)
+    scaled = interpolate(colours, size, mode=backbone.interpolation, antialias=True)
+    mean, std = (scaled.new_tensor(values)[:, None, None] for values in (_MEAN, _STD))
+    return (scaled - mean) / std
+
+
+@lru_cache(maxsize=1)
+def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
+    parts = BACKBONES[backbone]
+    path = weights.find(backbone, digest)
+    with torch.device("meta"):  # elsewhere the layers would draw from the global generator
+        model = parts.build()
+    setattr(model, parts.head, nn.Identity())
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        own = {name: value for name, value in state.items() if name.split(".")[0] != parts.head}
+        model.load_state_dict(own, assign=True)
+    except (RuntimeError, AttributeError, OSError, ValueError) as error:
+        raise MachineError(f"{path} holds no weights of {backbone}: {error}") from error
+    return model.to(device).eval().requires_grad_(False)
+
+
+_OPEN: dict[Path, Features] = {}
+
+
+def _of_dataset(
+    origin: Origin, digest: str, compute: Callable[[NDArray[Any]], Features]
+) -> Features:
+    where = data_home() / "features" / f"{origin.dataset}-{digest[:32]}-{VERSION}"
+    if where not in _OPEN:
+        try:
+            if not where.exists():
+                _make(where, origin.X, compute)
+            _OPEN[where] = _read(where, len(origin.X))
+        except OSError as error:
+            raise MachineError(
+                f"features cannot be kept in {where} ({error}): set {HOME_VARIABLE} to a folder "
+                "that can be written"
+            ) from error
+    return _OPEN[where]
+
+
+def _make(where: Path, X: NDArray[Any], compute: Callable[[NDArray[Any]], Features]) -> None:
+    """Compute all parts that nobody has computed, and put them together."""
+    folder = where.with_name(f"{where.name}.parts")
+    starts = range(0, len(X), ROWS_OF_A_PART)
+    parts = [folder / f"{start:09d}.npy" for start in starts]
+    first = os.getpid() * 7919 % len(parts)  # apart from where other processes begin
+    for i in (*range(first, len(parts)), *range(first)):
+        if where.exists():
+            break
+        if not parts[i].exists():
+            values = compute(X[starts[i] : starts[i] + ROWS_OF_A_PART])
+            place(parts[i], partial(np.save, arr=values))
+    if not where.exists():
+        _join(where, parts, len(X))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _join(where: Path, parts: list[Path], n: int) -> None:
+    mine = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
+    mine.mkdir()
+    try:
+        rows = [np.load(part, mmap_mode="r") for part in parts]
+        values = np.lib.format.open_memmap(
+            mine / "features.npy", mode="w+", dtype=np.float32, shape=(n, rows[0].shape[1])
+        )
+        np.concatenate(rows, out=values)
+        values.flush()
+        about = {"sha256": _sha256(mine / "features.npy")}
+        place(mine / "about.json", lambda file: file.write(json.dumps(about).encode()))
+        mine.rename(where)
+    except OSError:
+        if not where.exists():  # another process was faster: its features stay
+            raise
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def _read(where: Path, n: int) -> Features:
+    path = where / "features.npy"
+    about = json.loads((where / "about.json").read_bytes())
+    values: Features = np.load(path, mmap_mode="r")
+    if len(values) != n or _sha256(path) != about["sha256"]:
+        raise MachineError(
+            f"{where} is damaged: remove it, and the features are computed again by the next fit"
+        )
+    return values
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

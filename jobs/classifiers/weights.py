@@ -1,0 +1,108 @@
+"""Pretrained weights: found and named by their digest when planning, read by it when training.
+
+Planning keeps a copy below the folder of data, so that workers find the very file that the
+identity names, whatever becomes of the original. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from functools import lru_cache, partial
+from pathlib import Path
+
+from jobs.datasets.cache import HOME_VARIABLE, data_home
+from jobs.run import MachineError
+from jobs.training.files import place
+
+PUBLISHED = {
+    "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
+    "vit_b_16": "https://download.pytorch.org/models/vit_b_16-c867db91.pth",
+}
+"""ImageNet weights of each backbone, as torchvision names them."""
+
+
+def keep(backbone: str, weights: object = None) -> str:
+    """Return the digest of a weights file, of which the folder of data now has a copy.
+
+    Parameters
+    ----------
+    backbone : str
+        One of `PUBLISHED`.
+    weights : str, optional
+        Path of a file with the backbone's state dict; without it the published one is used where
+        torch hub's cache has it already.
+
+    Returns
+    -------
+    str
+        SHA-256 of the file, hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        Where there is no such file, or no copy can be made.
+    """
+    if weights is not None and not isinstance(weights, str):
+        raise ValueError(f"weights is the path of a file, not {weights!r}")
+    path = _in_hub(backbone) if weights is None else Path(weights).expanduser()
+    if not path.is_file():
+        raise ValueError(
+            f"the weights of {backbone} are not in {path}: download {PUBLISHED[backbone]} there, "
+            'or give the path of a state dict as weights = "…"'
+        )
+    digest = _digest(path)
+    copy = _kept(digest)
+    if not copy.is_file():
+        try:
+            with path.open("rb") as file:
+                place(copy, partial(shutil.copyfileobj, file))
+        except OSError as error:
+            raise ValueError(
+                f"the weights {path} cannot be copied to {copy} ({error}): set {HOME_VARIABLE} to "
+                "a folder that can be written"
+            ) from error
+    return digest
+
+
+def find(backbone: str, digest: str) -> Path:
+    """Return the file with the weights that a run was planned with.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where it is not on this machine, or has changed.
+    """
+    copy = _kept(digest)
+    for path in (copy, _in_hub(backbone)):
+        if path.is_file() and _digest(path) == digest:
+            return path
+    raise MachineError(
+        f"the weights of {backbone} that the sweep was planned with (SHA-256 {digest}) are not in "
+        f"{copy}, or have changed: copy them there, or set {HOME_VARIABLE} to where the sweep was "
+        "planned"
+    )
+
+
+def _kept(digest: str) -> Path:
+    return data_home() / "weights" / f"{digest}.pth"
+
+
+def _in_hub(backbone: str) -> Path:
+    """Return where torch hub keeps a published file; asking torch would mean to import it."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
+    name = PUBLISHED[backbone].rpartition("/")[2]
+    return Path(home).expanduser() / "hub" / "checkpoints" / name
+
+
+def _digest(path: Path) -> str:
+    now = path.stat()
+    return _digest_of(path.resolve(), now.st_size, now.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: Path, _size: int, _modified: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,140 @@
+"""Checkpoints of long fits: a network that is interrupted goes on from its last saved epoch.
+
+Everything that decides how the training continues is saved after a whole epoch: parameters and
+buffers (batch norm's running statistics), the optimizer, the generators of batch order and dropout,
+what was predicted and measured so far. The learning rate follows from the epoch. So a continued
+training ends with the bits of one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.training.files import place, remove
+
+if TYPE_CHECKING:  # whoever only names a checkpoint need not wait for torch
+    import torch
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where and how often a fit saves itself.
+
+    Attributes
+    ----------
+    path : Path
+        The file; no other run uses it.
+    key : str
+        Names the run and its recipe; a file that was saved under another one is not continued.
+    every : float
+        Seconds between saves, at least.
+    """
+
+    path: Path
+    key: str
+    every: float = 60.0
+
+    def remove(self) -> None:
+        """Remove the file, once the run's prediction is safe."""
+        remove(self.path)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a training has come.
+
+    Attributes
+    ----------
+    epoch : int
+        Epochs that are done.
+    seconds : float
+        Time spent on them, in all lives.
+    logits : list of float32 arrays (sample, class)
+        Predictions of the test set at the kept epochs so far.
+    curves : dict of str to list of float
+        Loss and accuracy of the epochs so far.
+    """
+
+    epoch: int = 0
+    seconds: float = 0.0
+    logits: list[NDArray[np.float32]] = field(default_factory=list)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What changes while a network is trained, and what tells one training from another.
+
+    Attributes
+    ----------
+    terms : list
+        What a saved training must have in common with this one, besides the checkpoint's key.
+    """
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    order: np.random.Generator
+    masks: torch.Generator | None = None
+    terms: list[str | int | bool] = field(default_factory=list)
+
+
+def save(checkpoint: Checkpoint, parts: Parts, progress: Progress) -> None:
+    """Save a training between two epochs, whole or not at all."""
+    import torch
+
+    content = {
+        "made": [checkpoint.key, *parts.terms],
+        "model": parts.model.state_dict(),
+        "optimizer": parts.optimizer.state_dict(),
+        "order": parts.order.bit_generator.state,
+        "masks": None if parts.masks is None else parts.masks.get_state(),
+        "progress": {
+            **asdict(progress),
+            "logits": [torch.from_numpy(logits) for logits in progress.logits],
+        },
+    }
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    data = buffer.getvalue()
+    place(checkpoint.path, lambda file: file.write(hashlib.sha256(data).digest() + data))
+
+
+def restore(checkpoint: Checkpoint, parts: Parts) -> Progress:
+    """Put a training where it was saved.
+
+    Without a file, or with one that is damaged or was saved under another key, the training stays
+    at its start: it will end the same, only later.
+    """
+    content = _read(checkpoint)
+    if content is None or content["made"] != [checkpoint.key, *parts.terms]:
+        return Progress()
+    parts.model.load_state_dict(content["model"])
+    parts.optimizer.load_state_dict(content["optimizer"])
+    parts.order.bit_generator.state = content["order"]
+    if parts.masks is not None:
+        parts.masks.set_state(content["masks"])
+    progress = content["progress"]
+    return Progress(**{**progress, "logits": [logits.numpy() for logits in progress["logits"]]})
+
+
+def _read(checkpoint: Checkpoint) -> Any:
+    import torch
+
+    try:
+        data = checkpoint.path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    # weights_only: numbers, texts and tensors, nothing that runs when it is read.
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

@@ -1,0 +1,49 @@
+"""Learning curves: loss and accuracy after each epoch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+
+class Measured:
+    """Loss and accuracy of an epoch's batches as they are trained: no second pass is needed."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._rows = 0
+        # In double precision, and on the device: nothing waits for a number.
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+
+    def add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
+        """Add a batch with its mean loss."""
+        self._rows += len(y)
+        self._loss += loss.double() * len(y)
+        self._correct += (predicted(logits) == y).sum()
+
+    def means(self) -> tuple[float, float]:
+        """Return mean loss and accuracy."""
+        return self._loss.item() / self._rows, self._correct.item() / self._rows
+
+
+def record(
+    curves: dict[str, list[float]], trained: Measured, logits: Tensor, y_test: Tensor
+) -> None:
+    """Append an epoch to the curves; `logits` (sample, class) are the test set's after it."""
+    loss, accuracy = trained.means()
+    row = {
+        "train_loss": loss,
+        "train_accuracy": accuracy,
+        "test_loss": cross_entropy(logits.double(), y_test).item(),
+        "test_accuracy": (predicted(logits) == y_test).double().mean().item(),
+    }
+    for name, value in row.items():
+        curves.setdefault(name, []).append(value)
+
+
+def predicted(logits: Tensor) -> Tensor:
+    """Return class indices (row,); of two classes a tie is the positive one."""
+    if logits.shape[1] == 2:
+        return (logits[:, 1] - logits[:, 0] >= 0).long()
+    return logits.argmax(dim=1)

@@ -123,7 +123,7 @@ def make_task(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> 
         .sort("repeat", "group", "row")
     )
     spans = tuple(_spans(work))
-    used = plan.cells.filter(pl.col("cell").is_in(work["cell"].unique()))
+    used = plan.cells.join(work.select("cell").unique(), on="cell", how="semi").sort("cell")
     cells = {
         row["cell"]: TaskCell(json.loads(row["canonical"]), tuple(row["snapshots"]))
         for row in used.iter_rows(named=True)

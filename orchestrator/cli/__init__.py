@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import typer
+from rich.markup import escape
 
 from orchestrator.cli.analyze import analyze, query, report
 from orchestrator.cli.output import errors
@@ -13,7 +14,8 @@ from orchestrator.cli.run import run
 from orchestrator.cli.status import status
 from orchestrator.cli.submit import cancel, resume, submit
 from orchestrator.cli.verify import compact, verify
-from orchestrator.errors import INTERRUPTED, ManyseedError
+from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError, UserError
+from orchestrator.store.errors import LayoutTooNew, StoreError
 
 __all__ = ["main"]
 
@@ -65,15 +67,16 @@ def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
     try:
         app()
-    except ManyseedError as error:
-        errors.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True)
-        sys.exit(error.exit_code)
+    except (ManyseedError, StoreError) as error:
+        errors.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(_exit_code(error))
     except KeyboardInterrupt:
         errors.print("interrupted")
         sys.exit(INTERRUPTED)
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+def _exit_code(error: ManyseedError | StoreError) -> int:
+    if isinstance(error, ManyseedError):
+        return error.exit_code
+    # a store of a newer layout needs another manyseed; all else may go on later
+    return UserError.exit_code if isinstance(error, LayoutTooNew) else UnavailableError.exit_code

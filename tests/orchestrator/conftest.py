@@ -1,0 +1,116 @@
+"""Small real sweeps, run by the real command in real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from orchestrator.store.groups import list_groups
+from orchestrator.store.reader import read_array
+from orchestrator.sweep import Sweep
+
+MANYSEED = Path(sys.executable).with_name("manyseed")
+
+QUICK = """
+name    = "quick"
+seed    = 7
+repeats = 2
+runs    = 4
+
+[[grid]]
+dataset            = ["cancer"]
+classifier         = ["lr-sgd", "xgb"]
+train_fraction     = [0.5, 1.0]
+perturb_continuous = ["none", "relative:0.5"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+"""
+"""64 runs; one of the four xgb cells has identical runs."""
+
+Arrays = dict[str, dict[str, NDArray[np.generic]]]
+
+
+def command(
+    *arguments: object, cwd: Path | None = None, timeout: float = 240
+) -> subprocess.CompletedProcess[str]:
+    """Run ``manyseed`` as a user does, in a terminal of 80 columns."""
+    return subprocess.run(
+        [MANYSEED, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120) -> None:
+    """Wait for a condition, not for a time; say what did not come."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout:g} s for {what}"
+        time.sleep(0.02)
+
+
+def stored(sweep: Sweep) -> Arrays:
+    """Return all that depends on training: predictions, checksums, status, test sets."""
+    names = ("label", "margin", "score", "confidence", "status", "crc", "y_true", "test_index")
+    return {
+        group.spec.path: {
+            array.name: read_array(group, array.name)
+            for array in group.spec.arrays
+            if array.name in names
+        }
+        for group in list_groups(sweep.paths.store)
+    }
+
+
+def assert_equal(found: Arrays, expected: Arrays) -> None:
+    """Every array is the same, bit for bit."""
+    assert found.keys() == expected.keys()
+    for path, arrays in expected.items():
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(found[path][name], values, err_msg=f"{path} {name}")
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a sweep file."""
+    path.write_text(text)
+    return path
+
+
+def train(sweep_file: Path, directory: Path, workers: int = 2) -> Sweep:
+    """Plan and train a sweep to its end, undisturbed."""
+    sweep = Sweep.plan(sweep_file, directory)
+    sweep.submit(workers=workers)
+    sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["missing"] == 0
+    return sweep
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A small sweep that was trained undisturbed; tests only read it."""
+    folder = tmp_path_factory.mktemp("quick")
+    return train(write(folder / "quick.toml", QUICK), folder / "sweep")
+
+
+@pytest.fixture
+def stopped() -> Iterator[list[Sweep]]:
+    """Sweeps that a test puts in here are stopped at its end, whatever happened."""
+    sweeps: list[Sweep] = []
+    yield sweeps
+    for sweep in sweeps:
+        sweep.cancel()
+        sweep.wait()

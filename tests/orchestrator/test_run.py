@@ -1,0 +1,291 @@
+"""From a sweep file to results, as a user does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import xarray as xr
+
+from orchestrator import Sweep
+from orchestrator.store.schema import GroupSpec
+from tests.orchestrator.conftest import (
+    MANYSEED,
+    QUICK,
+    assert_equal,
+    command,
+    stored,
+    train,
+    wait_until,
+    write,
+)
+
+SINGLE_CLASS = """
+name    = "some-fail"
+seed    = 3
+repeats = 2
+runs    = 2
+
+[[grid]]
+dataset        = ["rare"]
+classifier     = ["lr-sgd"]
+train_fraction = [3, 1.0]
+
+[dataset.rare]
+source    = "synthetic:gaussian"
+n_samples = 400
+weights   = [0.97, 0.03]
+"""
+"""Three stratified points of such a dataset are of one class: those fits raise."""
+
+SLOWER = """
+name    = "slower"
+seed    = 11
+repeats = 2
+runs    = 12
+
+[[grid]]
+dataset            = ["points"]
+classifier         = ["xgb", "lr-sgd"]
+perturb_continuous = ["relative:0.1", "relative:0.5"]
+
+[dataset.points]
+source     = "synthetic:gaussian"
+n_samples  = 3000
+test       = 1000
+"""
+
+
+def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
+    sweep_file = write(tmp_path / "quick.toml", QUICK)
+    result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
+    assert result.returncode == 0, result.stderr
+    assert "64 runs in 8 cells of 2 groups" in result.stdout
+    assert re.search(r"cancer +xgb +32 ", result.stdout)
+    sweep = Sweep(tmp_path / "sweep")
+    runs = sweep.results["runs"]
+    assert len(runs) == 64
+    assert runs["accuracy"].min() > 0.7
+    assert {"dataset", "classifier", "train_fraction", "perturb_continuous"} <= set(runs.columns)
+    assert sweep.paths.report.read_text().startswith("<!")
+    # all is done: the same command trains nothing and ends well
+    again = command("run", sweep_file, "--out", tmp_path / "sweep")
+    assert again.returncode == 0, again.stderr
+    assert len(list(sweep.paths.submissions())) == 1
+
+
+def test_runs_are_equal_whatever_the_number_of_workers(quick: Sweep, tmp_path: Path) -> None:
+    alone = train(quick.paths.sweep_file, tmp_path / "alone", workers=1)
+    assert_equal(stored(alone), stored(quick))
+
+
+def test_identical_runs_are_trained_once_and_stored_as_copies(quick: Sweep) -> None:
+    data = quick.predictions["cancer/xgb"].to_dataset()
+    cells = pl.read_parquet(quick.paths.cells)
+    identical = set(cells.filter("identical")["cell"])
+    assert len(identical) == 1
+    copies = data["status"].to_numpy() == 2
+    is_copy = np.isin(data["cell"].to_numpy(), list(identical)) & (data["run_index"].to_numpy() > 0)
+    np.testing.assert_array_equal(copies, is_copy)
+    assert int(copies.sum()) == 2 * 3
+    first = data.isel(run=(data["cell"].isin(list(identical)) & (data["run_index"] == 0)).values)
+    for repeat in range(2):
+        rows = data["cell"].isin(list(identical)) & (data["repeat_index"] == repeat)
+        margins = data["margin"].isel(run=rows.values).to_numpy()
+        expected = first["margin"].isel(run=repeat).to_numpy()
+        np.testing.assert_array_equal(margins, np.broadcast_to(expected, margins.shape))
+
+
+def test_plain_xarray_reads_the_store(quick: Sweep) -> None:
+    spec = GroupSpec.from_attributes(json.loads(quick.paths.groups.read_bytes())[0])
+    data = xr.open_zarr(quick.paths.store, group=spec.path, consolidated=False)
+    assert data["margin"].dims == ("run", "epoch", "sample")
+    done = data.isel(run=np.flatnonzero(np.isin(data["status"].to_numpy(), (1, 2))))
+    assert done.sizes["run"] == 32
+    predicted = done["margin"].to_numpy() >= 0
+    np.testing.assert_array_equal(done["label"].to_numpy(), predicted)
+
+
+def test_plain_xarray_sees_true_rows_while_the_sweep_runs(
+    tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
+    stopped.append(sweep)
+    sweep.submit(workers=1)
+    seen: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def look() -> bool:
+        for path in ("points/lr-sgd", "points/xgb"):
+            try:
+                data = xr.open_zarr(sweep.paths.store, group=path, consolidated=False)
+                status = data["status"].to_numpy()
+                planned = data["cell"].to_numpy() >= 0
+                done, missing = np.flatnonzero(status == 1), (status == 0) & planned
+                if len(done) and missing.any():
+                    seen[path] = (done, data["margin"].isel(run=done).to_numpy())
+            except (OSError, ValueError):
+                continue  # a file was replaced between two opens
+        return bool(seen)
+
+    wait_until(look, "a store with done and missing rows")
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    for path, (rows, margins) in seen.items():
+        final = xr.open_zarr(sweep.paths.store, group=path, consolidated=False)
+        np.testing.assert_array_equal(final["margin"].isel(run=rows).to_numpy(), margins)
+
+
+def test_a_run_that_raises_is_failed_and_the_rest_goes_on(tmp_path: Path) -> None:
+    sweep_file = write(tmp_path / "fail.toml", SINGLE_CLASS)
+    result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
+    assert result.returncode == 1, result.stdout + result.stderr
+    sweep = Sweep(tmp_path / "sweep")
+    assert sweep.status()["runs"] == {"runs": 8, "done": 4, "copy": 0, "failed": 4, "missing": 0}
+    for failure in sweep.survey().failures.values():
+        assert "Traceback" in failure["traceback"]
+        assert "class" in failure["error"]
+    status = command("status", sweep.directory)
+    assert status.returncode == 1
+    assert "4 failed" in status.stdout
+    # a plain resume leaves failed runs alone; --failed takes exactly them, and they fail again
+    assert "no run is missing" in command("resume", sweep.directory).stdout
+    again = sweep.submit(failed=True, workers=1)
+    assert again is not None
+    assert again.n_runs == 4
+    sweep.wait()
+    assert sweep.status()["runs"]["failed"] == 4
+
+
+def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    sweep_file = write(tmp_path / "slower.toml", SLOWER)
+    directory = tmp_path / "sweep"
+    arguments = [MANYSEED, "run", sweep_file, "--out", directory, "--workers", "2"]
+    process = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    journals = directory / "tasks" / "journals"
+    wait_until(
+        lambda: sum(file.stat().st_size for file in journals.glob("*.journal")) > 20_000,
+        "journals with finished runs",
+    )
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    sweep = Sweep(directory)
+    assert not sweep.is_running
+    before = sweep.status()["runs"]
+    assert before["done"] > 0
+    assert before["missing"] > 0, "the interruption came too late to mean anything"
+    result = command(*arguments[1:])
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert Sweep(directory).status()["runs"]["done"] == 96
+    assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
+
+
+def test_there_are_never_more_processes_than_asked(tmp_path: Path, stopped: list[Sweep]) -> None:
+    sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
+    stopped.append(sweep)
+    sweep.submit(workers=2)
+    counts = []
+    while sweep.is_running:
+        counts.append(len(training_processes(sweep)))
+    assert max(counts) == 2
+    assert sweep.submit(workers=2) is None
+
+
+def test_submit_while_it_runs_submits_nothing_twice(tmp_path: Path, stopped: list[Sweep]) -> None:
+    sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
+    stopped.append(sweep)
+    assert sweep.submit(workers=1) is not None
+    assert sweep.submit(workers=1) is None
+    assert "being trained" in command("submit", sweep.directory).stdout
+    assert sweep.cancel() == 1
+    sweep.wait()
+    assert sweep.submit(workers=2) is not None
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    assert sweep.status()["duplicates"] == 0
+
+
+def test_another_recipe_is_refused_until_it_is_wanted(tmp_path: Path) -> None:
+    sweep_file = write(tmp_path / "quick.toml", QUICK.replace('"lr-sgd", "xgb"', '"lr-sgd"'))
+    sweep = Sweep.plan(sweep_file, tmp_path / "sweep")
+    recipes = sweep.paths.recipes
+    recipes.mkdir()
+    (recipes / "0001.json").write_text('{"form": "sequential", "device_class": "abacus"}')
+    refused = command("submit", sweep.directory)
+    assert refused.returncode == 2
+    assert "--other-recipe" in refused.stderr
+    assert not sweep.paths.submissions()
+    assert command("submit", sweep.directory, "--other-recipe").returncode == 0
+    sweep.wait()
+    assert len(list(recipes.glob("*.json"))) == 2
+
+
+@pytest.fixture(scope="module")
+def users_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder that holds modules with our names, which must not be imported."""
+    folder = tmp_path_factory.mktemp("user")
+    for name in ("analysis", "orchestrator", "queue"):
+        (folder / f"{name}.py").write_text("raise SystemExit('the user’s own module')\n")
+    for name in ("jobs", "slurm"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("raise SystemExit('the user’s package')\n")
+    text = QUICK.replace("runs    = 4", "runs    = 3").replace("repeats = 2", "repeats = 1")
+    write(folder / "sweep.toml", text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "sweep.toml", "--dry-run"),
+        ("run", "sweep.toml", "--out", "sweep"),
+        ("plan", "sweep.toml", "--out", "sweep"),
+        ("submit", "sweep"),
+        ("status", "sweep"),
+        ("resume", "sweep"),
+        ("verify", "sweep"),
+        ("compact", "sweep"),
+        ("analyze", "sweep"),
+        ("query", "sweep"),
+        ("report", "sweep"),
+        ("cancel", "sweep"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_folder_with_the_users_own_modules_changes_nothing(
+    users_folder: Path, arguments: tuple[str, ...]
+) -> None:
+    result = command(*arguments, cwd=users_folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def training_processes(sweep: Sweep) -> list[int]:
+    """Return the process ids that train for a sweep."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        ours = b"orchestrator.process" in line and os.fsencode(sweep.directory) in line
+        if ours and state not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def test_help_ends_in_examples() -> None:
+    result = command("run", "--help")
+    assert result.returncode == 0
+    assert re.search(r"manyseed run examples/quickstart\.toml", result.stdout)

@@ -134,12 +134,12 @@ class Trainer:
         )
         if "train" in cell.vary:
             points = resample(cell.seed, key, run.repeat, run.run, points)
-        X = self._perturbed(run, data.X[part.train[points]], points)
+        X = self._perturbed(run, data.rows(part.train[points]), points)
         perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
             X=X,
             y=data.y[part.train[points]],
-            X_test=data.X[part.test],
+            X_test=data.rows(part.test),
             n_classes=len(data.class_names),
             cardinality=data.cardinality,
             image=data.image,
@@ -167,10 +167,10 @@ class Trainer:
         return self._cache.get(("dataset", key), lambda: load(cell.dataset))
 
     def _split(self, cell: Cell, repeat: int) -> Split:
-        key = dataset_id(cell.dataset)
+        key, data = dataset_id(cell.dataset), self._dataset(cell)
         return self._cache.get(
             ("split", cell.seed, key, repeat),
-            lambda: split(cell.seed, key, repeat, self._dataset(cell).y, cell.dataset["test"]),
+            lambda: split(cell.seed, key, repeat, data.y, cell.dataset["test"], data.official_test),
         )
 
     def _neighbours(self, run: Run) -> Neighbours:
@@ -179,7 +179,7 @@ class Trainer:
         data, part = self._dataset(cell), self._split(cell, run.repeat)
         return self._cache.get(
             ("neighbours", cell.seed, dataset_id(cell.dataset), run.repeat),
-            lambda: find_neighbours(data.X[part.train][:, data.cardinality == 0]),
+            lambda: find_neighbours(data.rows(part.train)[:, data.cardinality == 0]),
         )
 
 

@@ -63,8 +63,8 @@ def query(
 ) -> None:
     """Ask the result tables.
 
-    Examples
-    --------
+    Examples:
+
         manyseed query quickstart --by classifier
 
         manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy

@@ -24,8 +24,8 @@ def run(
 
     Ctrl-C stops it; the same command goes on where it stopped.
 
-    Examples
-    --------
+    Examples:
+
         manyseed run examples/quickstart.toml
 
         manyseed run sweep.toml --out /scratch/me/sweep --workers 8

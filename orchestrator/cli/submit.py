@@ -15,8 +15,8 @@ def submit(
 ) -> None:
     """Submit every missing run, and return at once; the work goes on without this terminal.
 
-    Examples
-    --------
+    Examples:
+
         manyseed submit sweep
 
         manyseed status sweep --watch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from orchestrator import origin
+from orchestrator.data import require_fetched
 from orchestrator.errors import UnavailableError, UserError
 from orchestrator.files import locked, read_json, write_json
 from orchestrator.groups import Groups
@@ -110,6 +112,7 @@ def submit(
         if rows.is_empty():
             return None
         _check_recipe(paths, other_recipe)
+        _check_data(paths, state, rows)
         return _submit(paths, state, rows, workers)
 
 
@@ -151,6 +154,16 @@ def _held(alive: list[Submission]) -> pl.DataFrame:
         for row, _ in span.runs()
     ]
     return pl.DataFrame(pairs, schema={"group": pl.UInt32, "row": pl.UInt32}, orient="row")
+
+
+def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
+    cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
+    one_each = cells.unique("dataset", keep="first", maintain_order=True)
+    canonicals = {
+        row["dataset"]: json.loads(row["canonical"])["dataset"]
+        for row in one_each.iter_rows(named=True)
+    }
+    require_fetched(canonicals, paths.sweep_file)
 
 
 def _check_recipe(paths: SweepPaths, other_recipe: bool) -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from orchestrator.cli.analyze import analyze, query, report
+from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.output import errors
 from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
@@ -47,20 +48,15 @@ def _main(
     pass
 
 
-for _command in (
-    run,
-    plan,
-    submit,
-    status,
-    resume,
-    cancel,
-    verify,
-    compact,
-    analyze,
-    query,
-    report,
-):
-    app.command()(_command)
+_PANELS = {
+    "Train": (run, plan, submit, status, resume, cancel),
+    "Keep": (verify, compact),
+    "Learn": (analyze, query, report),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+app.add_typer(datasets, name="datasets", rich_help_panel="Data")
 
 
 def main() -> None:

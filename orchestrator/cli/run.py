@@ -30,12 +30,14 @@ def run(
 
         manyseed run sweep.toml --out /scratch/me/sweep --workers 8
     """
+    from orchestrator.data import fetch_datasets
     from orchestrator.planning import plan_sweep
     from orchestrator.sweep import Sweep
     from orchestrator.sweepfile import read_sweep_file
 
     directory = out or Path(read_sweep_file(sweep_file).name)
     change = plan_sweep(sweep_file, directory)
+    fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)
     plan = change.summary()
     console.print(

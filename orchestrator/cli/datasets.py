@@ -1,0 +1,48 @@
+"""``manyseed datasets``: what there is, and bringing data to this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestrator.cli.common import Json, SweepToml
+from orchestrator.cli.output import console, print_json, print_table
+
+app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the datasets that can be named, with shapes; nothing is read or downloaded."""
+    from jobs import datasets
+
+    columns = ("source", "samples", "features", "categorical", "classes", "fetched")
+    rows = []
+    for name in datasets.names():
+        if name.startswith("synthetic:"):
+            continue
+        info = datasets.resolve(name)
+        fetched = datasets.is_fetched(info.canonical)
+        classes = len(info.class_names)
+        rows.append((name, info.n_samples, info.n_features, info.n_categorical, classes, fetched))
+    if as_json:
+        print_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
+        return
+    print_table(None, columns, rows)
+    console.print("\nBeside these: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
+
+
+@app.command()
+def fetch(sweep_file: SweepToml) -> None:
+    """Fetch and prepare the data of a sweep file, once, on a machine that reaches it.
+
+    Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
+    """
+    from orchestrator.data import fetch_datasets
+    from orchestrator.grid import expand
+    from orchestrator.sweepfile import read_sweep_file
+
+    expansion = expand(read_sweep_file(sweep_file), sweep_file)
+    with console.status("fetching") as status:
+        made = fetch_datasets(expansion.datasets, lambda name: status.update(f"fetching {name}"))
+    there = len(expansion.datasets) - len(made)
+    console.print(f"Prepared {len(made)} datasets; {there} were there already.")

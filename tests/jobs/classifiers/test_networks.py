@@ -7,13 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kstest
 from torch import nn
 
-from jobs.classifiers import cnn, mlp
+from jobs.classifiers import cnn, mlp, vit
 from jobs.streams import stream
+from jobs.torchvision_import import torchvision
 from jobs.training.encode import dense, pixels
 from jobs.training.layers import initialise
-from tests.jobs.classifiers.examples import fit, generators, image, multiclass
+from tests.jobs.classifiers.examples import colour, fit, generators, image, multiclass
 
 
 class PlainBlock(nn.Module):
@@ -166,3 +168,92 @@ def test_cnn_has_a_known_number_of_parameters():
     count = sum(p.numel() for p in cnn.Network(32, 32, 3, 2).parameters())
     convolutions = 3 * 32 * 9 + 32 + 32 * 16 * 9 + 16
     assert count == convolutions + 16 * 8 * 8 * 64 + 64 + 64 * 2 + 2
+
+
+VIT = {"patch": 4, "layers": 2, "heads": 4, "width": 64, "mlp_width": 128}
+
+
+def plain_vit(side=16, patch=4, layers=2, n_classes=5):
+    build = torchvision("torchvision.models").VisionTransformer
+    return build(side, patch, layers, 4, 64, 128, num_classes=n_classes)
+
+
+def small_vit(shape=(16, 16, 3), p=0.0, n_classes=5):
+    model = vit.Network(VIT, *shape, n_classes, p, torch.Generator())
+    vit.initialise(model, stream(1, "init"))
+    return model
+
+
+def test_vit_starts_with_the_distributions_of_torchvision_s_layers():
+    ours, plain = dict(small_vit().transformer.named_parameters()), plain_vit()
+    for name, theirs in plain.named_parameters():
+        mine = ours.pop(name)
+        assert mine.shape == theirs.shape
+        if theirs.std(correction=0) == 0:
+            assert torch.equal(mine, theirs)
+            continue
+        n = theirs.numel()
+        assert mine.std().item() == pytest.approx(theirs.std().item(), rel=6 / math.sqrt(n)), name
+        assert abs(mine.mean()) < 6 * theirs.std() / math.sqrt(n)
+        assert kstest(mine.detach().flatten(), theirs.detach().flatten()).pvalue > 1e-4, name
+    assert not ours
+
+
+def test_vit_is_torchvision_s_network():
+    ours, plain = small_vit(), plain_vit()
+    for weights in ours.parameters():  # a head of zeros would hide the rest
+        weights.data.add_(torch.randn(weights.shape) * 0.1)
+    plain.load_state_dict(ours.transformer.state_dict())
+    x = torch.randn(6, 16, 16, 3)
+    for mode in ("train", "eval"):
+        mine, theirs = getattr(ours, mode)()(x), getattr(plain, mode)()(x.permute(0, 3, 1, 2))
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_vit_pads_images_at_the_bottom_and_on_the_right():
+    ours, plain = small_vit((14, 9, 3)), plain_vit()
+    ours.transformer.heads.head.weight.data.add_(torch.randn(5, 64))
+    plain.load_state_dict(ours.transformer.state_dict())
+    x = torch.randn(2, 14, 9, 3)
+    padded = torch.zeros(2, 3, 16, 16)
+    padded[:, :, :14, :9] = x.permute(0, 3, 1, 2)
+    with torch.no_grad():
+        torch.testing.assert_close(ours.eval()(x), plain.eval()(padded), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 3), (28, 28, 1), (7, 5, 2)])
+def test_vit_takes_any_image(shape):
+    assert small_vit(shape)(torch.randn(2, *shape)).shape == (2, 5)
+
+
+def test_vit_drops_values_where_torchvision_does():
+    ours = small_vit(p=0.2)
+    places = [type(module).__name__ for module in ours.modules()].count("Dropout")
+    assert places == 1 + 2 * 3  # embedding; after attention and twice in the MLP of each layer
+    assert not any(type(module) is nn.Dropout for module in ours.modules())
+
+
+def test_a_vit_fit_is_adamw_with_a_cosine_schedule():
+    data, _ = colour()
+    values = {"lr": 1e-3, "weight_decay": 0.1}
+    wrapped = vit.Network({**VIT, "patch": 2, "layers": 4}, 5, 7, 3, 2, 0.0, torch.Generator())
+    vit.initialise(wrapped, generators().init)
+    plain = plain_vit(8, 2, 4, 2)
+    plain.load_state_dict(wrapped.transformer.state_dict())
+
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = plain
+
+        def forward(self, x):
+            padded = torch.zeros(len(x), 3, 8, 8)
+            padded[:, :, :5, :7] = x.permute(0, 3, 1, 2)
+            return self.plain(padded)
+
+    adamw = torch.optim.AdamW(plain.parameters(), lr=1e-3, weight_decay=0.1)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adamw, T_max=2)
+    expected = plain_training(Padded(), adamw, data, 2, 32, cosine)
+    result = fit("vit", data, {"epochs": 2, "hparams": values})
+    gap = expected[:, 1] - expected[:, 0]
+    np.testing.assert_allclose(result.scores[0], gap, rtol=1e-2, atol=1e-3)

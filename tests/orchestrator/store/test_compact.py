@@ -74,15 +74,19 @@ def test_journals_stay_where_rows_do_not_read_back(world, monkeypatch):
     assert len(list(world.journals.iterdir())) == 1
 
 
-def test_a_journal_written_to_meanwhile_stays(world, monkeypatch):
+@pytest.mark.parametrize("step", ["publish", "_unpublished"])
+def test_a_journal_written_to_meanwhile_stays(world, monkeypatch, step):
     journal = world.journal()
     world.append(journal, 0)
 
-    def publish_slowly(*arguments, original=module.publish, **keywords):
-        world.append(journal, 7)
-        return original(*arguments, **keywords)
+    original = getattr(module, step)
 
-    monkeypatch.setattr(module, "publish", publish_slowly)
+    def slowly(*arguments, **keywords):
+        result = original(*arguments, **keywords)
+        world.append(journal, 7)
+        return result
+
+    monkeypatch.setattr(module, step, slowly)
     assert compact(world.store, world.journals, world.watch).journals == 0
     monkeypatch.undo()
     journal.close()

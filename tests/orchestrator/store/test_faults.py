@@ -88,7 +88,7 @@ def kill_rounds(folder: Path, context, rounds: int, seed: int) -> None:
 
 
 def test_killed_workers_lose_nothing(tmp_path, context):
-    kill_rounds(tmp_path, context, rounds=8, seed=20210427)
+    kill_rounds(tmp_path, context, rounds=6, seed=20210427)
 
 
 @pytest.mark.slow

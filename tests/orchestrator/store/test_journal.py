@@ -1,12 +1,13 @@
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.store import index as module
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.journal import JournalWriter
@@ -45,7 +46,6 @@ def test_refresh_reads_only_what_was_appended(tmp_path, monkeypatch):
     fill(writer, range(50))
     index = JournalIndex(tmp_path)
     parsed = []
-    from orchestrator.store import index as module
 
     def parse(data, original=module.parse_header):
         parsed.append(data)
@@ -115,6 +115,19 @@ def test_damage_costs_only_the_records_it_hits(tmp_path_factory, data):
     assert set(index.rows(1).tolist()) == good
 
 
+def test_a_record_that_lost_bytes_hides_no_other(tmp_path):
+    """Its length leads into the next one."""
+    path = tmp_path / "a.journal"
+    with JournalWriter(path) as writer:
+        fill(writer, range(3))
+    content = bytearray(path.read_bytes())
+    del content[HEADER_SIZE + 5]
+    path.write_bytes(content)
+    index = JournalIndex(tmp_path)
+    assert [number for number in range(3) if index.read(1, number)] == [1, 2]
+    assert index.damaged == 2  # a stretch, and the record whose checksum does not fit
+
+
 def test_a_record_being_written_is_waited_for(tmp_path):
     with JournalWriter(tmp_path / "whole.journal") as writer:
         fill(writer, range(3))
@@ -133,8 +146,9 @@ def test_a_failed_write_is_cut_back_and_the_journal_goes_on(tmp_path):
     """A limit on the file size stands for a full disk: both write a part, then fail."""
     script = f"""
 import resource, sys
-sys.path.insert(0, {os.getcwd()!r})
+sys.path.insert(0, {str(Path.cwd())!r})
 from pathlib import Path
+from orchestrator.store import index as module
 from orchestrator.store.errors import StoreUnavailable
 from orchestrator.store.journal import JournalWriter
 from tests.orchestrator.store.test_journal import row
@@ -202,7 +216,7 @@ def test_a_tombstone_voids_old_journals_only(tmp_path):
         fill(writer, [1])
     index.refresh()
     assert index.rows(1).tolist() == [0, 1]
-    assert list(index.records(1, 0, 9)[1])[0][0] == "b.journal"
+    assert index.records(1, 0, 9)[1][0][0] == "b.journal"
 
 
 def test_removed_journals_no_longer_count(tmp_path):
@@ -221,5 +235,7 @@ def test_writing_needs_no_slow_import():
         "import sys, orchestrator.store.journal, orchestrator.store.index;"
         "print({'zarr', 'polars', 'torch', 'xarray', 'dask'} & set(sys.modules))"
     )
-    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     assert output.stdout.strip() == "set()"

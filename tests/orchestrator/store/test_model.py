@@ -82,17 +82,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.unsynced[journal.path.name] = set()
         return journal
 
-    @rule(journal=writers, data=st.data())
-    def append(self, journal, data) -> None:
+    @rule(journal=writers, numbers=st.lists(st.integers(0, 99), min_size=1, max_size=5))
+    def append(self, journal, numbers) -> None:
         if journal._file is None:
             return
-        row = data.draw(st.sampled_from(sorted(self.planned)))
-        source = self.original.get(row)
-        if source is None:
-            self.world.append(journal, row)
-        else:
-            journal.append_copy(NUMBER, row, source)
-        self.unsynced[journal.path.name].add(row)
+        for number in numbers:
+            row = sorted(self.planned)[number % len(self.planned)]
+            if row in self.original:
+                journal.append_copy(NUMBER, row, self.original[row])
+            else:
+                self.world.append(journal, row)
+            self.unsynced[journal.path.name].add(row)
 
     @rule(journal=writers)
     def sync(self, journal) -> None:

@@ -111,9 +111,7 @@ def test_interrupted_planning_is_completed(tmp_path, monkeypatch, stop_after):
         except KeyboardInterrupt:
             pass
     assert open_group(world.store, world.spec.path).rows in (12, 16)
-    group = extend_group(
-        open_group(world.store, world.spec.path), rows(3, first=10), 3, start=12
-    )
+    group = extend_group(open_group(world.store, world.spec.path), rows(3, first=10), 3, start=12)
     assert (group.rows, group.repeats) == (16, 3)
     create_group(world.folder / "other.zarr", other, rows(5), REPEATS)
     plain = xr.open_zarr(world.store, group=world.spec.path, consolidated=False)

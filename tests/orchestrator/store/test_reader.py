@@ -50,6 +50,7 @@ def test_some_rows_read_only_their_chunks(tmp_path, monkeypatch):
     world.finish(*range(8))
     publish(world.group, 0, world.index(), world.watch)
     read = []
+
     async def get(self, key, prototype, byte_range=None, original=LocalStore.get):
         value = await original(self, key, prototype, byte_range)
         if key.startswith("c."):

@@ -1,5 +1,7 @@
 import dataclasses
+import itertools
 
+import google_crc32c
 import numpy as np
 import pytest
 import xarray as xr
@@ -24,7 +26,9 @@ from tests.orchestrator.store.world import (
     SAMPLES,
     World,
     assert_true_rows,
+    encode_row,
     finished,
+    prediction,
     rows,
     spec,
     truth,
@@ -249,8 +253,6 @@ def test_damage_heals_from_journals_else_stops_the_publisher(world, name, damage
 
 def test_records_of_another_shape_are_refused(world):
     other = dataclasses.replace(world.spec, samples=SAMPLES + 1)
-    from tests.orchestrator.store.world import encode_row, prediction
-
     with world.journal() as journal:
         run = encode_row(other, prediction(other, 0), np.zeros(SAMPLES + 1, int))
         journal.append(NUMBER, 0, run, recipe=0, fit_seconds=0)
@@ -327,8 +329,6 @@ def test_a_plain_reader_sees_only_true_rows_at_every_step(world, monkeypatch):
         label, crc = plain.label.values[done], plain.crc.values[done]
         margin = plain.margin.values[done]
         assert np.array_equal(label == 1, margin >= 0)
-        import google_crc32c
-
         for number in range(len(done)):
             stored = label[number].tobytes() + margin[number].tobytes()
             assert google_crc32c.value(stored) == crc[number]
@@ -340,4 +340,4 @@ def test_a_plain_reader_sees_only_true_rows_at_every_step(world, monkeypatch):
         publish(world.group, 0, world.index(), world.watch)
     assert len(looks) == 24
     assert looks[-1] == {0, 1, 2, 3}
-    assert all(a <= b for a, b in zip(looks, looks[1:], strict=False))
+    assert all(a <= b for a, b in itertools.pairwise(looks))

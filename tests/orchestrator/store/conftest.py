@@ -1,0 +1,9 @@
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_power_cuts(monkeypatch):
+    """Durability costs these tests most of their time; `test_files` looks at it."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.errors import UserError, nearest
-from orchestrator.results import DESCRIPTORS, TABLES
+from orchestrator.tables import DESCRIPTORS, TABLES
 
 FORMATS = (".parquet", ".csv", ".json")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def report(sweep: Sweep) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
+    tables = Tables(**sweep.results)
     options, record = read_analysis(sweep.paths)
     counts = sweep.survey().counts
     page = render(
@@ -32,7 +33,7 @@ def report(sweep: Sweep) -> Path:
                 missing=counts["missing"],
                 identical=counts["copy"],
             ),
-            Tables(**sweep.results),
+            tables,
             options,
             _provenance(sweep, record["packages"], record["analysed"]),
         )

@@ -28,20 +28,7 @@ from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import open_group
 from orchestrator.store.reader import open_runs
 from orchestrator.store.schema import GroupSpec
-
-TABLES = ("runs", "pairs", "repeats", "cells")
-
-DESCRIPTORS = (
-    "dataset",
-    "classifier",
-    "train_fraction",
-    "perturb_continuous",
-    "perturb_categorical",
-    "perturb_hparams",
-    "hparams",
-    "vary",
-)
-"""What a cell is, in every table, under the names that the sweep file uses."""
+from orchestrator.tables import DESCRIPTORS, TABLES
 
 
 def analyze(
@@ -94,24 +81,6 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, dict[str, Any]]:
     return Options(**options | {"metrics": tuple(options["metrics"])}), value
 
 
-def read_results(paths: SweepPaths) -> dict[str, pl.DataFrame]:
-    """Read the result tables.
-
-    Raises
-    ------
-    UserError
-        Where there are none yet.
-    """
-    files = {name: paths.results / f"{name}.parquet" for name in TABLES}
-    if not all(file.exists() for file in files.values()):
-        raise UserError(
-            "there are no results yet",
-            file=paths.results,
-            remedy=f"compute them with: manyseed analyze {paths.directory}",
-        )
-    return {name: pl.read_parquet(file) for name, file in files.items()}
-
-
 def _predictions(data: xr.Dataset, spec: GroupSpec, plan: Plan) -> Predictions:
     """Return a group as `analysis` takes it."""
     status = data["status"].to_numpy()
@@ -158,17 +127,18 @@ def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
 def _join(computed: list[Tables], extras: pl.DataFrame, plan: Plan) -> dict[str, pl.DataFrame]:
     """Put the groups together and say what each cell is."""
     cells = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
-    joined = {}
+    joined, key = {}, ["cell", "repeat_index"]
     for name in TABLES:
         table = pl.concat([getattr(tables, name) for tables in computed])
         if name == "runs":
             table = table.join(extras, on=["cell", "repeat_index", "run_index"], how="left")
+            # α̂ is never shown without its resolution
+            resolution = pl.concat([tables.repeats for tables in computed]).select(*key, "delta")
+            table = table.join(resolution, on=key, how="left")
         elif name == "repeats":
-            recipes = extras.group_by("cell", "repeat_index").agg(
-                mixed_recipes=pl.col("recipe").n_unique() > 1
-            )
-            table = table.join(recipes, on=["cell", "repeat_index"], how="left")
+            recipes = extras.group_by(key).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
+            table = table.join(recipes, on=key, how="left")
         described = cells.join(table, on="cell", how="inner")
-        keys = [key for key in ("repeat_index", "run_index", "run_i", "run_j") if key in table]
-        joined[name] = described.sort("cell", *keys)
+        order = [c for c in ("repeat_index", "run_index", "run_i", "run_j") if c in table.columns]
+        joined[name] = described.sort("cell", *order)
     return joined

@@ -169,8 +169,10 @@ class Sweep:
         orchestrator.store.errors.LeaseHeld
             While something of the sweep runs.
         """
-        from orchestrator.store.compact import compact
+        from orchestrator.store.compact import Compaction, compact
 
+        if not self.paths.store.exists():
+            return Compaction(0, 0, (), 0)
         return compact(self.paths.store, self.paths.journals, LeaseWatch(self.paths.leases))
 
     def verify(self, *, repair: bool = False) -> dict[str, Any]:
@@ -209,7 +211,7 @@ class Sweep:
     @property
     def results(self) -> dict[str, pl.DataFrame]:
         """The result tables: runs, pairs, repeats and cells."""
-        from orchestrator.results import read_results
+        from orchestrator.tables import read_results
 
         return read_results(self.paths)
 

@@ -1,0 +1,46 @@
+"""The tables of docs/classifiers.md are the hparam spaces."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from jobs import classifiers
+from jobs.hparams import SPACES, Categorical, Continuous
+
+PAGE = (Path(__file__).parents[3] / "docs" / "classifiers.md").read_text()
+
+
+def shown(value):
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value:g}"
+
+
+def row(hparam):
+    if isinstance(hparam, Categorical):
+        values = [v if isinstance(v, str) else shown(v) for v in (*hparam.levels, hparam.default)]
+        return (hparam.name, ", ".join(values[:-1]), values[-1])
+    if isinstance(hparam, Continuous):
+        scale = ", log" if hparam.log else ""
+        values = f"{shown(hparam.low)} to {shown(hparam.high)}{scale}"
+    elif isinstance(hparam.levels, range):
+        values = f"whole, {hparam.levels[0]} to {hparam.levels[-1]}"
+    else:
+        values = ", ".join(map(str, hparam.levels))
+    return (hparam.name, values, shown(hparam.default))
+
+
+def test_hparam_tables_are_the_spaces():
+    tables = dict(re.findall(r"<!-- hparams: (\S+) -->\n\|.*\n\|.*\n((?:\|.*\n)+)", PAGE))
+    assert set(tables) == set(classifiers.names())
+    for name, table in tables.items():
+        rows = [tuple(line.strip("|").split("|")) for line in table.splitlines()]
+        written = [tuple(cell.strip() for cell in cells) for cells in rows]
+        expected = [row(hparam) for hparam in SPACES[name]]
+        if name == "svm-sgd":  # "has these and"
+            expected = expected[len(SPACES["lr-sgd"]) :]
+        assert written == expected
+
+
+def test_every_classifier_has_its_row():
+    for name in classifiers.names():
+        assert f"| `{name}` |" in PAGE

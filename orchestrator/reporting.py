@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -11,21 +10,21 @@ from analysis.report.context import Counts, context, summary
 from analysis.report.page import render
 from analysis.tables import Tables
 from orchestrator import origin
+from orchestrator.paths import SweepPaths
 from orchestrator.results import read_analysis
 from orchestrator.store.files import place
+from orchestrator.survey import survey
+from orchestrator.tables import read_results
 
-if TYPE_CHECKING:
-    from orchestrator.sweep import Sweep
 
-
-def report(sweep: Sweep) -> Path:
+def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
-    tables = Tables(**sweep.results)
-    options, record = read_analysis(sweep.paths)
-    counts = sweep.survey().counts
+    tables = Tables(**read_results(paths))
+    options, record = read_analysis(paths)
+    counts = survey(paths).counts
     page = render(
         context(
-            sweep.name,
+            name,
             Counts(
                 planned=counts["runs"],
                 done=counts["done"] + counts["copy"],
@@ -35,11 +34,11 @@ def report(sweep: Sweep) -> Path:
             ),
             tables,
             options,
-            _provenance(sweep, record["packages"], record["analysed"]),
+            _provenance(paths, record["packages"], record["analysed"]),
         )
     )
-    place(sweep.paths.report, page.encode())
-    return sweep.paths.report
+    place(paths.report, page.encode())
+    return paths.report
 
 
 def summary_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -70,8 +69,8 @@ def _decimals(name: str) -> pl.Expr:
     return text.fill_null("–")
 
 
-def _provenance(sweep: Sweep, packages: dict[str, str], analysed: str) -> dict[str, str]:
-    recipes = origin.read_recipes(sweep.paths.recipes)
+def _provenance(paths: SweepPaths, packages: dict[str, str], analysed: str) -> dict[str, str]:
+    recipes = origin.read_recipes(paths.recipes)
     devices = sorted({f"{r['device']} ({r['device_class']})" for r in recipes.values()})
     return {
         "Analysed": analysed,

@@ -225,4 +225,4 @@ class Sweep:
         """Write the report's page; return where it is."""
         from orchestrator.reporting import report
 
-        return report(self)
+        return report(self.paths, self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class ArraySpec:
         return self.fill if self.dtype.startswith("float") else int(self.fill)
 
 
+@functools.lru_cache(maxsize=1024)
 def arrays_of(spec: GroupSpec) -> tuple[ArraySpec, ...]:
     """Return all arrays; published ones in the order in which their files are replaced."""
     return (*_predictions(spec), *_records(spec), *_splits(spec), *_coordinates(spec))

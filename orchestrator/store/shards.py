@@ -150,6 +150,7 @@ class _Merge:
         self.damaged = np.zeros(len(numbers), dtype=np.bool_)
         self.records = [array for array in self.spec.arrays if array.role == "record"]
         self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
+        self.part_bytes = self.spec.part_bytes
         self.originals: dict[tuple[str, int], Any] = {}
         self.published = group.file(self.spec.array("status"), shard).exists()
 
@@ -257,10 +258,10 @@ class _Merge:
             if record is None:
                 continue
             parts = (record.header.label, record.header.score, record.header.confidence)
-            if record.header.status == DONE and parts != self.spec.part_bytes:
+            if record.header.status == DONE and parts != self.part_bytes:
                 raise StoreError(
                     f"{journal} holds a row of {parts} bytes for {self.spec.path}, which has "
-                    f"{self.spec.part_bytes}: was it written for another sweep?"
+                    f"{self.part_bytes}: was it written for another sweep?"
                 )
             return (journal, offset), record.header
         return None

@@ -267,10 +267,11 @@ test_store = StoreMachine.TestCase
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 class TestLong(StoreMachine.TestCase):
     settings = settings(
-        max_examples=400,
-        stateful_step_count=60,
+        max_examples=200,
+        stateful_step_count=50,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

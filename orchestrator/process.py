@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jobs.run import Cell, MachineError, Prediction, Run
+from jobs.run import Cell, MachineError, Run
 from jobs.trainer import Trainer
 from orchestrator import origin
 from orchestrator.messages import Batch, Fault, Outcome, Ready
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreError
 from orchestrator.store.groups import Group, open_group
-from orchestrator.store.journal import JournalWriter
+from orchestrator.store.journal import SYNC_SECONDS, JournalWriter
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.rows import encode_row
 from orchestrator.store.splits import write_splits
@@ -33,6 +32,8 @@ from orchestrator.tasks import Task
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors of the machine, not of a run."""
+
+_QUICK_SECONDS = 1.0
 
 
 class _Process:
@@ -47,14 +48,16 @@ class _Process:
     def train(self, batch: Batch) -> Outcome:
         """Train a batch; whatever a fit raises is its run's failure."""
         group, cell = self._group(batch), self._cell(batch.cell)
+        snapshots = self._task.cells[batch.cell].snapshots
+        y_true = self._trainer.test_set(cell, batch.repeat).y_true
         done: list[int] = []
         failures: list[dict[str, Any]] = []
         seconds = 0.0
         for row, run in batch.runs:
             try:
                 if batch.source in (-1, row):
-                    prediction = self._fit(Run(cell, batch.repeat, run), batch)
-                    values = encode_row(group.spec, prediction, self._y_true(batch))
+                    prediction = self._trainer.train(Run(cell, batch.repeat, run), snapshots)
+                    values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group,
                         row,
@@ -73,18 +76,19 @@ class _Process:
                 failures.append(_failure(batch, row, run, error))
             else:
                 done.append(row)
-        self._journal.sync_if_due()
+        self.sync(seconds)
         return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
+
+    def sync(self, seconds: float = 0.0) -> None:
+        """Make the journal durable where it is time, or the next fit may take as long as this one.
+
+        Nothing can be synced during a fit, and no finished run shall wait longer than 30 s.
+        """
+        self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
 
     def close(self) -> None:
         """Make the journal durable."""
         self._journal.close()
-
-    def _fit(self, run: Run, batch: Batch) -> Prediction:
-        return self._trainer.train(run, self._task.cells[batch.cell].snapshots)
-
-    def _y_true(self, batch: Batch) -> NDArray[np.uint16]:
-        return self._trainer.test_set(self._cell(batch.cell), batch.repeat).y_true
 
     def _group(self, batch: Batch) -> Group:
         """Return an open group; its test sets are stored, or found equal, when it is opened."""
@@ -127,7 +131,11 @@ def main(arguments: list[str]) -> int:
         journal = paths.journals / f"{life}-{int(index):03d}.journal"
         process = _Process(paths, Path(task_file), journal)
         pipe.send(Ready())
-        while (batch := pipe.recv()) is not None:
+        while True:
+            while not pipe.poll(SYNC_SECONDS / 6):
+                process.sync()
+            if (batch := pipe.recv()) is None:
+                break
             pipe.send(process.train(batch))
     except EOFError:
         return 1

@@ -1,0 +1,237 @@
+"""Fits a minute of every classifier: the warm worker, plain libraries, a fresh process a fit.
+
+The warm worker and the plain version fit in turn, each in a process of its own with one thread, so
+that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its
+start to its end. Tables are a synthetic twin of vehicle (634 training rows, 18 features, 2
+classes), images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
+computed once, on random weights.
+
+    python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+
+from jobs import classifiers
+from jobs.cells import resolve_cell
+from jobs.datasets import resolve
+from jobs.run import Origin, Run, TrainingSet
+from jobs.trainer import Trainer, generators
+
+NAMES = classifiers.names()
+QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
+IMAGE = (32, 32, 3)
+TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
+
+
+def options(name: str, quick: bool) -> dict[str, Any]:
+    """Return a classifier's table: fewer epochs than by default, the same work in each."""
+    if name in ("cnn", "vit", "vit-transfer"):
+        return {"epochs": 1 if quick else 3}
+    return {"epochs": 2 if quick else 20} if name == "mlp" else {}
+
+
+def image_rows(quick: bool, distinct: int | None = None) -> TrainingSet:
+    """Return random images; with `distinct` they are so many different ones, repeated."""
+    n, n_test = (256, 64) if quick else (4096, 1024)
+    rng = np.random.Generator(np.random.PCG64(1))
+    images = rng.integers(0, 256, (distinct or n + n_test, int(np.prod(IMAGE)))).astype(np.uint8)
+    rows = np.arange(n + n_test) % len(images)
+    y = rng.integers(0, 2, n + n_test).astype(np.uint16)
+    X = images[rows].astype(np.float64)
+    kinds = np.zeros(X.shape[1], np.int32)
+    origin = Origin("bench" + str(quick), images, rows[:n], rows[n:])
+    return TrainingSet(X[:n], y[:n], X[n:], 2, kinds, IMAGE, y[n:], origin)
+
+
+def product(name: str, quick: bool) -> Callable[[int], float]:
+    """Return the warm worker: a function of the run's number that gives its `fit_seconds`."""
+    if name not in ("cnn", "vit", "vit-transfer"):
+        info = classifiers.resolve(name, options(name, quick), TABLE)
+        cell, trainer = resolve_cell(1, TABLE, info).cell, Trainer()
+        return lambda run: trainer.train(Run(cell, 0, run)).fit_seconds
+    data = image_rows(quick, (16 if quick else 64) if name == "vit-transfer" else None)
+    described = replace(TABLE, image=IMAGE)
+    info = classifiers.resolve(name, options(name, quick), described)
+    cell = resolve_cell(1, described, info).cell
+    return lambda run: (
+        classifiers.fit(
+            info.canonical, info.hparams, data, generators(Run(cell, 0, run))
+        ).fit_seconds
+    )
+
+
+def plain(name: str, quick: bool) -> Callable[[int], float]:
+    """Return the plain version: a function of the seed."""
+    from plain_training import fitter, standardised
+
+    if name in ("cnn", "vit", "vit-transfer"):
+        info = classifiers.resolve(name, options(name, quick), replace(TABLE, image=IMAGE))
+        data = image_rows(quick, (16 if quick else 64) if name == "vit-transfer" else None)
+        X, X_test = (rows.reshape(-1, *IMAGE) for rows in (data.X, data.X_test))
+    else:
+        info = classifiers.resolve(name, options(name, quick), TABLE)
+        run = Run(resolve_cell(1, TABLE, info).cell, 0, 0)
+        data = Trainer().training_set(run)
+        X, X_test = data.X, data.X_test
+    if name == "vit-transfer":
+        import torch
+
+        from jobs.classifiers.features import features
+
+        digest = info.canonical["weights"]
+        X, X_test = features("swin_t", digest, data, torch.device("cpu"))
+    elif name != "xgb":
+        X, X_test = standardised(X, X_test)
+    fit = fitter(name, info.canonical, info.hparams, (X, data.y, X_test))
+
+    def timed(seed: int) -> float:
+        started = time.perf_counter()
+        assert np.isfinite(fit(seed)).all()
+        return time.perf_counter() - started
+
+    return timed
+
+
+def serve(quick: bool) -> None:
+    """Answer requests (kind, name, number) with seconds and peak memory; fits stay warm."""
+    made: dict[tuple[str, str], Callable[[int], float]] = {}
+    for line in sys.stdin:
+        kind, name, number = json.loads(line)
+        if (kind, name) not in made:
+            made[kind, name] = (product if kind == "product" else plain)(name, quick)
+        Path("/proc/self/clear_refs").write_text("5")  # peak memory starts anew
+        started = time.perf_counter()
+        inside = made[kind, name](number)
+        answer = [time.perf_counter() - started, inside, _peak_mib()]
+        print(json.dumps(answer), flush=True)
+
+
+def _peak_mib() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+class Worker:
+    """A process that fits on request."""
+
+    def __init__(self, kind: str, quick: bool) -> None:
+        self.kind = kind
+        command = [sys.executable, __file__, "--serve", *(["--quick"] if quick else [])]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    def fit(self, name: str, number: int) -> tuple[float, float, float]:
+        """Return seconds, seconds of the fit alone, and peak memory in MiB."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps([self.kind, name, number]), file=self.process.stdin, flush=True)
+        seconds, inside, peak = json.loads(self.process.stdout.readline())
+        return seconds, inside, peak
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(name: str, ours: Worker, theirs: Worker, quick: bool) -> dict[str, Any]:
+    """Measure one classifier."""
+    pairs = [(ours.fit(name, i), theirs.fit(name, i)) for i in range(3 if quick else 12)][1:]
+    warm = statistics.median(mine[0] for mine, _ in pairs)
+    row: dict[str, Any] = {
+        "fits_a_minute": 60 / warm,
+        "plain_fits_a_minute": 60 / statistics.median(other[0] for _, other in pairs),
+        "speed_up_over_plain": statistics.median(other[0] / mine[0] for mine, other in pairs),
+        "fresh_fits_a_minute": None,
+        "speed_up_over_fresh": None,
+        "share_outside_fit": statistics.median(1 - mine[1] / mine[0] for mine, _ in pairs),
+        "peak_mib": max(mine[2] for mine, _ in pairs),
+        "plain_peak_mib": max(other[2] for _, other in pairs),
+    }
+    if not quick or name in QUICK_FRESH:
+        fresh = statistics.median(_fresh(name, quick) for _ in range(1 if quick else 3))
+        row |= {"fresh_fits_a_minute": 60 / fresh, "speed_up_over_fresh": fresh / warm}
+    return row
+
+
+def _fresh(name: str, quick: bool) -> float:
+    started = time.perf_counter()
+    worker = Worker("product", quick)
+    worker.fit(name, 0)
+    worker.close()
+    return time.perf_counter() - started
+
+
+def random_weights(folder: Path) -> None:
+    """Write weights of the backbone where torch hub would keep the published ones."""
+    import torch
+
+    from jobs.torchvision_import import torchvision
+
+    torch.manual_seed(0)
+    checkpoints = folder / "hub" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    state = torchvision("torchvision.models").swin_t().state_dict()
+    torch.save(state, checkpoints / "swin_t-704ceda3.pth")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller fits")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given.quick)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(MANYSEED_DATA=f"{folder}/data", TORCH_HOME=f"{folder}/torch")
+        if "vit-transfer" in given.only:
+            random_weights(Path(folder) / "torch")
+        results = {}
+        # With --quick one pair serves all: sooner done, but memory is what all of them import.
+        for names in [given.only] if given.quick else [[name] for name in given.only]:
+            workers = Worker("product", given.quick), Worker("plain", given.quick)
+            for name in names:
+                results[name] = measure(name, *workers, given.quick)
+            for worker in workers:
+                worker.close()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    if given.json:
+        print(json.dumps({"machine": machine, "quick": given.quick, "classifiers": results}))
+        return
+    print(machine)
+    print(f"{'':13}{'fits/min':>10}{'plain':>10}{'ratio':>8}{'fresh':>8}{'ratio':>8}{'MiB':>7}")
+    for name, row in results.items():
+        fresh, ratio = row["fresh_fits_a_minute"], row["speed_up_over_fresh"]
+        text = f"{fresh:8.1f}{ratio:8.1f}" if fresh else f"{'':16}"
+        print(
+            f"{name:13}{row['fits_a_minute']:10.1f}{row['plain_fits_a_minute']:10.1f}"
+            f"{row['speed_up_over_plain']:8.2f}{text}{row['peak_mib']:7.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The same fits as a research script would write them: scikit-learn, XGBoost, PyTorch as they come.
+
+One process, one thread, data encoded once before all fits; networks in their usual layers with a
+DataLoader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""X, y, X_test, encoded: rows or images (row, height, width, channel)."""
+
+
+def fitter(
+    name: str, canonical: Mapping[str, Any], hparams: Mapping[str, Any], arrays: Arrays
+) -> Callable[[int], NDArray[Any]]:
+    """Return a function that fits with a seed and returns the test set's scores."""
+    if name.endswith("sgd"):
+        return _sgd(name, canonical, hparams, arrays)
+    if name == "xgb":
+        return _xgb(canonical, hparams, arrays)
+    return _network(name, canonical, hparams, arrays)
+
+
+def _sgd(
+    name: str, canonical: Mapping[str, Any], hparams: Mapping[str, Any], arrays: Arrays
+) -> Callable[[int], NDArray[Any]]:
+    from sklearn.linear_model import SGDClassifier
+
+    X, y, X_test = arrays
+    settings = {key: hparams[key] for key in ("alpha", "l1_ratio", "eta0", "penalty", "average")}
+    settings["loss"] = "log_loss" if name == "lr-sgd" else hparams["loss"]
+
+    def fit(seed: int) -> NDArray[Any]:
+        model = SGDClassifier(
+            **settings,
+            learning_rate=canonical["schedule"],
+            max_iter=canonical["max_iter"],
+            tol=canonical["tol"],
+            random_state=seed,
+        )
+        scores: NDArray[Any] = model.fit(X, y).decision_function(X_test)
+        return scores
+
+    return fit
+
+
+def _xgb(
+    canonical: Mapping[str, Any], hparams: Mapping[str, Any], arrays: Arrays
+) -> Callable[[int], NDArray[Any]]:
+    import xgboost
+
+    X, y, X_test = arrays
+    settings = {"objective": "binary:logistic", "tree_method": "hist", "nthread": 1, **hparams}
+
+    def fit(seed: int) -> NDArray[Any]:
+        train = xgboost.DMatrix(X, label=y)
+        booster = xgboost.train({**settings, "seed": seed}, train, canonical["rounds"])
+        scores: NDArray[Any] = booster.predict(xgboost.DMatrix(X_test), output_margin=True)
+        return scores
+
+    return fit
+
+
+def _network(
+    name: str, canonical: Mapping[str, Any], hparams: Mapping[str, Any], arrays: Arrays
+) -> Callable[[int], NDArray[Any]]:
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.set_num_threads(1)
+    X, y, X_test = (torch.tensor(array) for array in arrays)
+    X, X_test = X.float(), X_test.float()
+    if X.ndim == 4:
+        X, X_test = (images.permute(0, 3, 1, 2).contiguous() for images in (X, X_test))
+    rows = TensorDataset(X, y.long())
+    build = _BUILDERS[name]
+    batch_size = hparams.get("batch", canonical.get("batch_size"))
+    epochs = canonical["epochs"]
+
+    def fit(seed: int) -> NDArray[Any]:
+        torch.manual_seed(seed)
+        model = build(X, hparams, canonical)
+        kind = torch.optim.Adam if canonical["optimizer"] == "adam" else torch.optim.AdamW
+        optimizer = kind(model.parameters(), hparams["lr"], weight_decay=hparams["weight_decay"])
+        cosine = None
+        if canonical["schedule"] == "cosine":
+            cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+        criterion = torch.nn.CrossEntropyLoss()
+        loader = DataLoader(rows, batch_size, shuffle=True, drop_last=len(rows) % batch_size == 1)
+        for _ in range(epochs):
+            model.train()
+            for images, labels in loader:
+                optimizer.zero_grad()
+                criterion(model(images), labels).backward()
+                optimizer.step()
+            if cosine is not None:
+                cosine.step()
+        model.eval()
+        with torch.no_grad():
+            parts = [model(part) for (part,) in DataLoader(TensorDataset(X_test), 1024)]
+        scores: NDArray[Any] = torch.cat(parts).numpy()
+        return scores
+
+    return fit
+
+
+def _mlp(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    from torch import nn
+
+    def dense(n_in: int, n_out: int) -> list[nn.Module]:
+        return [nn.Linear(n_in, n_out, bias=False), nn.BatchNorm1d(n_out), nn.LeakyReLU()]
+
+    class Residual(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            drop = hparams["dropout"]
+            layers = [*dense(width, width), nn.Dropout(drop), *dense(width, width)]
+            self.block = nn.Sequential(*layers, nn.Dropout(drop))
+
+        def forward(self, x: Any) -> Any:
+            return x + self.block(x)
+
+    w1, w2 = hparams["width1"], hparams["width2"]
+    first, second = dense(X.shape[1], w1), dense(w1, w2)
+    return nn.Sequential(*first, Residual(w1), *second, Residual(w2), nn.Linear(w2, 2))
+
+
+def _cnn(X: Any, *_: Any) -> Any:
+    from torch import nn
+
+    convolutions = [
+        *(nn.Conv2d(X.shape[1], 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+    ]
+    hidden = nn.Linear(16 * (X.shape[2] // 4) * (X.shape[3] // 4), 64)
+    return nn.Sequential(*convolutions, nn.Flatten(), hidden, nn.ReLU(), nn.Linear(64, 2))
+
+
+def _vit(X: Any, hparams: Mapping[str, Any], canonical: Mapping[str, Any]) -> Any:
+    from jobs.torchvision_import import torchvision
+
+    return torchvision("torchvision.models").VisionTransformer(
+        X.shape[2],
+        canonical["patch"],
+        canonical["layers"],
+        canonical["heads"],
+        canonical["width"],
+        canonical["mlp_width"],
+        dropout=hparams["dropout"],
+        num_classes=2,
+    )
+
+
+def _head(X: Any, *_: Any) -> Any:
+    from torch import nn
+
+    return nn.Linear(X.shape[1], 2)
+
+
+_BUILDERS = {"mlp": _mlp, "cnn": _cnn, "vit": _vit, "vit-transfer": _head}
+
+
+def standardised(X: NDArray[Any], X_test: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return columns (or the channels of images) scaled by the training rows."""
+    axes = tuple(range(X.ndim - 1))
+    mean, std = X.mean(axis=axes), X.std(axis=axes)
+    return (X - mean) / np.maximum(std, 1e-12), (X_test - mean) / np.maximum(std, 1e-12)

@@ -1,215 +1,255 @@
-"""From a sweep file's lists to the distinct cells that they ask for."""
+"""One ``[[grid]]`` of a sweep file: its lists multiplied, zipped and thinned by exclusions.
+
+Columnar: a combination is a row of codes, one an axis, that point into the grid's lists.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from jobs import classifiers, datasets
-from jobs.cells import resolve_cell
-from jobs.classifiers import ClassifierInfo
-from jobs.datasets import DatasetInfo
-from jobs.run import Cell
-from orchestrator.errors import UserError, nearest
-from orchestrator.sweepfile import AXES, SweepFile
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs import datasets, hparams, perturb
+from orchestrator.errors import UserError, nearest, toml_value
+from orchestrator.sweepfile import AXES, Exclusion, Grid
+
+SUITE = "suite:"
+HPARAMS = ("default", "tuned")
+MAX_COMBINATIONS = 5_000_000
+"""Of one grid: a table of cells that still fits a login node's memory."""
+
+Codes = NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
-class GridCell:
-    """One distinct combination of a sweep.
+@dataclass(frozen=True)
+class Combinations:
+    """The combinations of a grid.
 
-    `dataset` and `classifier` are the names in the file; `axes` holds every axis' resolved value as
-    results show it; `identical` says that all runs of a repeat are the same fit.
+    Attributes
+    ----------
+    values : mapping of axis to list
+        What the codes point at, as the file writes it; suites stand as their datasets.
+    codes : mapping of axis to uint32 array (n,)
+        Of every combination that is left, in the order of the lists.
+    removed_by : list of dict of axis to uint32 array
+        For each exclusion the combinations that it removed (and none before it).
     """
 
-    cell: Cell
-    id: str
-    dataset: str
-    classifier: str
-    axes: Mapping[str, str | float]
-    identical: bool
-    repeats: int
-    runs: int
+    values: Mapping[str, Sequence[Any]]
+    codes: Mapping[str, Codes]
+    removed_by: Sequence[Mapping[str, Codes]]
+
+    def __len__(self) -> int:
+        return len(self.codes["dataset"])
+
+    def value(self, axis: str, position: int) -> Any:
+        """Return an axis' value of one combination."""
+        return self.values[axis][self.codes[axis][position]]
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """All that a sweep file asks for.
+def combine(grid: Grid, where: str, path: Path) -> Combinations:
+    """Multiply a grid's lists.
 
-    `asked` counts runs as the lists multiply; `cells` are distinct.
-    """
-
-    cells: tuple[GridCell, ...]
-    datasets: Mapping[str, DatasetInfo]
-    classifiers: Mapping[tuple[str, str], ClassifierInfo]
-    asked: int
-    notes: tuple[str, ...]
-
-    @property
-    def runs(self) -> int:
-        """The number of distinct runs."""
-        return sum(cell.repeats * cell.runs for cell in self.cells)
-
-
-def expand(sweep: SweepFile, path: Path) -> Expansion:
-    """Resolve every combination of a sweep file's grids.
+    Parameters
+    ----------
+    grid : Grid
+    where : str
+        The grid's key in the file, for messages.
+    path : Path
+        The file, for messages.
 
     Raises
     ------
     UserError
-        For an unknown or impossible dataset, classifier or scheme, with file, key and value.
+        For a value that is unknown or stands twice, lists that cannot go in step, a rule that
+        matches nothing, and a grid that is empty or too large.
     """
-    resolver = _Resolver(sweep, path)
-    cells: dict[str, GridCell] = {}
-    asked = 0
-    for number, grid in enumerate(sweep.grid):
-        lists = [getattr(grid, axis) for axis in AXES]
-        for values in itertools.product(*lists):
-            found = resolver.cell(number, dict(zip(AXES, values, strict=True)))
-            asked += found.repeats * found.runs
-            cells.setdefault(found.id, found)
-    return Expansion(
-        tuple(cells.values()), resolver.datasets, resolver.classifiers, asked, resolver.notes()
-    )
+    reader = _Reader(grid, where, path)
+    values = reader.values()
+    steps = reader.steps(values)
+    codes = _multiply(values, steps, where, path)
+    left = np.ones(len(codes["dataset"]), dtype=bool)
+    removed_by = []
+    for number, rule in enumerate(grid.exclude):
+        matched = reader.matches(rule, number, values, codes)
+        removed = matched & left
+        removed_by.append({axis: column[removed] for axis, column in codes.items()})
+        left &= ~matched
+    if not left.any():
+        raise UserError("the rules remove every combination", file=path, key=f"{where}.exclude")
+    return Combinations(values, {axis: column[left] for axis, column in codes.items()}, removed_by)
 
 
-class _Resolver:
-    def __init__(self, sweep: SweepFile, path: Path) -> None:
-        self.sweep, self.path = sweep, path
-        self.datasets: dict[str, DatasetInfo] = {}
-        self.classifiers: dict[tuple[str, str], ClassifierInfo] = {}
-        self._check_classifier_tables()
+class _Reader:
+    def __init__(self, grid: Grid, where: str, path: Path) -> None:
+        self.grid, self.where, self.path = grid, where, path
 
-    def cell(self, grid: int, values: dict[str, Any]) -> GridCell:
-        where = f"grid[{grid}]"
-        dataset = self._dataset(where, values["dataset"])
-        classifier = self._classifier(where, values["classifier"], values["dataset"])
-        if values["hparams"] != "default":
-            raise UserError(
-                "unknown hparams",
-                file=self.path,
-                key=f"{where}.hparams",
-                value=values["hparams"],
-                remedy=nearest(values["hparams"], ["default"]),
-            )
-        axes = {axis: values[axis] for axis in AXES[2:] if axis != "hparams"}
+    def values(self) -> dict[str, list[Any]]:
+        values: dict[str, list[Any]] = {axis: list(getattr(self.grid, axis)) for axis in AXES}
+        values["dataset"] = [name for item in values["dataset"] for name in self._members(item)]
+        for axis in AXES:
+            for value in values[axis]:
+                normal_form(axis, value, where=self.where, path=self.path)
+        return values
+
+    def _members(self, name: str) -> Sequence[str]:
+        if not name.startswith(SUITE):
+            return [name]
         try:
-            resolved = resolve_cell(self.sweep.seed, dataset, classifier, **axes)
+            return datasets.suite(name.removeprefix(SUITE))
         except ValueError as error:
-            raise self._axis_error(where, dataset, classifier, axes, values, error) from None
-        cell = resolved.cell
-        return GridCell(
-            cell=cell,
-            id=cell.id,
-            dataset=values["dataset"],
-            classifier=values["classifier"],
-            axes={
-                "train_fraction": float(cell.train_fraction),
-                "perturb_continuous": cell.perturb_continuous,
-                "perturb_categorical": cell.perturb_categorical,
-                "perturb_hparams": cell.perturb_hparams,
-                "hparams": values["hparams"],
-                "vary": vary_name(cell.vary),
-            },
-            identical=resolved.identical,
-            repeats=1 if dataset.canonical["test"] == "official" else self.sweep.repeats,
-            runs=self.sweep.runs,
-        )
+            key = f"{self.where}.dataset"
+            raise UserError(str(error), file=self.path, key=key, value=name) from None
 
-    def _axis_error(
+    def steps(self, values: Mapping[str, list[Any]]) -> list[tuple[str, ...]]:
+        """Return which axes go in step: a tuple for each list of `zip`, each other axis alone."""
+        key = f"{self.where}.zip"
+        zipped: dict[str, tuple[str, ...]] = {}
+        for names in self.grid.zip:
+            for axis in names:
+                if axis not in AXES:
+                    raise UserError(
+                        "unknown axis",
+                        file=self.path,
+                        key=key,
+                        value=axis,
+                        remedy=nearest(axis, AXES),
+                    )
+                if axis in zipped or names.count(axis) > 1:
+                    raise UserError(
+                        f"{axis} stands there twice", file=self.path, key=key, value=names
+                    )
+                zipped[axis] = tuple(names)
+            lengths = {axis: len(values[axis]) for axis in names}
+            if len(names) < 2 or len(set(lengths.values())) > 1:
+                shown = ", ".join(f"{axis} has {n}" for axis, n in lengths.items())
+                raise UserError(
+                    f"lists that go in step are two or more of equal length; {shown}",
+                    file=self.path,
+                    key=key,
+                    value=names,
+                )
+        steps = list(dict.fromkeys(zipped.get(axis, (axis,)) for axis in AXES))
+        for step in steps:
+            self._refuse_twice(step, values)
+        return steps
+
+    def _refuse_twice(self, step: tuple[str, ...], values: Mapping[str, list[Any]]) -> None:
+        seen = set()
+        for entry in zip(*(values[axis] for axis in step), strict=True):
+            if entry in seen:
+                key, value = f"{self.where}.{step[0]}", entry[0]
+                text = "stands twice in the list"
+                if len(step) > 1:
+                    key, value = f"{self.where}.zip", list(step)
+                    text = f"these lists have {toml_value(list(entry))} twice"
+                raise UserError(text, file=self.path, key=key, value=value)
+            seen.add(entry)
+
+    def matches(
         self,
-        where: str,
-        dataset: DatasetInfo,
-        classifier: ClassifierInfo,
-        axes: dict[str, Any],
-        values: dict[str, Any],
-        error: ValueError,
-    ) -> UserError:
-        """Find the axis whose value is refused."""
-        for axis, value in axes.items():
-            try:
-                resolve_cell(self.sweep.seed, dataset, classifier, **{axis: value})
-            except ValueError as refused:
-                key = f"{where}.{axis}"
-                return UserError(str(refused), file=self.path, key=key, value=value)
-        pair = f"{values['dataset']} × {values['classifier']}"
-        return UserError(f"{pair}: {error}", file=self.path, key=where)
+        rule: Exclusion,
+        number: int,
+        values: Mapping[str, list[Any]],
+        codes: Mapping[str, Codes],
+    ) -> NDArray[np.bool_]:
+        """Return which combinations a rule is about."""
+        key = f"{self.where}.exclude[{number}]"
+        if not rule.patterns():
+            raise UserError(
+                "a rule names at least one axis",
+                file=self.path,
+                key=key,
+                remedy=f"one of {', '.join(AXES)}",
+            )
+        found = np.ones(len(codes["dataset"]), dtype=bool)
+        for axis, patterns in rule.patterns().items():
+            table = np.zeros(len(values[axis]), dtype=bool)
+            for pattern in patterns:
+                hits = np.array([_fits(pattern, axis, value) for value in values[axis]])
+                if not hits.any():
+                    listed = ", ".join(toml_value(value) for value in values[axis][:20])
+                    raise UserError(
+                        "matches nothing",
+                        file=self.path,
+                        key=f"{key}.{axis}",
+                        value=pattern,
+                        remedy=f"the grid's list: {listed}",
+                    )
+                table |= hits
+            found &= table[codes[axis]]
+        if not found.any():
+            raise UserError(
+                "the rule matches nothing",
+                file=self.path,
+                key=key,
+                value=rule.patterns(),
+                remedy="each of its values is in the lists, but no combination has all of them",
+            )
+        return found
 
-    def notes(self) -> tuple[str, ...]:
-        return tuple(
-            f"{name}: {info.n_dropped} samples belong to classes that no group names"
-            for name, info in self.datasets.items()
-            if info.n_dropped
+
+def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
+    """Return an axis value as results show it, as far as the value alone tells.
+
+    Raises
+    ------
+    UserError
+        For a value that no dataset and no classifier could have.
+    """
+    try:
+        match axis:
+            case "perturb_continuous":
+                return perturb.canonical("continuous", value)
+            case "perturb_categorical":
+                return perturb.canonical("categorical", value)
+            case "perturb_hparams":
+                return hparams.canonical(value)
+    except ValueError as error:
+        raise UserError(str(error), file=path, key=f"{where}.{axis}", value=value) from None
+    if axis == "hparams" and value not in HPARAMS:
+        raise UserError(
+            "unknown hparams",
+            file=path,
+            key=f"{where}.{axis}",
+            value=value,
+            remedy=nearest(value, HPARAMS),
         )
-
-    def _dataset(self, where: str, name: str) -> DatasetInfo:
-        if name not in self.datasets:
-            table = self.sweep.dataset.get(name)
-            if table is None and ":" not in name:
-                options = [*self.sweep.dataset, *datasets.names()]
-                raise UserError(
-                    "unknown dataset",
-                    file=self.path,
-                    key=f"{where}.dataset",
-                    value=name,
-                    remedy=f"{nearest(name, options)}, or a table [dataset.{name}]",
-                )
-            if table is not None and "source" not in table:
-                raise UserError(
-                    "this key is missing",
-                    file=self.path,
-                    key=f"dataset.{name}.source",
-                    remedy=f'add source = "…"; there are {", ".join(datasets.names())}',
-                )
-            key = f"{where}.dataset" if table is None else f"dataset.{name}"
-            with self._user_error(key):
-                self.datasets[name] = datasets.resolve(**(table or {"source": name}))
-        return self.datasets[name]
-
-    def _classifier(self, where: str, name: str, dataset: str) -> ClassifierInfo:
-        if (name, dataset) not in self.classifiers:
-            options = dict(self.sweep.classifier.get(name, {}))
-            kind = options.pop("kind", name)
-            if kind not in classifiers.names():
-                raise UserError(
-                    "unknown classifier",
-                    file=self.path,
-                    key=f"{where}.classifier",
-                    value=name,
-                    remedy=nearest(name, {*classifiers.names(), *self.sweep.classifier}),
-                )
-            key = f"classifier.{name}" if options else f"{where}.classifier"
-            with self._user_error(key):
-                info = classifiers.resolve(kind, options, self.datasets[dataset])
-            self.classifiers[name, dataset] = info
-        return self.classifiers[name, dataset]
-
-    def _check_classifier_tables(self) -> None:
-        for name, table in self.sweep.classifier.items():
-            kind = table.get("kind", name)
-            if kind not in classifiers.names():
-                raise UserError(
-                    "unknown classifier",
-                    file=self.path,
-                    key=f"classifier.{name}" + (".kind" if "kind" in table else ""),
-                    value=kind,
-                    remedy=f"{nearest(str(kind), classifiers.names())}; "
-                    f'a name of your own needs kind = "…"',
-                )
-
-    @contextmanager
-    def _user_error(self, key: str) -> Iterator[None]:
-        # jobs knows what is wrong and what would be right; here the file and the key are known
-        try:
-            yield
-        except (ValueError, TypeError) as error:
-            raise UserError(str(error), file=self.path, key=key) from None
+    return str(value)
 
 
-def vary_name(vary: tuple[str, ...]) -> str:
-    """Return sources of randomness as results show them: ``init+batch+train``, in this order."""
-    return "+".join(source for source in ("init", "batch", "train") if source in vary)
+def _fits(pattern: Any, axis: str, value: Any) -> bool:
+    if not isinstance(pattern, str):
+        return bool(pattern == value)
+    # as written, and as results write it: "neighbour:.5" is "neighbour:0.5"
+    shown = normal_form(axis, value, where="", path=Path())
+    return fnmatchcase(str(value), pattern) or fnmatchcase(shown, pattern)
+
+
+def _multiply(
+    values: Mapping[str, list[Any]], steps: list[tuple[str, ...]], where: str, path: Path
+) -> dict[str, Codes]:
+    shape = [len(values[step[0]]) for step in steps]
+    total = math.prod(shape)
+    if total > MAX_COMBINATIONS:
+        lists = " × ".join(
+            f"{n} {' with '.join(step)}" for step, n in zip(steps, shape, strict=True) if n > 1
+        )
+        raise UserError(
+            f"{lists} make {total:,} combinations; a grid holds up to {MAX_COMBINATIONS:,}",
+            file=path,
+            key=where,
+            remedy="shorten a list, or let lists go in step with zip",
+        )
+    indices = np.unravel_index(np.arange(total, dtype=np.int64), shape)
+    return {
+        axis: index.astype(np.uint32)
+        for step, index in zip(steps, indices, strict=True)
+        for axis in step
+    }

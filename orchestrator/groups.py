@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+import polars as pl
+
 from orchestrator.errors import UserError, toml_value
+from orchestrator.expansion import Expansion
 from orchestrator.files import read_json, write_json
-from orchestrator.grid import Expansion, GridCell
 from orchestrator.paths import SweepPaths
 from orchestrator.store.schema import GroupSpec
 from orchestrator.sweepfile import SweepFile
+
+_FIXED = {
+    "scores": "keep.scores",
+    "dtype": "keep.dtype",
+    "epochs": "snapshots",
+    "samples": "points of a test set",
+    "class_names": "classes",
+    "probability": "probabilities",
+}
+"""What of a layout a file decides, and what users call it."""
 
 
 @dataclass(frozen=True)
@@ -28,43 +41,55 @@ class Groups:
         """Write a sweep's groups."""
         write_json(paths.groups, [spec.to_attributes() for spec in self.specs])
 
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, str], int]:
+        return {(spec.dataset, spec.classifier): spec.number for spec in self.specs}
+
     def find(self, dataset: str, classifier: str) -> GroupSpec | None:
         """Return the group of a dataset and a classifier, if there is one."""
-        for spec in self.specs:
-            if (spec.dataset, spec.classifier) == (dataset, classifier):
-                return spec
-        return None
+        number = self._numbers.get((dataset, classifier))
+        return None if number is None else self.specs[number]
 
     def extended(
-        self, new: list[GridCell], file: SweepFile, asked: Expansion, path: Path
+        self, asked: pl.DataFrame, file: SweepFile, expansion: Expansion, path: Path
     ) -> Groups:
         """Return these groups and those that new cells need.
+
+        Parameters
+        ----------
+        asked : DataFrame
+            Columns dataset, classifier, repeats and group (null for a new cell).
+        file, expansion
+            What is asked for.
+        path : Path
+            The file, for messages.
 
         Raises
         ------
         UserError
-            When a new cell would go into a group whose layout is another.
+            When the file stores a group that exists in another way.
         """
         specs = list(self.specs)
-        for dataset, classifier in dict.fromkeys((cell.dataset, cell.classifier) for cell in new):
-            wanted = _spec(len(specs), dataset, classifier, file, asked)
-            held = self.find(dataset, classifier)
-            if held is None:
-                specs.append(wanted)
+        numbers = dict(self._numbers)
+        wanted = asked.group_by("dataset", "classifier", "group", maintain_order=True).agg(
+            pl.col("repeats").max()
+        )
+        for dataset, classifier, group, repeats in wanted.iter_rows():
+            number = numbers.get((dataset, classifier)) if group is None else group
+            spec = _spec(len(specs), dataset, classifier, repeats, file, expansion)
+            if number is None:
+                numbers[dataset, classifier] = len(specs)
+                specs.append(spec)
             else:
-                _check_same(held, wanted, path)
+                specs[number] = _merged(specs[number], spec, number < len(self.specs), path)
         return Groups(tuple(specs))
 
 
 def _spec(
-    number: int, dataset: str, classifier: str, file: SweepFile, asked: Expansion
+    number: int, dataset: str, classifier: str, repeats: int, file: SweepFile, asked: Expansion
 ) -> GroupSpec:
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
-    repeats = max(
-        cell.repeats
-        for cell in asked.cells
-        if (cell.dataset, cell.classifier) == (dataset, classifier)
-    )
+    scores, dtype = file.keep_of(dataset).resolve(len(info.class_names))
     return GroupSpec.create(
         number=number,
         dataset=dataset,
@@ -72,22 +97,25 @@ def _spec(
         samples=info.n_test,
         class_names=info.class_names,
         epochs=model.snapshots or (0,),
-        scores=file.keep.resolve(len(info.class_names)),
-        dtype=file.keep.dtype,
+        scores=scores,
+        dtype=dtype,
         probability=model.probability,
         repeats=repeats,
     )
 
 
-def _check_same(held: GroupSpec, wanted: GroupSpec, path: Path) -> None:
-    lengths = ("number", "shard_length", "chunk_length", "split_length")
-    for field in fields(held):
-        before, now = getattr(held, field.name), getattr(wanted, field.name)
-        if field.name not in lengths and before != now:
+def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
+    """Return a group's layout; one that exists never changes."""
+    for field, name in _FIXED.items():
+        before, now = getattr(held, field), getattr(wanted, field)
+        if before != now:
             raise UserError(
-                f"{held.dataset} × {held.classifier} is stored with {field.name} = "
+                f"{held.dataset} × {held.classifier} is stored with {name} = "
                 f"{toml_value(before)}; this file asks for {toml_value(now)}",
                 file=path,
-                remedy="give the dataset or classifier another name in the file, "
+                remedy="restore it, give the dataset or classifier another name in the file, "
                 "or plan into another directory with --out",
             )
+    return (
+        held if exists else replace(held, split_length=max(held.split_length, wanted.split_length))
+    )

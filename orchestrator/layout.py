@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -16,51 +15,47 @@ from orchestrator.store.groups import METADATA, open_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
 
 
-@dataclass(frozen=True, slots=True)
-class CellExtent:
-    """How many repeats and runs of a cell are asked for, and which group stores them."""
+def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs that a plan lacks, as blocks of one repeat of one cell.
 
-    cell: int
-    group: int
-    repeats: int
-    runs: int
+    Parameters
+    ----------
+    wanted : DataFrame
+        Columns group, cell, repeats, runs.
+    held : DataFrame
+        Columns cell, repeats, runs: of these cells that much is there.
 
-
-def wanted(extents: list[CellExtent]) -> pl.DataFrame:
-    """Return every asked run as columns group, cell, repeat, run, in the store's order."""
-    cells = pl.DataFrame(
+    Returns
+    -------
+    DataFrame
+        Columns group, repeat, cell, first, stop (runs first … stop - 1), in the store's order.
+    """
+    cells = wanted.join(held, on="cell", how="left", suffix="_held").fill_null(0)
+    repeats = cells["repeats"].to_numpy()
+    place = np.repeat(np.arange(len(cells)), repeats)
+    repeat = np.arange(len(place)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    begun = repeat < cells["repeats_held"].to_numpy()[place]
+    blocks = pl.DataFrame(
         {
-            "cell": pl.Series([e.cell for e in extents], dtype=pl.UInt32),
-            "group": pl.Series([e.group for e in extents], dtype=pl.UInt32),
-            "repeats": pl.Series([e.repeats for e in extents], dtype=pl.UInt32),
-            "runs": pl.Series([e.runs for e in extents], dtype=pl.UInt32),
+            "group": cells["group"].to_numpy()[place],
+            "repeat": repeat.astype(np.uint16),
+            "cell": cells["cell"].to_numpy()[place],
+            "first": np.where(begun, cells["runs_held"].to_numpy()[place], 0).astype(np.uint32),
+            "stop": cells["runs"].to_numpy()[place],
         }
     )
-    per_cell = (cells["repeats"] * cells["runs"]).to_numpy()
-    total = int(per_cell.sum())
-    # position of every run within its cell, without a loop over runs
-    ends = np.cumsum(per_cell)
-    position = np.arange(total) - np.repeat(ends - per_cell, per_cell)
-    runs = np.repeat(cells["runs"].to_numpy(), per_cell)
-    return pl.DataFrame(
-        {
-            "group": np.repeat(cells["group"].to_numpy(), per_cell),
-            "cell": np.repeat(cells["cell"].to_numpy(), per_cell),
-            "repeat": (position // runs).astype(np.uint16),
-            "run": (position % runs).astype(np.uint16),
-        }
-    ).sort("group", "repeat", "cell", "run")
+    return blocks.filter(pl.col("first") < pl.col("stop")).sort("group", "repeat", "cell")
 
 
 def assign_rows(
-    new: pl.DataFrame, lengths: Mapping[int, int], shard_lengths: Mapping[int, int]
+    blocks: pl.DataFrame, lengths: Mapping[int, int], shard_lengths: Mapping[int, int]
 ) -> pl.DataFrame:
     """Give new runs their rows: each group's begin at the next shard boundary.
 
     Parameters
     ----------
-    new : DataFrame
-        Columns group, cell, repeat, run, sorted as `wanted` sorts.
+    blocks : DataFrame
+        As `missing_blocks` returns them.
     lengths : mapping
         Rows that each group holds so far.
     shard_lengths : mapping
@@ -71,16 +66,29 @@ def assign_rows(
     DataFrame
         `ROWS` and the column group.
     """
-    counts = new.group_by("group", maintain_order=True).len()
-    starts = []
-    for group in counts["group"].to_list():
-        length, shard = lengths.get(group, 0), shard_lengths[group]
-        starts.append(-(-length // shard) * shard)
-    count = counts["len"].to_numpy()
-    within = np.arange(len(new)) - np.repeat(np.cumsum(count) - count, count)
-    row = within + np.repeat(np.array(starts, dtype=np.int64), count)
-    return new.with_columns(pl.Series("row", row, dtype=pl.UInt32)).select(
-        "group", *(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
+    first, group = blocks["first"].to_numpy(), blocks["group"].to_numpy()
+    counts = blocks["stop"].to_numpy() - first
+    ends = np.cumsum(counts, dtype=np.int64)
+    starts = ends - counts
+    new = np.flatnonzero(np.diff(group, prepend=-1) if len(group) else group)
+    base = np.zeros(len(new), dtype=np.int64)
+    for number, block in enumerate(new):
+        length, shard = lengths.get(int(group[block]), 0), shard_lengths[int(group[block])]
+        base[number] = -(-length // shard) * shard - starts[block]
+    offset = np.repeat(base, np.diff(new, append=len(group)))
+    # 32 bits suffice and wrap around, so that millions of rows stay small
+    position = np.arange(ends[-1] if len(ends) else 0, dtype=np.uint32)
+    run = position + np.repeat((first - starts).astype(np.uint32), counts)
+    row = position + np.repeat(offset.astype(np.uint32), counts)
+    return pl.DataFrame(
+        {
+            "group": np.repeat(group, counts),
+            "cell": np.repeat(blocks["cell"].to_numpy(), counts),
+            "repeat": np.repeat(blocks["repeat"].to_numpy(), counts),
+            "run": run.astype(np.uint16),
+            "row": row,
+        },
+        schema={"group": pl.UInt32(), **ROWS},
     )
 
 
@@ -88,11 +96,12 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
     """Make the store hold a place for every planned run; what is there already stays.
 
     The plan is the truth: a store that an interrupted planning or submission left behind is
-    completed here.
+    completed here. Rows of dropped cells keep their place.
     """
     repeats = dict(
-        plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1).iter_rows()
+        plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1).iter_rows()
     )
+    describe = _Describer(plan)
     for part in plan.parts:
         for (group,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             spec = groups.specs[int(group)]
@@ -101,20 +110,26 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
                 held = open_group(paths.store, spec.path)
                 if held.rows >= start + len(rows) and held.repeats >= repeats[group]:
                     continue
-                extend_group(held, _store_rows(rows, plan), repeats[group], start=start)
+                extend_group(held, describe(rows), repeats[group], start=start)
             else:
-                create_group(paths.store, spec, _store_rows(rows, plan), repeats[group])
+                create_group(paths.store, spec, describe(rows), repeats[group])
 
 
-def _store_rows(rows: pl.DataFrame, plan: Plan) -> Rows:
-    """Return what the store says of each run."""
-    cells = plan.cells.sort("cell")
-    cell = rows["cell"].to_numpy().astype(np.int64)
-    flags = {name: Flags.of(cells[name]) for name in FLAGS}
-    return Rows(
-        cell=cell,
-        repeat_index=rows["repeat"].to_numpy(),
-        run_index=rows["run"].to_numpy(),
-        train_fraction=cells["train_fraction"].to_numpy()[cell],
-        flags={name: Flags(flag.codes[cell], flag.meanings) for name, flag in flags.items()},
-    )
+class _Describer:
+    """Says what the store writes of each run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._fractions = plan.all_cells["train_fraction"].to_numpy()
+        self._flags = {name: Flags.of(plan.all_cells[name]) for name in FLAGS}
+
+    def __call__(self, rows: pl.DataFrame) -> Rows:
+        cell = rows["cell"].to_numpy().astype(np.int64)
+        return Rows(
+            cell=cell,
+            repeat_index=rows["repeat"].to_numpy(),
+            run_index=rows["run"].to_numpy(),
+            train_fraction=self._fractions[cell],
+            flags={
+                name: Flags(flag.codes[cell], flag.meanings) for name, flag in self._flags.items()
+            },
+        )

@@ -1,4 +1,4 @@
-"""The plan on disk: cells, and append-only parts with one row a run."""
+"""The plan on disk: cells, append-only parts with one row a run, and cells that were dropped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from orchestrator.files import read_json
 from orchestrator.paths import SweepPaths
 from orchestrator.store.files import place
 
@@ -38,25 +39,39 @@ CELLS: Mapping[str, pl.DataType] = {
     "vary": pl.String(),
     "identical": pl.Boolean(),
     "snapshots": pl.List(pl.Int32),
+    "device": pl.String(),
     "canonical": pl.String(),
     "part": pl.UInt32(),
 }
 """``cells.parquet``: `cell` numbers the cells of this sweep, `group` and `path` say where their
-predictions are, `canonical` is the description that `cell_id` is the identity of, `part` the plan
-part that brought the cell."""
+predictions are, `device` is the resource class that is wished for, `canonical` is the description
+that `cell_id` is the identity of, `part` the plan part that brought the cell."""
+
+DROPPED = "dropped-{:04d}.json"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells and runs that a sweep holds."""
+    """The cells and runs that a sweep holds.
 
-    cells: pl.DataFrame
+    Attributes
+    ----------
+    all_cells : DataFrame
+        `CELLS`, by number; dropped ones too.
+    parts : tuple of DataFrame
+        `ROWS`, oldest first; runs of dropped cells too.
+    dropped : Series
+        Numbers of the cells that were taken out for good.
+    """
+
+    all_cells: pl.DataFrame
     parts: tuple[pl.DataFrame, ...]
+    dropped: pl.Series
 
     @classmethod
     def empty(cls) -> Plan:
         """Return a plan that holds nothing."""
-        return cls(pl.DataFrame(schema=dict(CELLS)), ())
+        return cls(pl.DataFrame(schema=dict(CELLS)), (), _numbers([]))
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Plan:
@@ -66,41 +81,77 @@ class Plan:
         that was interrupted, and don't exist.
         """
         parts = tuple(pl.read_parquet(path) for path in paths.parts())
-        cells = pl.read_parquet(paths.cells).filter(pl.col("part") <= len(parts))
-        return cls(cells, parts)
+        cells = pl.read_parquet(paths.cells).filter(pl.col("part") <= len(parts)).sort("cell")
+        dropped = [number for file in drop_files(paths) for number in read_json(file)["cells"]]
+        return cls(cells, parts, _numbers(dropped))
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """The cells that were not dropped."""
+        return self._without_dropped(self.all_cells)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """Every run with its group: columns group, cell, repeat, run, row."""
+        """Every run with its group, dropped cells' left out: group, cell, repeat, run, row."""
+        return self._without_dropped(self.all_rows)
+
+    @cached_property
+    def all_rows(self) -> pl.DataFrame:
+        """Every run that has a row in the store: columns group, cell, repeat, run, row."""
         if not self.parts:
             return pl.DataFrame(schema=pl.Schema({"group": pl.UInt32(), **ROWS}))
-        return self.with_group(pl.concat(self.parts))
+        return pl.concat([self.with_group(part) for part in self.parts])
 
     def with_group(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of parts with their group: columns group, cell, repeat, run, row."""
-        group = self.cells.sort("cell")["group"].gather(rows["cell"])
-        return rows.select(group, *ROWS)
+        return rows.select(self.all_cells["group"].gather(rows["cell"]), *ROWS)
+
+    @cached_property
+    def extents(self) -> pl.DataFrame:
+        """What is planned of every cell, dropped ones too: columns cell, repeats, runs.
+
+        A plan only grows, and grows each cell as a whole: its runs are all of repeats × runs.
+        """
+        rows = pl.concat(self.parts) if self.parts else pl.DataFrame(schema=pl.Schema(ROWS))
+        return rows.group_by("cell").agg(
+            repeats=pl.col("repeat").max().cast(pl.UInt32) + 1,
+            runs=pl.col("run").max().cast(pl.UInt32) + 1,
+        )
 
     @cached_property
     def groups(self) -> pl.DataFrame:
         """Every group: columns group, path, dataset, classifier, length (rows with padding)."""
-        lengths = self.rows.group_by("group").agg(length=pl.col("row").max() + 1)
-        names = self.cells.group_by("group").agg(
+        lengths = self.all_rows.group_by("group").agg(length=pl.col("row").max() + 1)
+        names = self.all_cells.group_by("group").agg(
             pl.col("path").first(), pl.col("dataset").first(), pl.col("classifier").first()
         )
         return names.join(lengths, on="group", how="left").sort("group")
 
     def canonical(self, cell: int) -> dict[str, object]:
         """Return the canonical description of a cell."""
-        text = self.cells.row(by_predicate=pl.col("cell") == cell, named=True)["canonical"]
-        value: dict[str, object] = json.loads(text)
+        value: dict[str, object] = json.loads(self.all_cells["canonical"][cell])
         return value
 
+    def _without_dropped(self, frame: pl.DataFrame) -> pl.DataFrame:
+        if self.dropped.is_empty():
+            return frame
+        return frame.filter(~pl.col("cell").is_in(self.dropped.implode()))
 
-def write_plan(paths: SweepPaths, plan: Plan) -> None:
+
+def _numbers(cells: list[int]) -> pl.Series:
+    return pl.Series("cell", cells, dtype=pl.UInt32).unique()
+
+
+def drop_files(paths: SweepPaths) -> list[Path]:
+    """Return the files that say which cells were dropped, oldest first."""
+    return sorted(paths.plan.glob(DROPPED.replace("{:04d}", "[0-9][0-9][0-9][0-9]")))
+
+
+def write_plan(paths: SweepPaths, plan: Plan, *, new_part: bool) -> None:
     """Write a plan's cells, then its newest part: the part's appearance commits both."""
-    write_parquet(paths.cells, plan.cells)
-    write_parquet(paths.part(len(plan.parts)), plan.parts[-1])
+    write_parquet(paths.cells, plan.all_cells)
+    if new_part:
+        write_parquet(paths.part(len(plan.parts)), plan.parts[-1])
 
 
 def write_parquet(path: Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:

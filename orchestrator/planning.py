@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from jobs.identity import canonical_json
-from orchestrator.errors import UserError
+from orchestrator.errors import UnavailableError, UserError, toml_value
+from orchestrator.expansion import Expansion, expand
 from orchestrator.files import locked
-from orchestrator.grid import Expansion, GridCell, expand
 from orchestrator.groups import Groups
-from orchestrator.layout import CellExtent, assign_rows, wanted
+from orchestrator.layout import assign_rows, missing_blocks
 from orchestrator.paths import SweepPaths
 from orchestrator.plan import CELLS, Plan, write_plan
+from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
-from orchestrator.store.schema import GroupSpec
-from orchestrator.sweepfile import SweepFile, parse_sweep_file
+from orchestrator.sweepfile import AXES, SweepFile, load_sweep_file
+
+MAX_RUNS = 10**8
+"""Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What planning a sweep file adds to a sweep.
+    """What planning a sweep file does to a sweep.
 
     Attributes
     ----------
-    sweep, expansion
-        The file, and what it asks for.
+    sweep, text, expansion
+        The file, its bytes, and what it asks for.
     before, after : Plan
         The plan as it lies on disk, and with the additions.
     added : DataFrame
@@ -40,6 +44,7 @@ class Change:
     """
 
     sweep: SweepFile
+    text: bytes
     expansion: Expansion
     before: Plan
     after: Plan
@@ -51,6 +56,12 @@ class Change:
         """Whether the sweep holds already all that the file asks for."""
         return self.added.is_empty()
 
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """The plan's cells with what is planned of each: columns of `CELLS`, repeats, runs."""
+        asked = self.expansion.cells.select("cell_id", "repeats", "runs")
+        return self.after.cells.join(asked, on="cell_id", maintain_order="left")
+
     def by_group(self) -> pl.DataFrame:
         """Count by dataset and classifier.
 
@@ -58,8 +69,6 @@ class Change:
         cells, runs, identical (runs stored as copies).
         """
         by = ["dataset", "classifier"]
-        cells = self.after.cells
-        runs = self.after.rows.join(cells.select("cell", *by, "identical"), on="cell")
         data = pl.DataFrame(
             [
                 (name, info.n_train, info.n_test, len(info.class_names))
@@ -68,72 +77,78 @@ class Change:
             schema={"dataset": pl.String, "train": pl.Int64, "test": pl.Int64, "classes": pl.Int64},
             orient="row",
         )
-        counts = runs.group_by(by).agg(
-            runs=pl.len(), identical=(pl.col("identical") & (pl.col("run") > 0)).sum()
-        )
+        repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
         return (
-            cells.group_by(by, maintain_order=True)
-            .agg(cells=pl.len())
+            self.cells.group_by(by, maintain_order=True)
+            .agg(
+                cells=pl.len(),
+                runs=(repeats * runs).sum(),
+                identical=(repeats * (runs - 1)).filter("identical").sum(),
+            )
             .join(data, on="dataset", how="left", maintain_order="left")
-            .join(counts, on=by, maintain_order="left")
             .select(*by, "train", "test", "classes", "cells", "runs", "identical")
         )
 
     def summary(self) -> dict[str, Any]:
         """Return the plan in numbers, as ``plan --json`` prints it."""
-        lengths = dict(self.after.groups.select("group", "length").iter_rows())
-        repeats = dict(
-            self.after.rows.group_by("group")
-            .agg(pl.col("repeat").max().cast(pl.Int64) + 1)
-            .iter_rows()
+        lengths = _lengths(self.before) | dict(
+            self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1).iter_rows()
         )
+        repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
+        stored = [
+            (spec, lengths[spec.number], repeats.get(spec.number, 1))
+            for spec in self.groups.specs
+            if spec.number in lengths
+        ]
         table = self.by_group()
-        specs = self.groups.specs
         return {
             "name": self.sweep.name,
             "runs_asked": self.expansion.asked,
-            "runs": len(self.after.rows),
+            "runs": int(table["runs"].sum()),
             "runs_added": len(self.added),
             "runs_identical": int(table["identical"].sum()),
-            "cells": len(self.after.cells),
-            "groups": len(specs),
-            "shards": sum(-(-lengths[s.number] // s.shard_length) for s in specs),
-            "store_bytes": sum(s.stored_bytes(lengths[s.number], repeats[s.number]) for s in specs),
-            "store_files": sum(s.files(lengths[s.number], repeats[s.number]) for s in specs),
+            "runs_excluded": [
+                {"key": key, "rule": rule, "runs": runs}
+                for key, rule, runs in self.expansion.removed
+            ],
+            "cells": len(self.cells),
+            "cells_dropped": len(self.after.dropped),
+            "searches": self.expansion.searches,
+            "groups": len(stored),
+            "shards": sum(-(-length // spec.shard_length) for spec, length, _ in stored),
+            "store_bytes": sum(spec.stored_bytes(length, n) for spec, length, n in stored),
+            "store_files": sum(spec.files(length, n) for spec, length, n in stored),
+            "notes": list(self.expansion.notes),
         }
 
 
-def plan_change(sweep_file: Path, directory: Path) -> tuple[Change, bytes]:
-    """Return what planning `sweep_file` into `directory` would do, and the file's text.
-
-    Nothing is written.
+def plan_change(sweep_file: Path, directory: Path) -> Change:
+    """Return what planning `sweep_file` into `directory` would do. Nothing is written.
 
     Raises
     ------
     UserError
         For what is wrong in the file, or a change that would alter runs that exist.
     """
-    try:
-        text = sweep_file.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read the sweep file: {error.strerror}", file=sweep_file) from None
-    try:
-        sweep = parse_sweep_file(text.decode(), sweep_file)
-    except UnicodeDecodeError:
-        raise UserError("not UTF-8 text", file=sweep_file) from None
+    sweep, text = load_sweep_file(sweep_file)
     expansion = expand(sweep, sweep_file)
     paths = SweepPaths(directory)
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
+        # groups that no cell is in are left over from an interrupted planning
+        groups = Groups(groups.specs[: len(before.groups)])
     else:
         _check_free(directory)
         before, groups = Plan.empty(), Groups()
-    _check_kept(before, expansion, sweep_file)
-    known = set(before.cells["cell_id"])
-    new = [cell for cell in expansion.cells if cell.id not in known]
-    groups = groups.extended(new, sweep, expansion, sweep_file)
-    after, added = _extend(before, expansion, groups)
-    return Change(sweep, expansion, before, after, added, groups), text
+    _check_size(expansion, sweep_file)
+    held = before.all_cells.select("cell_id", "cell", "group")
+    asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left").filter(
+        ~pl.col("cell").is_in(before.dropped.implode()).fill_null(False)
+    )
+    _check_kept(before, asked, sweep_file)
+    groups = groups.extended(asked, sweep, expansion, sweep_file)
+    after, added = _extend(before, asked, expansion, groups)
+    return Change(sweep, text, expansion, before, after, added, groups)
 
 
 def plan_sweep(sweep_file: Path, directory: Path) -> Change:
@@ -143,30 +158,53 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
     ------
     UserError
         As `plan_change`.
+    UnavailableError
+        Where the directory cannot be written.
     """
     paths = SweepPaths(directory)
-    if not paths.is_sweep:
-        change, text = plan_change(sweep_file, directory)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        building = directory.with_name(f".{directory.name}.{os.getpid()}.planning")
-        try:
-            building.mkdir()
-            _write(SweepPaths(building), change, text)
-            building.rename(directory)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-        return change
-    with locked(paths.lock, "planning"):
-        change, text = plan_change(sweep_file, directory)
-        if not change.is_empty:
-            _write(paths, change, text)
+    try:
+        if paths.is_sweep:
+            with locked(paths.lock, "planning"):
+                change = plan_change(sweep_file, directory)
+                _write(paths, change)
+        else:
+            change = plan_change(sweep_file, directory)
+            _create(directory, change)
+    except (OSError, StoreError) as error:
+        raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change
 
 
-def _write(paths: SweepPaths, change: Change, text: bytes) -> None:
-    change.groups.write(paths)
-    write_plan(paths, change.after)
-    place(paths.sweep_file, text)
+def _create(directory: Path, change: Change) -> None:
+    """Make the directory of a sweep appear whole."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(directory)
+    building = directory.with_name(f".{directory.name}.{os.getpid()}.planning")
+    try:
+        building.mkdir()
+        _write(SweepPaths(building), change)
+        building.rename(directory)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _write(paths: SweepPaths, change: Change) -> None:
+    """Write a plan so that a kill in between leaves the plan before, or the one after."""
+    if not change.after.all_cells.equals(change.before.all_cells):
+        change.groups.write(paths)
+        write_plan(paths, change.after, new_part=not change.is_empty)
+    elif not change.is_empty:
+        write_plan(paths, change.after, new_part=True)
+    if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
+        place(paths.sweep_file, change.text)
+
+
+def _remove_left(directory: Path) -> None:
+    """Remove what plannings of this directory left that were killed on this machine."""
+    for folder in directory.parent.glob(f".{directory.name}.*.planning"):
+        process = folder.name.rsplit(".", 2)[1]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_free(directory: Path) -> None:
@@ -178,106 +216,139 @@ def _check_free(directory: Path) -> None:
         )
 
 
-def _check_kept(before: Plan, expansion: Expansion, file: Path) -> None:
+def _check_size(expansion: Expansion, file: Path) -> None:
+    if expansion.runs > MAX_RUNS:
+        raise UserError(
+            f"{expansion.runs:,} runs in {len(expansion.cells):,} cells; a sweep holds up to "
+            f"{MAX_RUNS:,}",
+            file=file,
+            key="grid",
+            remedy="lower repeats or runs, shorten lists, or make several sweeps of it",
+        )
+
+
+def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
     """Refuse a file that no longer asks for runs which the plan holds."""
-    asked = {cell.id: cell for cell in expansion.cells}
-    held = before.rows.group_by("cell").agg(
-        repeats=pl.col("repeat").max() + 1, runs=pl.col("run").max() + 1
+    held = before.cells.join(before.extents, on="cell").sort("cell")
+    now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
+    lost = held.join(now, on="cell_id", how="left", maintain_order="left").filter(
+        pl.col("repeats_now").is_null()
+        | (pl.col("repeats_now") < pl.col("repeats"))
+        | (pl.col("runs_now") < pl.col("runs"))
     )
-    lost = []
-    for row in before.cells.join(held, on="cell").sort("cell").iter_rows(named=True):
-        cell = asked.get(row["cell_id"])
-        if cell is None or cell.repeats < row["repeats"] or cell.runs < row["runs"]:
-            lost.append((row, cell))
-    if not lost:
+    if lost.is_empty():
         return
-    row, cell = lost[0]
-    axes = ", ".join(
-        f"{axis} = {row[axis]}" for axis in ("dataset", "classifier", *_shown_axes(row))
+    row = lost.row(0, named=True)
+    names = ", ".join(
+        f"{axis} = {toml_value(row[axis])}"
+        for axis in AXES
+        if row[axis] not in ("none", "default", 1.0)
     )
-    was = f"{row['repeats']} repeats × {row['runs']} runs of {axes}"
-    now = "none" if cell is None else f"{cell.repeats} × {cell.runs}"
+    wanted = f"{row['repeats_now']} × {row['runs_now']}"
+    difference = ""
+    if row["repeats_now"] is None:
+        wanted, difference = "none", f"\n  {_difference(row, asked)}"
     raise UserError(
-        f"this file would change {len(lost)} of the sweep's {len(before.cells)} cells: it holds "
-        f"{was}; the file asks for {now}"
-        + (f"\n  {_difference(before, lost[0][0], expansion)}" if cell is None else ""),
+        f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
+        f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
+        f"{wanted}{difference}",
         file=file,
-        remedy="a plan only grows: keep what it holds, or plan into another directory with --out",
+        remedy="a plan only grows: keep what it holds, take cells out with manyseed drop, or plan "
+        "into another directory with --out",
     )
 
 
-def _shown_axes(row: dict[str, object]) -> list[str]:
+def _difference(row: dict[str, Any], asked: pl.DataFrame) -> str:
+    """Say how the cell of the same names that the file asks for differs."""
+    same = asked.filter(pl.all_horizontal(pl.col(axis) == row[axis] for axis in AXES))
+    if same.is_empty():
+        return "no grid of the file has that combination"
+    before, now = json.loads(row["canonical"]), json.loads(same["canonical"][0])
+    return "the same combination has now other " + "; ".join(_changes(before, now))
+
+
+def _changes(before: Any, now: Any, key: str = "") -> list[str]:
+    """Return the values that differ, by their place in the description."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return [] if before == now else [f"{key}: {toml_value(before)} → {toml_value(now)}"]
     return [
-        axis
-        for axis in ("train_fraction", "perturb_continuous", "perturb_categorical")
-        if row[axis] not in ("none", 1.0)
+        change
+        for name in sorted(before | now)
+        for change in _changes(before.get(name), now.get(name), f"{key}.{name}".lstrip("."))
     ]
 
 
-def _difference(before: Plan, row: dict[str, object], expansion: Expansion) -> str:
-    """Say how the cell of the same names that the file asks for differs."""
-    axes = [name for name in CELLS if name in ("train_fraction", "hparams", "vary")]
-    axes += [name for name in CELLS if name.startswith("perturb_")]
-    held = before.canonical(int(str(row["cell"])))
-    for cell in expansion.cells:
-        same = cell.dataset == row["dataset"] and cell.classifier == row["classifier"]
-        if same and all(cell.axes[axis] == row[axis] for axis in axes):
-            new = cell.cell.canonical()
-            parts = [
-                f"{k}: {_json(held[k])} → {_json(new[k])}" for k in new if new[k] != held.get(k)
-            ]
-            return "the same combination has now other " + "; ".join(parts)
-    return "no grid of the file has that combination"
-
-
-def _json(value: Any) -> str:
-    return canonical_json(value).decode()
-
-
-def _extend(before: Plan, expansion: Expansion, groups: Groups) -> tuple[Plan, pl.DataFrame]:
+def _extend(
+    before: Plan, asked: pl.DataFrame, expansion: Expansion, groups: Groups
+) -> tuple[Plan, pl.DataFrame]:
     """Return the enlarged plan, and its new runs with their rows."""
-    part = len(before.parts) + 1
-    held = {
-        cell_id: (cell, group)
-        for cell_id, cell, group in before.cells.select("cell_id", "cell", "group").iter_rows()
-    }
-    new_cells, extents = [], []
-    for cell in expansion.cells:
-        if cell.id not in held:
-            spec = groups.find(cell.dataset, cell.classifier)
-            assert spec is not None
-            held[cell.id] = (len(held), spec.number)
-            new_cells.append(_cell_row(len(held) - 1, spec, cell, expansion, part))
-        number, group = held[cell.id]
-        extents.append(CellExtent(number, group, cell.repeats, cell.runs))
-    new = wanted(extents)
-    if before.parts:
-        keys = ["cell", "repeat", "run"]
-        new = new.join(before.rows, on=keys, how="anti", maintain_order="left")
-    lengths = dict(before.groups.select("group", "length").iter_rows())
+    new = asked.filter(pl.col("cell").is_null())
+    first = len(before.all_cells)
+    names = new.select("dataset", "classifier").unique(maintain_order=True)
+    described = names.with_columns(
+        [
+            pl.Series(column, values, dtype=CELLS[column])
+            for column, values in _of_groups(names, expansion, groups).items()
+        ]
+    )
+    cells = (
+        new.drop("cell", "group")
+        .join(described, on=["dataset", "classifier"], maintain_order="left")
+        .with_columns(
+            cell=pl.int_range(first, first + len(new), dtype=pl.UInt32),
+            part=pl.lit(len(before.parts) + 1, dtype=pl.UInt32),
+        )
+    )
+    after = pl.concat([_with_devices(before, asked, expansion), cells.select(*CELLS)])
+    extents = pl.concat(
+        [
+            frame.select("group", "cell", "repeats", "runs")
+            for frame in (asked.filter(pl.col("cell").is_not_null()), cells)
+        ]
+    )
     shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
-    added = assign_rows(new, lengths, shard_lengths)
-    if added.is_empty():
-        return before, added
-    cells = pl.concat([before.cells, pl.DataFrame(new_cells, schema=dict(CELLS), orient="row")])
-    return Plan(cells, (*before.parts, added.drop("group"))), added
+    blocks = missing_blocks(extents, before.extents)
+    added = assign_rows(blocks, _lengths(before), shard_lengths)
+    parts = before.parts if added.is_empty() else (*before.parts, added.drop("group"))
+    return Plan(after, parts, before.dropped), added
 
 
-def _cell_row(
-    number: int, spec: GroupSpec, cell: GridCell, expansion: Expansion, part: int
-) -> tuple[object, ...]:
-    info = expansion.classifiers[cell.classifier, cell.dataset]
-    values = {
-        "cell": number,
-        "cell_id": cell.id,
-        "group": spec.number,
-        "path": spec.path,
-        "dataset": cell.dataset,
-        "classifier": cell.classifier,
-        **cell.axes,
-        "identical": cell.identical,
-        "snapshots": list(info.snapshots),
-        "canonical": canonical_json(cell.cell.canonical()).decode(),
-        "part": part,
+def _of_groups(
+    names: pl.DataFrame, expansion: Expansion, groups: Groups
+) -> dict[str, list[object]]:
+    """Return what a cell's dataset and classifier say of it."""
+    columns: dict[str, list[object]] = {
+        name: [] for name in ("group", "path", "snapshots", "device")
     }
-    return tuple(values[name] for name in CELLS)
+    for dataset, classifier in names.iter_rows():
+        spec = groups.find(dataset, classifier)
+        assert spec is not None
+        model = expansion.classifiers[classifier, dataset]
+        columns["group"].append(spec.number)
+        columns["path"].append(spec.path)
+        columns["snapshots"].append(list(model.snapshots))
+        columns["device"].append(model.device)
+    return columns
+
+
+def _with_devices(before: Plan, asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return the cells of before; where they are trained is a wish that may change."""
+    held = asked.filter(pl.col("cell").is_not_null())
+    models = held.select("dataset", "classifier").unique()
+    devices = models.with_columns(
+        pl.Series(
+            "device_now",
+            [expansion.classifiers[name, dataset].device for dataset, name in models.iter_rows()],
+            dtype=pl.String,
+        )
+    )
+    now = held.join(devices, on=["dataset", "classifier"]).select("cell", "device_now")
+    return (
+        before.all_cells.join(now, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.coalesce("device_now", "device").alias("device"))
+        .drop("device_now")
+    )
+
+
+def _lengths(plan: Plan) -> dict[int, int]:
+    return dict(plan.groups.select("group", "length").iter_rows())

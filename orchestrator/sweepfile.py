@@ -1,11 +1,11 @@
-"""The sweep file: its schema, its defaults, and the messages for what is wrong in it.
+"""The sweep file: its schema, its defaults, and reading it.
 
-The values of datasets, classifiers and schemes are checked by `grid`, which asks `jobs`.
+Types are checked here; what the values of datasets, classifiers and schemes mean, `expansion`
+asks `jobs`. ``docs/sweep-file.md`` describes every key.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,9 +20,9 @@ from pydantic import (
     StrictStr,
     ValidationError,
 )
-from pydantic_core import ErrorDetails
 
-from orchestrator.errors import UserError, nearest, toml_value
+from orchestrator.errors import UserError
+from orchestrator.schema_errors import user_error
 
 AXES = (
     "dataset",
@@ -37,18 +37,47 @@ AXES = (
 """What a grid varies: the keys of a ``[[grid]]`` table, and columns of every result."""
 
 Scores = Literal["all", "margin", "none"]
+ScoreType = Literal["float32", "float16"]
+
+
+def _typed(expected: str, *types: type) -> BeforeValidator:
+    """Return a check with one message, whatever pydantic would say of each type by itself."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise ValueError(f"must be {expected}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def _list(value: Any) -> Any:
-    if isinstance(value, list) and not value:
+    if not isinstance(value, list):
+        raise ValueError("must be a list")
+    if not value:
         raise ValueError("an empty list makes an empty grid")
-    if isinstance(value, list) and len({repr(item) for item in value}) < len(value):
-        raise ValueError("a value stands twice in the list")
     return value
 
 
-Strings = Annotated[list[StrictStr], BeforeValidator(_list)]
-Fractions = Annotated[list[StrictInt | StrictFloat], BeforeValidator(_list)]
+def _patterns(value: Any) -> Any:
+    """Return what an exclusion gives for one axis as a list."""
+    patterns = value if isinstance(value, list) else [value]
+    if not patterns or any(
+        isinstance(item, bool) or not isinstance(item, str | int | float) for item in patterns
+    ):
+        raise ValueError("must be a value, a pattern such as 'neighbour:*', or a list of them")
+    return patterns
+
+
+Text = Annotated[StrictStr, _typed("text in quotes", str)]
+Whole = Annotated[StrictInt, _typed("a whole number", int)]
+Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float)]
+Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
+Repeats = Annotated[Whole, Field(ge=1, le=10_000)]
+Runs = Annotated[Whole, Field(ge=1, le=60_000)]
+Texts = Annotated[list[Text], BeforeValidator(_list)]
+Numbers = Annotated[list[Number], BeforeValidator(_list)]
+Patterns = Annotated[list[Any], BeforeValidator(_patterns)]
 
 
 class _Table(BaseModel):
@@ -59,37 +88,113 @@ class Keep(_Table):
     """What is stored of every prediction; changes no result. Labels are always kept."""
 
     scores: Scores | None = None
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: ScoreType | None = None
 
-    def resolve(self, n_classes: int) -> Scores:
-        """Return what is kept for a dataset: by default all scores for 3 to 10 classes."""
-        return self.scores or ("all" if 3 <= n_classes <= 10 else "margin")
+    def over(self, other: Keep) -> Keep:
+        """Return these settings, and another's where these say nothing."""
+        return Keep(scores=self.scores or other.scores, dtype=self.dtype or other.dtype)
+
+    def resolve(self, n_classes: int) -> tuple[Scores, ScoreType]:
+        """Return what is kept of a dataset: by default all scores for 3 to 10 classes."""
+        default: Scores = "all" if 3 <= n_classes <= 10 else "margin"
+        return self.scores or default, self.dtype or "float32"
+
+
+class Exclusion(_Table):
+    """A rule that takes combinations out of a grid: those that match it in every axis it names."""
+
+    dataset: Patterns | None = None
+    classifier: Patterns | None = None
+    train_fraction: Patterns | None = None
+    perturb_continuous: Patterns | None = None
+    perturb_categorical: Patterns | None = None
+    perturb_hparams: Patterns | None = None
+    hparams: Patterns | None = None
+    vary: Patterns | None = None
+
+    def patterns(self) -> dict[str, list[Any]]:
+        """Return the patterns by axis."""
+        return {axis: found for axis in AXES if (found := getattr(self, axis)) is not None}
 
 
 class Grid(_Table):
-    """Every combination of these lists."""
+    """Every combination of these lists, less what `exclude` takes out."""
 
-    dataset: Strings
-    classifier: Strings
-    train_fraction: Fractions = [1.0]
-    perturb_continuous: Strings = ["none"]
-    perturb_categorical: Strings = ["none"]
-    perturb_hparams: Strings = ["none"]
-    hparams: Strings = ["default"]
-    vary: Strings = ["init+batch"]
+    dataset: Texts
+    classifier: Texts
+    train_fraction: Numbers = [1.0]
+    perturb_continuous: Texts = ["none"]
+    perturb_categorical: Texts = ["none"]
+    perturb_hparams: Texts = ["none"]
+    hparams: Texts = ["default"]
+    vary: Texts = ["init+batch"]
+    exclude: list[Exclusion] = []
+    zip: list[list[Text]] = []
+    repeats: Repeats | None = None
+    runs: Runs | None = None
+
+
+class Tune(_Table):
+    """The random search that ``hparams = ["tuned"]`` asks for."""
+
+    draws: Annotated[Whole, Field(ge=1, le=10_000)] = 100
+
+
+class DatasetTable(BaseModel):
+    """A dataset under a name of the file's; what a source takes besides, `jobs` checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    source: Text | None = None
+    classes: dict[str, list[Name]] | None = None
+    positive: Name | None = None
+    test: (
+        Annotated[
+            StrictInt | StrictFloat | StrictStr,
+            _typed('a share, a number of points or "official"', int, float, str),
+        ]
+        | None
+    ) = None
+    keep: Keep = Keep()
+
+    def options(self) -> dict[str, Any]:
+        """Return what the table says of the dataset itself, without its source."""
+        return {
+            key: getattr(self, key)
+            for key in (*sorted(self.model_fields_set),)
+            if key not in ("source", "keep") and getattr(self, key) is not None
+        }
+
+
+class ClassifierTable(BaseModel):
+    """A classifier under a name of the file's; its options, `jobs` checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: Text | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options as the file gives them, without the kind."""
+        return dict(self.model_extra or {})
 
 
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
-    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)]
-    repeats: Annotated[StrictInt, Field(ge=1, le=10_000)] = 10
-    runs: Annotated[StrictInt, Field(ge=1, le=60_000)] = 10
+    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)]
+    repeats: Repeats = 10
+    runs: Runs = 10
     keep: Keep = Keep()
-    grid: Annotated[list[Grid], Field(min_length=1)]
-    dataset: dict[str, dict[str, Any]] = {}
-    classifier: dict[str, dict[str, Any]] = {}
+    tune: Tune = Tune()
+    grid: Annotated[list[Grid], BeforeValidator(_list)]
+    dataset: dict[str, DatasetTable] = {}
+    classifier: dict[str, ClassifierTable] = {}
+
+    def keep_of(self, dataset: str) -> Keep:
+        """Return what is kept of a dataset: its own table's settings go before the file's."""
+        table = self.dataset.get(dataset)
+        return self.keep if table is None else table.keep.over(self.keep)
 
 
 def read_sweep_file(path: Path) -> SweepFile:
@@ -100,12 +205,25 @@ def read_sweep_file(path: Path) -> SweepFile:
     UserError
         With the file, the first wrong key, its value and a remedy.
     """
+    return load_sweep_file(path)[0]
+
+
+def load_sweep_file(path: Path) -> tuple[SweepFile, bytes]:
+    """Return a checked sweep file, and its text as it lies on disk."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UserError(f"cannot read the sweep file: {reason}", file=path) from None
-    return parse_sweep_file(text, path)
+        content = path.read_bytes()
+    except OSError as error:
+        remedy = None
+        if path.is_dir():
+            remedy = f"this takes the file; a planned sweep goes on with: manyseed resume {path}"
+        raise UserError(
+            f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError("the sweep file is not UTF-8 text", file=path) from None
+    return parse_sweep_file(text, path), content
 
 
 def parse_sweep_file(text: str, path: Path) -> SweepFile:
@@ -117,48 +235,4 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
     try:
         return SweepFile.model_validate(table)
     except ValidationError as error:
-        raise _user_error(error.errors()[0], path) from None
-
-
-def _user_error(detail: ErrorDetails, path: Path) -> UserError:
-    # pydantic adds the tried types of a union to the location; users know only keys and indices
-    location = [
-        part for part in detail["loc"] if isinstance(part, int) or re.fullmatch(r"[\w.-]+", part)
-    ]
-    location = [part for part in location if part not in ("int", "float", "constrained-int")]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    key = key.removeprefix(".")
-    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        model = _model_at(location[:-1])
-        return UserError(
-            "unknown key", file=path, key=key, remedy=nearest(str(location[-1]), model.model_fields)
-        )
-    if kind == "missing":
-        return UserError("this key is missing", file=path, key=key, remedy=f"add {key} = …")
-    message = str(context["error"]) if "error" in context else _plain(detail["msg"])
-    remedy = None
-    if kind == "literal_error":
-        message = "not a valid value"
-        options = re.findall(r"'([^']*)'", str(context["expected"]))
-        remedy = nearest(str(value), options)
-    elif kind == "list_type":
-        remedy = (
-            f"write a list: {toml_value([value])}"
-            if not isinstance(value, dict)
-            else "write a list"
-        )
-    elif kind == "string_pattern_mismatch":
-        message = "a name has letters, digits, '.', '_' and '-' and begins with a letter or digit"
-    return UserError(message, file=path, key=key, value=value, remedy=remedy)
-
-
-def _plain(message: str) -> str:
-    message = message.replace("Input should be", "must be").replace("a valid ", "a ")
-    return re.sub(r"a dictionary( or instance of \w+)?", "a table", message)
-
-
-def _model_at(location: list[int | str]) -> type[BaseModel]:
-    if location and location[0] == "grid":
-        return Grid
-    return Keep if location and location[0] == "keep" else SweepFile
+        raise user_error(error.errors()[0], SweepFile, path) from None

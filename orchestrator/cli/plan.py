@@ -26,8 +26,8 @@ def plan(
 
     Planning an enlarged file into a sweep adds what is new and keeps all that is done.
 
-    Examples
-    --------
+    Examples:
+
         manyseed plan sweep.toml --dry-run
 
         manyseed plan sweep.toml --out /scratch/me/sweep
@@ -36,7 +36,7 @@ def plan(
     from orchestrator.sweepfile import read_sweep_file
 
     directory = out or Path(read_sweep_file(sweep_file).name)
-    change = plan_change(sweep_file, directory)[0] if dry_run else plan_sweep(sweep_file, directory)
+    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory)
     if as_json:
         print_json(change.summary() | {"directory": str(directory), "written": not dry_run})
         return
@@ -57,20 +57,34 @@ def _print(change: Change) -> None:
         change.by_group().iter_rows(),
         total=("all", "", "", "", "", summary["cells"], summary["runs"], summary["runs_identical"]),
     )
-    held = len(change.before.rows)
-    console.print(
-        f"\nAsked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct"
-        + (f"; +{len(change.added):,} −0 to the {held:,} planned before" if held else "")
-        + "."
-    )
+    console.print()
+    for removed in summary["runs_excluded"]:
+        _say(f"{removed['key']} = {removed['rule']} removes {removed['runs']:,} runs.")
+    for note in summary["notes"]:
+        _say(f"{note}.")
+    if summary["searches"]:
+        _say(
+            f"Tuned hparams need {summary['searches']:,} searches of "
+            f"{change.sweep.tune.draws:,} draws each."
+        )
     if summary["runs_identical"]:
-        console.print(
+        _say(
             f"{summary['runs_identical']:,} runs are identical to the first of their repeat "
             "(nothing that varies reaches the classifier): stored as copies, not trained."
         )
-    for note in change.expansion.notes:
-        console.print(note)
-    console.print(
+    if summary["cells_dropped"]:
+        _say(f"{summary['cells_dropped']:,} cells were dropped and stay out.")
+    held = summary["runs"] - summary["runs_added"]
+    _say(
+        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct"
+        + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
+        + "."
+    )
+    _say(
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         "and folders."
     )
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False)

@@ -1,0 +1,79 @@
+"""What a plan tells beside its numbers: what a user might not expect of the grid they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jobs.cells import ResolvedCell
+from jobs.datasets import DatasetInfo
+from orchestrator.errors import toml_value
+
+_SHOWN = 5
+_LACKING = {
+    "perturb_continuous": "continuous features",
+    "perturb_categorical": "categorical features",
+    "perturb_hparams": "hparams that it could move",
+}
+
+
+class Notes:
+    """Collects what is said of single values, and says it once for all."""
+
+    def __init__(self) -> None:
+        self._idle: dict[tuple[str, str], dict[str, None]] = {}
+        self._unmoved: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._same: dict[tuple[str, str], tuple[str, str]] = {}
+        self._others: list[str] = []
+
+    def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
+        """Note what resolving one value of an axis told, for a dataset and a classifier."""
+        if axis in resolved.idle:
+            where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
+            self._idle.setdefault((axis, value), {})[where] = None
+        elif resolved.unmoved:
+            self._unmoved[names["classifier"], value] = resolved.unmoved
+
+    def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
+        """Note that a dataset and classifier are the same fits as others of another name."""
+        self._same[other] = kept
+
+    def facts_of(self, datasets: Mapping[str, DatasetInfo], used: Iterable[str]) -> None:
+        """Note what is special in the datasets of a plan."""
+        for name in sorted(used):
+            info = datasets[name]
+            if info.n_dropped:
+                self._others.append(
+                    f"{name}: {info.n_dropped:,} samples belong to classes that no group names"
+                )
+            if info.has_one_test_set:
+                self._others.append(f"{name}: the official test set makes one repeat")
+
+    def unused(self, tables: Iterable[str]) -> None:
+        """Note tables of the file that no grid uses."""
+        self._others += [f"[{table}] is used by no grid" for table in tables]
+
+    def lines(self) -> tuple[str, ...]:
+        """Return all notes as sentences."""
+        lines = [
+            f"{axis} = {toml_value(value)} is the same as none on {_listed(names)}: "
+            f"no {_LACKING[axis]}"
+            for (axis, value), names in self._idle.items()
+        ]
+        lines += [
+            f"perturb_hparams = {toml_value(value)} cannot move of {classifier}: "
+            f"{', '.join(hparams)}"
+            for (classifier, value), hparams in self._unmoved.items()
+        ]
+        lines += [
+            f"{other[1]} on {other[0]} is the same as {kept[1]} on {kept[0]} and stored there"
+            for other, kept in self._same.items()
+        ]
+        return (*lines, *self._others)
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = list(names)
+    if len(listed) <= _SHOWN:
+        return ", ".join(listed)
+    return f"{', '.join(listed[:_SHOWN])} and {len(listed) - _SHOWN} more"

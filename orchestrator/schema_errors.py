@@ -1,0 +1,91 @@
+"""What pydantic finds wrong in a sweep file, said as file, key, value and remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from orchestrator.errors import UserError, nearest, toml_value
+
+_TABLES_OF_USERS = ("dataset", "classifier")
+"""Tables whose keys are names that the user gives."""
+
+
+def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
+    """Return the error that tells a user what pydantic found."""
+    location = detail["loc"]
+    key = key_text(location)
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        options = _model_at(model, location[:-1]).model_fields
+        return UserError(
+            "unknown key", file=path, key=key, remedy=nearest(str(location[-1]), options)
+        )
+    if kind == "missing":
+        return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
+    message, remedy = _plain(detail["msg"]), None
+    if "error" in context:
+        message = str(context["error"])
+    if kind == "literal_error":
+        message = "not a valid value"
+        remedy = nearest(str(value), re.findall(r"'([^']*)'", str(context["expected"])))
+    elif kind == "string_pattern_mismatch":
+        message = "a name has letters, digits, '.', '_' and '-' and begins with a letter or digit"
+    elif kind == "list_type" or message == "must be a list":
+        message, remedy = "must be a list", _as_list(key, value)
+    return UserError(message, file=path, key=key, value=value, remedy=remedy)
+
+
+def key_text(location: Sequence[int | str]) -> str:
+    """Return where something stands as a user reads it: ``grid[0].dataset``."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"[A-Za-z0-9_-]+", part):
+            text += f".{part}"
+        else:
+            text += f".{toml_value(part)}"
+    return text.removeprefix(".")
+
+
+def _example(key: str) -> str:
+    if key == "grid":
+        return "add a table [[grid]] with the lists dataset and classifier"
+    return f"add {key.rpartition('.')[2]} = …"
+
+
+def _as_list(key: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return f"write [[{key}]], with two brackets" if key == "grid" else "write a list"
+    if key.endswith("]") and ".zip[" in key:
+        return f"zip is a list of lists: zip = [[{toml_value(value)}, …]]"
+    return f"write a list: {toml_value([value])}"
+
+
+def _plain(message: str) -> str:
+    message = message.replace("Input should be", "must be").replace("a valid ", "a ")
+    message = re.sub(r"a dictionary( or instance of \w+)?", "a table", message)
+    return message.replace("String should", "must").replace("List should", "must")
+
+
+def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel]:
+    """Return the model of the table at a location of the file."""
+    for number, part in enumerate(location):
+        if isinstance(part, int) or (number == 1 and location[0] in _TABLES_OF_USERS):
+            continue
+        model = _inner(model.model_fields[part].annotation)
+    return model
+
+
+def _inner(annotation: Any) -> type[BaseModel]:
+    """Return the model inside of ``list[M]``, ``dict[str, M]`` or ``M | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    models = [inner for inner in get_args(annotation) if inner not in (str, type(None))]
+    return _inner(models[0])

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from jobs.run import TrainingSet
+
+F = TypeVar("F", np.float32, np.float64)
+
+_BLOCK = 2**18
+"""Values that are worked on at once."""
 
 
 def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -42,32 +50,64 @@ def pixels(data: TrainingSet) -> tuple[NDArray[np.float32], NDArray[np.float32]]
     """
     if data.image is None:
         raise ValueError("the dataset's rows are not images")
-    channels = data.image[2]
-    train, test = _standardise(data.X.reshape(-1, channels), data.X_test.reshape(-1, channels))
+    mean, scale = _statistics(data.X, data.image[2])
     return (
-        train.reshape(-1, *data.image).astype(np.float32),
-        test.reshape(-1, *data.image).astype(np.float32),
+        _scaled(data.X, mean, scale, np.float32).reshape(-1, *data.image),
+        _scaled(data.X_test, mean, scale, np.float32).reshape(-1, *data.image),
     )
 
 
 def _standardise(
     train: NDArray[np.float64], test: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    missing = np.isnan(train)
-    mean = np.where(missing, 0.0, train).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
-    std = np.where(missing, mean, train).std(axis=0)
+    if train.shape[1] == 0:
+        return train, test
+    mean, scale = _statistics(train, train.shape[1])
+    return _scaled(train, mean, scale, np.float64), _scaled(test, mean, scale, np.float64)
+
+
+def _statistics(
+    X: NDArray[np.float64], channels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each column's mean and what its deviations are multiplied by, 0 where it is constant.
+
+    A missing value counts as the mean. Columns that are `channels` apart share both.
+    """
+
+    def over(columns: NDArray[np.float64], ufunc: np.ufunc) -> NDArray[np.float64]:
+        folded = ufunc.reduce(columns.reshape(-1, channels), axis=0)
+        return np.tile(folded, X.shape[1] // channels)
+
+    known = over(sum(np.sum(~np.isnan(block), axis=0) for _, block in _blocks(X)), np.add)
+    total = over(sum(np.nansum(block, axis=0) for _, block in _blocks(X)), np.add)
+    mean = total / np.maximum(known, 1)
+    squares = over(sum(np.nansum((b - mean) ** 2, axis=0) for _, b in _blocks(X)), np.add)
+    std = np.sqrt(squares / (X.size // channels))
     # The mean of equal values may differ from them by rounding, so their std may not be 0.
-    constant = ~(np.fmax.reduce(train, axis=0) > np.fmin.reduce(train, axis=0)) | (std == 0)
-    scale = np.where(constant, 0.0, 1 / np.where(constant, 1.0, std))
-    return _scaled(train, mean, scale), _scaled(test, mean, scale)
+    low = over(np.fmin.reduce(X, axis=0), np.fmin)
+    constant = ~(over(np.fmax.reduce(X, axis=0), np.fmax) > low) | (std == 0)
+    return mean, np.where(constant, 0.0, 1 / np.where(constant, 1.0, std))
 
 
 def _scaled(
-    X: NDArray[np.float64], mean: NDArray[np.float64], scale: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    Z: NDArray[np.float64] = (X - mean) * scale
-    Z[np.isnan(Z)] = 0.0
+    X: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    dtype: type[F],
+) -> NDArray[F]:
+    Z = np.empty(X.shape, dtype)
+    for start, block in _blocks(X):
+        part = (block - mean) * scale
+        part[np.isnan(part)] = 0.0
+        Z[start : start + len(block)] = part
     return Z
+
+
+def _blocks(X: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Cut rows into blocks: the pixels of a large dataset are billions of bytes as float64."""
+    rows = max(1, _BLOCK // max(1, X.shape[1]))
+    for start in range(0, len(X), rows):
+        yield start, X[start : start + rows]
 
 
 def _one_hot(X: NDArray[np.float64], labels: NDArray[np.int32]) -> NDArray[np.float64]:

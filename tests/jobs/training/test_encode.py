@@ -5,6 +5,7 @@ import pytest
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from jobs.run import TrainingSet
+from jobs.training import encode
 from jobs.training.encode import dense, pixels
 
 RNG = np.random.default_rng(7)
@@ -92,3 +93,13 @@ def test_pixels_are_scaled_channel_by_channel():
 def test_pixels_need_images():
     with pytest.raises(ValueError, match="not images"):
         pixels(training_set([[1.0], [2.0]], [[1.0]], [0]))
+
+
+def test_blocks_make_no_difference(monkeypatch):
+    X, X_test = RNG.normal(40, 9, (30, 12)), RNG.normal(40, 9, (11, 12))
+    X[RNG.random(X.shape) < 0.1] = np.nan
+    data = training_set(X, X_test, np.zeros(12), image=(2, 3, 2))
+    whole = (*pixels(data), *dense(data))
+    monkeypatch.setattr(encode, "_BLOCK", 40)
+    for one, other in zip(whole, (*pixels(data), *dense(data)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)

@@ -195,9 +195,8 @@ class Resolver:
                     value=kind,
                     remedy="give the table another name",
                 )
-        for name, dataset in self._sweep.dataset.items():
-            if dataset.source is None and not _is_source(name):
-                self._dataset(name, "")
+        for name in self._sweep.dataset:
+            self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
     def _asked(
         self,
@@ -247,7 +246,10 @@ def _is_source(name: str) -> bool:
 
 def _near_dataset(name: str, sweep: SweepFile) -> str:
     whole = {known.partition(":")[2]: known for known in datasets.names()}
-    whole |= {known: known for known in (*datasets.names(), *datasets.bare_names(), *sweep.dataset)}
+    whole |= {
+        known: known
+        for known in (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
+    }
     near = difflib.get_close_matches(name, whole, n=1)
     hint = f'did you mean "{whole[near[0]]}"? ' if near else ""
     return (

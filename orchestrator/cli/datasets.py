@@ -38,7 +38,7 @@ def fetch(sweep_file: SweepToml) -> None:
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
     """
     from orchestrator.data import fetch_datasets
-    from orchestrator.grid import expand
+    from orchestrator.expansion import expand
     from orchestrator.sweepfile import read_sweep_file
 
     expansion = expand(read_sweep_file(sweep_file), sweep_file)

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.metric import Column, Finished, Metric, Repeat
+from analysis.metric import Column, Finished, HeldOut, Metric, Part
 from analysis.options import Options
 
 
-def correct(label: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Count the test points that each run gets right.
+def correct(
+    label: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]], n_classes: int
+) -> NDArray[np.int64]:
+    """Count the test points of each class that each run gets right.
 
     Parameters
     ----------
     label : integer array (run, sample)
     y_true : integer array (sample,)
+
+    Returns
+    -------
+    int64 array (run, class)
     """
-    count: NDArray[np.int64] = np.count_nonzero(label == y_true, axis=1)
+    count = np.zeros((label.shape[0], n_classes), dtype=np.int64)
+    for run, row in enumerate(label):
+        count[run] = np.bincount(y_true[row == y_true], minlength=n_classes)
     return count
 
 
-def _chunk(
-    repeat: Repeat, prepared: None, start: int, stop: int, options: Options
-) -> NDArray[np.int64]:
-    return correct(repeat.label[start:stop], repeat.held_out.y_true)
+def _chunk(part: Part, _: Part, shared: None, options: Options) -> NDArray[np.int64]:
+    return correct(part.label, part.y_true, part.held_out.n_classes)
 
 
-def _finish(repeat: Repeat, count: NDArray[np.int64], options: Options) -> Finished:
-    return Finished(runs={"accuracy": count / repeat.n_test})
+def _finish(held_out: HeldOut, partials: Sequence[NDArray[np.int64]], options: Options) -> Finished:
+    count = np.concatenate(partials)
+    size = np.bincount(held_out.y_true, minlength=held_out.n_classes)
+    there = size > 0
+    return Finished(
+        runs={
+            "accuracy": count.sum(axis=1) / held_out.n_test,
+            "balanced_accuracy": (count[:, there] / size[there]).mean(axis=1),
+        }
+    )
 
 
 ACCURACY = Metric(
@@ -47,6 +62,13 @@ ACCURACY = Metric(
             "share of test points",
             "Share of the test points that the run gets right.",
             ("mean", "std", "min", "max", "range"),
+        ),
+        Column(
+            "balanced_accuracy",
+            pl.Float64,
+            "share of test points",
+            "Mean over the classes in the test set of the share of their points that is right.",
+            ("mean", "range"),
         ),
     ),
 )

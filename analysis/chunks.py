@@ -2,21 +2,22 @@
 
 Runs of a repeat lie side by side in the store, so a block is a few slices of neighbouring rows that
 holds at most `Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads it and
-computes every metric of its repeats, one after the other. A repeat that is larger is loaded alone
-and its runs are computed in several tasks against what was prepared once (for α̂, the sorted
-reference).
+computes every metric of its repeats, one after the other. A repeat that is larger is cut into parts
+of that size; each is loaded by itself, and pairs of runs are computed two parts at a time.
 
 Memory of a task, beside the chunks of the arrays it reads from: the predictions of its block (of
-its repeat, where that is larger), and for the one repeat at hand about 40 bytes for each of its
-K·N_test margins, 60 for each of its K² pairs, and 2·B·N_test for the resamples of each test set.
+two parts, where a repeat was cut), and for the one repeat at hand about 40 bytes for each of its
+K·N_test margins (of `Options.max_references` runs at most), 100 for each of its K² pairs (of
+`BLOCK_RUNS` runs at most, where they aren't listed), and 2·B·N_test for the resamples of each test
+set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 from typing import Any
 
 import dask.array as da
@@ -25,7 +26,7 @@ import polars as pl
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from analysis.metric import Finished, HeldOut, Metric, Repeat
+from analysis.metric import Finished, HeldOut, Metric, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
@@ -36,17 +37,18 @@ BLOCK_RUNS = 256  # at most, so that small test sets make several tasks too
 ROW_GAP = 32  # rows of no use that may be read to keep one slice (unfinished runs)
 
 Rows = NDArray[np.int64]
+Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A repeat of a block: its key, and where its runs lie among the rows that were read."""
+    """A repeat of a block: its key, and where its runs are stored."""
 
     cell: int
     held_out: HeldOut
     run_index: Rows
     identical: NDArray[np.bool_]
-    position: Rows
+    row: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +59,55 @@ class Plan:
     slices: tuple[slice, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The lazy arrays that the metrics need, (run, sample) or (run, sample, class), by name."""
+
+    arrays: dict[str, da.Array]
+
+    @classmethod
+    def of(cls, predictions: Predictions, metrics: Sequence[Metric], options: Options) -> Sources:
+        """Find what the metrics need."""
+        arrays = {"label": predictions.labels_at(options.epoch)}
+        for metric in metrics:
+            name = predictions.source(metric.needs)
+            if name is not None and name not in arrays:
+                arrays[name] = predictions.array_at(name, options.epoch)
+        if options.reference_epoch is not None and "margin" in arrays:
+            arrays["reference_margin"] = predictions.array_at("margin", options.reference_epoch)
+        return cls(arrays)
+
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of one run."""
+        return sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in self.arrays.values())
+
+    def read(self, slices: Sequence[slice]) -> list[da.Array]:
+        """Return the lazy slices of rows, array after array."""
+        return [array[rows] for array in self.arrays.values() for rows in slices]
+
+
+def _join(names: Sequence[str], slices: Sequence[slice], parts: Sequence[NDArray[Any]]) -> Arrays:
+    """Put together by name what `Sources.read` had read."""
+    joined = {}
+    for index, name in enumerate(names):
+        own = parts[index * len(slices) : (index + 1) * len(slices)]
+        joined[name] = own[0] if len(slices) == 1 else np.concatenate(own)
+    return joined
+
+
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
-    label = predictions.labels_at(options.epoch)
-    needs_margin = any(metric.needs == "margin" for metric in metrics)
-    margin = predictions.margins_at(options.epoch) if needs_margin else None
-    run_bytes = predictions.n_test * (
-        label.dtype.itemsize + (margin.dtype.itemsize if margin is not None else 0)
-    )
-    max_runs = max(1, min(BLOCK_RUNS, options.block_bytes // max(run_bytes, 1)))
+    sources = Sources.of(predictions, metrics, options)
+    max_runs = max(1, min(BLOCK_RUNS, options.block_bytes // max(sources.run_bytes, 1)))
     result = []
     for plan in plans(predictions, options, max_runs):
-        labels = [label[rows] for rows in plan.slices]
-        margins = [margin[rows] for rows in plan.slices] if margin is not None else []
         if plan.members[0].run_index.size > max_runs:
-            result.append(_split(plan.members[0], labels, margins, metrics, options, max_runs))
+            result.append(_cut(plan.members[0], sources, metrics, options, max_runs))
         else:
-            whole = partial(_compute_block, plan, metrics, options)
-            result.append(delayed(whole, pure=False)(*labels, *margins))
+            whole = partial(_compute_block, plan, tuple(sources.arrays), metrics, options)
+            result.append(delayed(whole, pure=False)(*sources.read(plan.slices)))
     return result
 
 
@@ -85,6 +117,7 @@ def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator
         int(index): HeldOut(
             y_true=predictions.y_true[index],
             n_classes=predictions.n_classes,
+            probability=predictions.probability,
             seed=predictions.seed,
             dataset_id=predictions.dataset_id,
             repeat_index=int(index),
@@ -98,68 +131,70 @@ def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator
         .agg("row", "run_index", "identical")
         .sort(pl.col("row").list.min())
     )
-    block: list[dict[str, Any]] = []
+    block: list[Member] = []
     n_runs = 0
     for repeat in repeats.iter_rows(named=True):
-        size = len(repeat["row"])
-        if block and n_runs + size > max_runs:
-            yield _plan(block, held_out)
-            block, n_runs = [], 0
-        block.append(repeat)
-        n_runs += size
-    if block:
-        yield _plan(block, held_out)
-
-
-def _plan(repeats: Sequence[dict[str, Any]], held_out: dict[int, HeldOut]) -> Plan:
-    rows = np.sort(np.concatenate([np.asarray(r["row"], dtype=np.int64) for r in repeats]))
-    runs_of_rows = np.split(rows, np.flatnonzero(np.diff(rows) > ROW_GAP) + 1)
-    slices = tuple(slice(int(part[0]), int(part[-1]) + 1) for part in runs_of_rows)
-    read = np.concatenate([np.arange(part.start, part.stop) for part in slices])
-    members = tuple(
-        Member(
-            cell=r["cell"],
-            held_out=held_out[r["repeat_index"]],
-            run_index=np.asarray(r["run_index"], dtype=np.int64),
-            identical=np.asarray(r["identical"], dtype=np.bool_),
-            position=np.searchsorted(read, np.asarray(r["row"], dtype=np.int64)),
+        member = Member(
+            cell=repeat["cell"],
+            held_out=held_out[repeat["repeat_index"]],
+            run_index=np.asarray(repeat["run_index"], dtype=np.int64),
+            identical=np.asarray(repeat["identical"], dtype=np.bool_),
+            row=np.asarray(repeat["row"], dtype=np.int64),
         )
-        for r in repeats
-    )
-    return Plan(members, slices)
+        if block and n_runs + member.row.size > max_runs:
+            yield _plan(block)
+            block, n_runs = [], 0
+        block.append(member)
+        n_runs += member.row.size
+    if block:
+        yield _plan(block)
 
 
-def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _plan(members: Sequence[Member]) -> Plan:
+    return Plan(tuple(members), _slices(np.concatenate([member.row for member in members])))
 
 
-def _repeat(
-    member: Member, held_out: HeldOut, label: NDArray[Any], margin: NDArray[Any] | None
-) -> Repeat:
-    if margin is not None:
-        # float16 sorts slowly, and float32 holds the same values.
-        wide = np.promote_types(margin.dtype, np.float32)
-        margin = margin[member.position].astype(wide, copy=False)
-    return Repeat(held_out=held_out, label=label[member.position], margin=margin)
+def _slices(rows: Rows) -> tuple[slice, ...]:
+    """Return slices that hold the rows, and few others between them."""
+    rows = np.sort(rows)
+    neighbours = np.split(rows, np.flatnonzero(np.diff(rows) > ROW_GAP) + 1)
+    return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in neighbours)
+
+
+def _part(member: Member, runs: slice, slices: Sequence[slice], arrays: Arrays) -> Part:
+    """Return some runs of a repeat, out of the rows that were read."""
+    read = np.concatenate([np.arange(rows.start, rows.stop) for rows in slices])
+    position = np.searchsorted(read, member.row[runs])
+    own = {name: _wide(array[position]) for name, array in arrays.items()}
+    return Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    # float16 sorts slowly, and float32 holds the same values.
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _compute_block(
-    plan: Plan, metrics: Sequence[Metric], options: Options, *arrays: NDArray[Any]
+    plan: Plan,
+    names: Sequence[str],
+    metrics: Sequence[Metric],
+    options: Options,
+    *arrays: NDArray[Any],
 ) -> Block:
     """Compute every metric of every repeat of a block."""
-    n_slices = len(plan.slices)
-    label = _join(arrays[:n_slices])
-    margin = _join(arrays[n_slices:]) if len(arrays) > n_slices else None
+    joined = _join(names, plan.slices, arrays)
     # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
     held_out = {m.held_out.repeat_index: replace(m.held_out) for m in plan.members}
     results = []
-    for member in plan.members:
-        repeat = _repeat(member, held_out[member.held_out.repeat_index], label, margin)
+    for listed in plan.members:
+        member = replace(listed, held_out=held_out[listed.held_out.repeat_index])
+        part = _part(member, slice(0, member.row.size), plan.slices, joined)
         finished = []
         for metric in metrics:
-            partial_result = metric.chunk(repeat, metric.prepare(repeat), 0, repeat.n_runs, options)
-            finished.append(metric.finish(repeat, metric.combine([partial_result]), options))
-        results.append(_columns(member, metrics, options, finished))
+            shared = metric.share(part.held_out, [metric.gather(part, options)], options)
+            computed_part = metric.chunk(part, part, shared, options)
+            finished.append(metric.finish(part.held_out, [computed_part], options))
+        results.append(_columns(member, metrics, options, *finished))
     return Block(
         runs=_concatenate([block.runs for block in results]),
         pairs=_concatenate([block.pairs for block in results]),
@@ -167,51 +202,48 @@ def _compute_block(
     )
 
 
-def _split(
-    member: Member,
-    labels: Sequence[da.Array],
-    margins: Sequence[da.Array],
-    metrics: Sequence[Metric],
-    options: Options,
-    max_runs: int,
+def _cut(
+    member: Member, sources: Sources, metrics: Sequence[Metric], options: Options, max_runs: int
 ) -> Delayed:
-    """Compute the metrics of one large repeat in several tasks."""
-    repeat = delayed(partial(_load, member, len(labels)), pure=False)(*labels, *margins)
-    edges = [*range(0, member.run_index.size, max_runs), member.run_index.size]
+    """Compute the metrics of one large repeat part by part."""
+    names = tuple(sources.arrays)
+    parts = []
+    for start, stop in pairwise([*range(0, member.row.size, max_runs), member.row.size]):
+        slices = _slices(member.row[start:stop])
+        load = partial(_load, member, slice(start, stop), slices, names)
+        parts.append(delayed(load, pure=False)(*sources.read(slices)))
     finished = []
     for metric in metrics:
-        prepared = delayed(metric.prepare, pure=False)(repeat)
+        gather = delayed(metric.gather, pure=False)
+        share = delayed(metric.share, pure=False)
         chunk = delayed(metric.chunk, pure=False)
-        partials = [
-            chunk(repeat, prepared, start, stop, options) for start, stop in pairwise(edges)
-        ]
-        finished.append(delayed(partial(_finish, metric, options), pure=False)(repeat, *partials))
-    block: Delayed = delayed(partial(_collect, member, metrics, options), pure=False)(*finished)
+        shared = share(member.held_out, [gather(part, options) for part in parts], options)
+        pairs = (
+            combinations_with_replacement(parts, 2)
+            if metric.pairwise
+            else zip(parts, parts, strict=True)
+        )
+        partials = [chunk(own, other, shared, options) for own, other in pairs]
+        finish = delayed(metric.finish, pure=False)
+        finished.append(finish(member.held_out, partials, options))
+    collect = partial(_columns, member, metrics, options)
+    block: Delayed = delayed(collect, pure=False)(*finished)
     return block
 
 
-def _load(member: Member, n_slices: int, *arrays: NDArray[Any]) -> Repeat:
-    margins = arrays[n_slices:]
-    return _repeat(
-        member,
-        replace(member.held_out),
-        _join(arrays[:n_slices]),
-        _join(margins) if margins else None,
-    )
-
-
-def _finish(metric: Metric, options: Options, repeat: Repeat, *partials: NDArray[Any]) -> Finished:
-    return metric.finish(repeat, metric.combine(partials), options)
-
-
-def _collect(
-    member: Member, metrics: Sequence[Metric], options: Options, *finished: Finished
-) -> Block:
-    return _columns(member, metrics, options, finished)
+def _load(
+    member: Member,
+    runs: slice,
+    slices: Sequence[slice],
+    names: Sequence[str],
+    *arrays: NDArray[Any],
+) -> Part:
+    own = replace(member, held_out=replace(member.held_out))
+    return _part(own, runs, slices, _join(names, slices, arrays))
 
 
 def _columns(
-    member: Member, metrics: Sequence[Metric], options: Options, finished: Sequence[Finished]
+    member: Member, metrics: Sequence[Metric], options: Options, *finished: Finished
 ) -> Block:
     """Give the values of one repeat their keys, and summarise them."""
     n_runs = member.run_index.size
@@ -219,20 +251,22 @@ def _columns(
     repeats: dict[str, Any] = {
         "n_runs": n_runs,
         "n_distinct": max(n_runs - copies, 1),
-        "n_test": member.held_out.y_true.size,
+        "n_test": member.held_out.n_test,
     }
     runs: dict[str, NDArray[Any]] = {"run_index": member.run_index, "identical": member.identical}
     i, j = np.triu_indices(n_runs if n_runs <= options.max_pair_runs else 0, k=1)
     pairs: dict[str, NDArray[Any]] = {"run_i": member.run_index[i], "run_j": member.run_index[j]}
+    nothing = np.empty(0)
     for metric, values in zip(metrics, finished, strict=True):
-        for column in metric.runs:
-            runs[column.name] = values.runs[column.name]
-        for column in metric.pairs:
-            pairs[column.name] = values.pairs[column.name][: i.size]
-        for columns, of in ((metric.runs, values.runs), (metric.pairs, values.pairs)):
-            for column in columns:
+        runs |= {column.name: values.runs[column.name] for column in metric.runs}
+        pairs |= {column.name: values.pairs.get(column.name, nothing) for column in metric.pairs}
+        for column in (*metric.runs, *metric.pairs):
+            if column.name in values.spreads:
+                summary = values.spreads[column.name].summary(column.summaries)
+            else:
+                of = values.runs if column in metric.runs else values.pairs
                 summary = summarise(of[column.name], column.summaries)
-                repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
+            repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
         repeats |= values.repeat
     return Block(
         runs=_keyed(member, runs, n_runs),

@@ -15,6 +15,7 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed
 
 from analysis.chunks import build
+from analysis.metrics import schema
 from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import Block, Tables, combine
@@ -33,10 +34,11 @@ class Group:
 
     def combine(self, blocks: Sequence[Block]) -> Tables:
         """Put computed blocks, in any order, together."""
-        schema = self.predictions.runs.schema
+        types = self.predictions.runs.schema
         return combine(
             blocks,
-            keys={name: schema[name] for name in ("cell", "repeat_index", "run_index")},
+            keys={name: types[name] for name in ("cell", "repeat_index", "run_index")},
+            metrics=schema(self.options.metrics),
             probe=self.predictions.probe if self.predictions.has_margin else None,
             planned=self.predictions.runs_planned,
         )

@@ -5,30 +5,58 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from analysis import custom
 from analysis.accuracy import ACCURACY
 from analysis.agreement import AGREEMENT
 from analysis.alpha_hat import ALPHA_HAT
+from analysis.calibration import ECE, PROPER_SCORES
+from analysis.ensemble import ENSEMBLE
 from analysis.metric import Metric
 from analysis.options import Options
 from analysis.predictions import Predictions
 
-METRICS = {metric.name: metric for metric in (ACCURACY, AGREEMENT, ALPHA_HAT)}
+METRICS = {
+    metric.name: metric for metric in (ACCURACY, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, ENSEMBLE)
+}
 
 
 def select(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the records of metrics, in the order of `METRICS`.
+    """Return the records of metrics, in the order of `METRICS`, users' own after them.
 
     Raises
     ------
     ValueError
         For a name that doesn't exist, with the nearest one that does.
     """
+    own = []
     for name in names:
-        if name not in METRICS:
+        if ":" in name:
+            own.append(custom.load(name))
+        elif name not in METRICS:
             near = difflib.get_close_matches(name, METRICS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"there is no metric {name!r} among {', '.join(METRICS)}{hint}")
-    return tuple(metric for name, metric in METRICS.items() if name in names)
+    result = (*(metric for name, metric in METRICS.items() if name in names), *own)
+    _check_columns(own)
+    return result
+
+
+def _check_columns(own: Sequence[Metric]) -> None:
+    """Refuse a user's column that bears another's name."""
+    taken = {column.name for metric in METRICS.values() for column in metric.runs}
+    for metric in own:
+        for column in metric.runs:
+            if column.name in taken:
+                raise ValueError(
+                    f"the metric {metric.name!r} gives a column {column.name!r}, and there is one "
+                    "already: rename the function"
+                )
+            taken.add(column.name)
+
+
+def schema(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the records whose columns the tables have: all of `METRICS`, and users' own."""
+    return (*METRICS.values(), *(metric for metric in select(names) if metric.name not in METRICS))
 
 
 def unavailable(predictions: Predictions, options: Options) -> dict[str, str]:
@@ -39,13 +67,13 @@ def unavailable(predictions: Predictions, options: Options) -> dict[str, str]:
     dict of metric name to reason
         Their columns are null in the tables.
     """
-    if predictions.has_margin:
-        return {}
-    return {
-        metric.name: 'needs keep.scores = "margin" or "all"'
-        for metric in select(options.metrics)
-        if metric.needs == "margin"
-    }
+    reasons = {}
+    for metric in select(options.metrics):
+        try:
+            predictions.source(metric.needs)
+        except ValueError as reason:
+            reasons[metric.name] = str(reason)
+    return reasons
 
 
 def computed(predictions: Predictions, options: Options) -> tuple[Metric, ...]:

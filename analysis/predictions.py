@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-Probability = Literal["softmax", "ovr", "none"]
+from analysis.metric import Need, Probability
+
+ArrayName = Literal["margin", "confidence", "score"]
 Probe = Literal["gap", "true_margin"]
 
 RUN_COLUMNS = ("row", "cell", "repeat_index", "run_index", "identical")
@@ -128,6 +130,34 @@ class Predictions:
         """What the one number a point is: `gap` for two classes, `true_margin` for more."""
         return "gap" if self.n_classes == 2 else "true_margin"
 
+    def source(self, need: Need) -> ArrayName | None:
+        """Return the array beside the labels that answers a need, None for the labels alone.
+
+        Raises
+        ------
+        ValueError
+            Where nothing that was kept does; the message says what would.
+        """
+        if need == "label":
+            return None
+        if need in ("confidence", "score") and self.probability == "none":
+            raise ValueError("needs probabilities, and the classifier's scores are none")
+        if self.has_margin and (need == "margin" or self.n_classes == 2):
+            return "margin"
+        if need == "confidence" and self.confidence is not None:
+            return "confidence"
+        if need != "margin" and self.score is not None:
+            return "score"
+        enough = need in ("margin", "confidence") or self.n_classes == 2
+        raise ValueError("needs keep.scores = " + ('"margin" or "all"' if enough else '"all"'))
+
+    def array_at(self, name: ArrayName, epoch: int) -> da.Array:
+        """Return an array that `source` named, at one epoch: (run, sample) or with classes."""
+        if name == "margin":
+            return self.margins_at(epoch)
+        array: da.Array = getattr(self, name)[:, self.epoch_index(epoch)]
+        return array
+
     def epoch_index(self, epoch: int) -> int:
         """Return the position of an epoch, counted from the first."""
         epochs = self.label.shape[1]
@@ -142,8 +172,8 @@ class Predictions:
         label: da.Array = self.label[:, self.epoch_index(epoch)]
         return label
 
-    def margins_at(self, epoch: int) -> da.Array | None:
-        """Return the probe of one epoch, (run, sample), float; None where nothing was kept.
+    def margins_at(self, epoch: int) -> da.Array:
+        """Return the probe of one epoch, (run, sample), float.
 
         From scores of all classes it is computed chunk by chunk, before rows are gathered.
         """
@@ -153,7 +183,7 @@ class Predictions:
             margin = self.margin[:, index]
             return margin
         if self.score is None:
-            return None
+            raise ValueError("no margins or scores are stored")
         score = self.score[:, index].rechunk({2: -1})
         if self.n_classes == 2:
             margin = score[..., 1].astype(np.float32) - score[..., 0].astype(np.float32)

@@ -60,3 +60,18 @@ def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resam
         candidate[index] = words <= ends[n_side - 1]
         reference[index] = (words > ends[n_side - 1]) & (words <= ends[2 * n_side - 1])
     return Resamples(candidate, reference, n_side)
+
+
+def bootstraps(bits: np.random.PCG64, n_test: int, n_side: int, resamples: int) -> Resamples:
+    """Draw two sides of `n_side` points each from all test points with replacement.
+
+    The sides overlap, and points stand on one several times: as RKS and RKS24 print it.
+    """
+    if n_side < 1:
+        raise ValueError(f"{n_test} test points can't be drawn for two sides; at least 2 can")
+    counts = np.empty((2, resamples, n_test), dtype=np.uint8)
+    for index in range(resamples):
+        for side in counts:
+            drawn = (bits.random_raw(n_side) % np.uint64(n_test)).astype(np.int64)
+            side[index] = np.bincount(drawn, minlength=n_test)
+    return Resamples(counts[0], counts[1], n_side)

@@ -20,7 +20,7 @@ MEANINGS = {
     "median": "Median",
     "q95": "95 % quantile",
 }
-_QUANTILES = {"q05": 0.05, "median": 0.5, "q95": 0.95}
+QUANTILES = {"q05": 0.05, "median": 0.5, "q95": 0.95}
 
 
 def dtype(summary: str) -> type[pl.DataType]:
@@ -50,7 +50,7 @@ def summarise(values: NDArray[np.floating[Any]], names: Sequence[str]) -> dict[s
     if defined.size == 0:
         return result
     lowest, highest = float(defined.min()), float(defined.max())
-    quantiles = [name for name in names if name in _QUANTILES]
+    quantiles = [name for name in names if name in QUANTILES]
     known = {
         "n": float(defined.size),
         # Equal values have that mean exactly, not up to rounding.
@@ -62,6 +62,6 @@ def summarise(values: NDArray[np.floating[Any]], names: Sequence[str]) -> dict[s
     if "std" in result and defined.size > 1:
         known["std"] = 0.0 if lowest == highest else float(defined.std(ddof=1))
     if quantiles:
-        levels = np.quantile(defined, [_QUANTILES[name] for name in quantiles])
+        levels = np.quantile(defined, [QUANTILES[name] for name in quantiles])
         known.update(zip(quantiles, levels.tolist(), strict=True))
     return {name: known.get(name, np.nan) for name in names}

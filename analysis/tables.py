@@ -11,8 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis import summaries
-from analysis.metric import Column
-from analysis.metrics import METRICS
+from analysis.metric import Column, Metric
 
 Table = Mapping[str, NDArray[Any]]
 Schema = dict[str, type[pl.DataType]]
@@ -31,6 +30,13 @@ OVER_REPEATS = (
     "ec_kappa_range",
     "alpha_hat_mean",
     "alpha_hat_max",
+    "label_kappa_mean",
+    "balanced_accuracy_mean",
+    "ece_mean",
+    "log_likelihood_mean",
+    "brier_mean",
+    "ensemble_accuracy",
+    "churn_ensemble_mean",
 )
 """Columns of the table of repeats whose distribution the table of cells describes."""
 
@@ -66,20 +72,10 @@ class Tables:
     cells: pl.DataFrame
 
 
-def run_columns() -> tuple[Column, ...]:
-    """Return the columns that metrics give to the table of runs."""
-    return tuple(column for metric in METRICS.values() for column in metric.runs)
-
-
-def pair_columns() -> tuple[Column, ...]:
-    """Return the columns that metrics give to the table of pairs."""
-    return tuple(column for metric in METRICS.values() for column in metric.pairs)
-
-
-def repeat_columns() -> tuple[Column, ...]:
+def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
     """Return the columns that metrics give to the table of repeats, summaries among them."""
     result: list[Column] = []
-    for metric in METRICS.values():
+    for metric in metrics:
         for column in (*metric.runs, *metric.pairs):
             result += [summary_column(column, name) for name in column.summaries]
         result += metric.repeat
@@ -94,7 +90,11 @@ def summary_column(column: Column, summary: str) -> Column:
 
 
 def combine(
-    blocks: Sequence[Block], keys: Mapping[str, pl.DataType], probe: str | None, planned: int | None
+    blocks: Sequence[Block],
+    keys: Mapping[str, pl.DataType],
+    metrics: Sequence[Metric],
+    probe: str | None,
+    planned: int | None,
 ) -> Tables:
     """Put the blocks of a group together.
 
@@ -104,6 +104,8 @@ def combine(
         In any order.
     keys : mapping
         Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
+    metrics : sequence of Metric
+        Those whose columns the tables have, computed or not.
     probe : str or None
         What α̂ was computed from.
     planned : int or None
@@ -112,16 +114,16 @@ def combine(
     run_key = ("cell", "repeat_index", "run_index")
     pair_key = ("cell", "repeat_index", "run_i", "run_j")
     types = {**keys, "run_i": keys["run_index"], "run_j": keys["run_index"]}
-    runs = _frame(
-        [b.runs for b in blocks], run_key, types, {"identical": pl.Boolean}, run_columns()
-    )
-    pairs = _frame([b.pairs for b in blocks], pair_key, types, {}, pair_columns())
+    of_runs = tuple(column for metric in metrics for column in metric.runs)
+    of_pairs = tuple(column for metric in metrics for column in metric.pairs)
+    runs = _frame([b.runs for b in blocks], run_key, types, {"identical": pl.Boolean}, of_runs)
+    pairs = _frame([b.pairs for b in blocks], pair_key, types, {}, of_pairs)
     repeats = _frame(
         [b.repeats for b in blocks],
         run_key[:2],
         types,
         {"n_runs": pl.UInt32, "n_distinct": pl.UInt32, "n_test": pl.UInt32},
-        repeat_columns(),
+        repeat_columns(metrics),
     )
     named = pl.lit(probe, dtype=pl.String).alias("probe")
     coverage = (pl.col("n_runs") / pl.lit(planned, dtype=pl.UInt32)).alias("coverage")

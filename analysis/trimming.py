@@ -71,11 +71,11 @@ def smallest_trimming_level(
     upper = np.concatenate([[0.0], np.minimum(upto[:-1] + gamma, 1.0), [1.0]])
     if below[0] > gamma or upto[-1] < 1 - gamma or np.any(lower > upper):
         return 1.0
-    return float(1.0 - 1.0 / _smallest_slope(levels, lower, upper, values.size))
+    return float(1.0 - 1.0 / smallest_slope(levels, lower, upper, values.size))
 
 
 @numba.njit(cache=True, nogil=True)
-def _smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
+def smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
     """Return κ* by Dinkelbach's iteration over gates 0 … `last`; a few passes suffice."""
     slope = 1.0
     while True:
@@ -94,94 +94,3 @@ def _smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
         if steeper <= slope:  # what is left is rounding
             return slope
         slope = steeper
-
-
-@numba.njit(cache=True, nogil=True)
-def trimming_levels(
-    point_of: NDArray[np.int32],
-    order: NDArray[np.int32],
-    last_of_tie: NDArray[np.bool_],
-    below: NDArray[np.int32],
-    upto: NDArray[np.int32],
-    member: bool,
-    n_models: int,
-    candidate_counts: NDArray[np.uint8],
-    reference_counts: NDArray[np.uint8],
-    n_side: int,
-    gamma: float,
-) -> Real:
-    """Return α* of several candidates in several resamples, nothing being sorted again.
-
-    Parameters
-    ----------
-    point_of : int32 array (models × points,)
-        Test point of each reference value, in ascending order of the values.
-    order : int32 array (candidate, point)
-        Test points in ascending order of the candidate's values.
-    last_of_tie : bool array (candidate, point)
-        In that order, whether the next value is larger.
-    below, upto : int32 array (candidate, point)
-        In that order, the number of reference values smaller than, and not larger than, the value.
-    member : bool
-        Whether each candidate is one of the reference models and is to be left out.
-    n_models : int
-        Models in the reference.
-    candidate_counts, reference_counts : uint8 array (resample, point)
-        How often a point is drawn on either side; each resample draws `n_side` points on each.
-    gamma : float
-        Threshold.
-
-    Returns
-    -------
-    float64 array (candidate, resample)
-    """
-    n_candidates, n_points = order.shape
-    n_resamples = candidate_counts.shape[0]
-    result = np.empty((n_candidates, n_resamples))
-    total = (n_models - 1 if member else n_models) * n_side
-    running = np.zeros(point_of.size + 1, dtype=np.int32)
-    levels = np.zeros(n_points + 1)
-    lower = np.zeros(n_points + 1)
-    upper = np.zeros(n_points + 1)
-    for b in range(n_resamples):
-        drawn, opposite = candidate_counts[b], reference_counts[b]
-        mass = 0
-        for position in range(point_of.size):
-            mass += opposite[point_of[position]]
-            running[position + 1] = mass
-        for c in range(n_candidates):
-            knots = 0  # candidate values drawn so far, ties as one
-            level = 0  # candidate mass up to the value
-            tied = 0  # candidate mass at the value
-            own, own_below = 0, 0  # the candidate's own mass in the reference, up to and below it
-            reached = 0.0  # reference eCDF at the last knot
-            feasible = True
-            for position in range(n_points):
-                point = order[c, position]
-                tied += drawn[point]
-                if member:
-                    own += opposite[point]
-                if not last_of_tie[c, position]:
-                    continue
-                if tied > 0:
-                    before = (running[below[c, position]] - own_below) / total
-                    if knots == 0:
-                        feasible = before <= gamma
-                    else:
-                        lower[knots] = max(before - gamma, 0.0)
-                        feasible = lower[knots] <= upper[knots]
-                    if not feasible:
-                        break
-                    knots += 1
-                    level += tied
-                    reached = (running[upto[c, position]] - own) / total
-                    levels[knots] = level / n_side
-                    upper[knots] = min(reached + gamma, 1.0)
-                tied = 0
-                own_below = own
-            if feasible and reached >= 1.0 - gamma:
-                lower[knots] = upper[knots] = 1.0
-                result[c, b] = 1.0 - 1.0 / _smallest_slope(levels, lower, upper, knots)
-            else:
-                result[c, b] = 1.0
-    return result

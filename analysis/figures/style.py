@@ -19,6 +19,7 @@ P = ParamSpec("P")
 WIDTH = 7.2  # inches, the text width of a page
 CHARACTER = 0.072  # inches, about, of a letter in a legend
 SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
+LINE = 0.17  # inches, of a line of a legend
 MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
 
 # Okabe and Ito 2008, without black and yellow.
@@ -122,11 +123,13 @@ def marker(index: int) -> str:
 def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
     """Explain the colours above the panels, in as many columns as the page is wide."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL
+    columns = int(np.clip(WIDTH // widest, 1, len(handles)))
+    figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // columns))
     figure.legend(
         handles.values(),
         handles.keys(),
         loc="outside upper left",
-        ncols=int(np.clip(WIDTH // widest, 1, len(handles))),
+        ncols=columns,
         title=title,
         title_fontsize=8,
         alignment="left",

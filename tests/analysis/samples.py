@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.group import analyze_group, compute
+from analysis.metric import Part
 from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import Tables
@@ -94,6 +95,11 @@ def margins(
                 values = score[row, epoch, point]
                 result[row, epoch, point] = values[true] - np.delete(values, true).max()
     return result
+
+
+def second_class(part: Part) -> NDArray[np.bool_]:
+    """Share of test points that are given class 1."""
+    return (part.label == 1).mean(axis=1)
 
 
 def sweep(

@@ -49,32 +49,36 @@ def sweeps(draw):
 @given(
     runs=sweeps(),
     n_classes=st.sampled_from([2, 3]),
-    keep=st.sampled_from(["margin", "all"]),
+    keep=st.sampled_from(["margin", "all", "none"]),
     n_test=st.integers(2, 9),
     block_bytes=st.sampled_from([1, 50, 200, 1000]),
     row_chunk=st.integers(1, 6),
     workers=st.integers(1, 3),
     max_pair_runs=st.sampled_from([3, 200]),
+    reference=st.sampled_from(["others", "half", "loo_ensemble", "ensemble"]),
+    mode=st.sampled_from(["exact", "paper"]),
 )
 @settings(deadline=None, max_examples=40)
 def test_chunked_equals_whole(
-    runs, n_classes, keep, n_test, block_bytes, row_chunk, workers, max_pair_runs
+    runs, n_classes, keep, n_test, block_bytes, row_chunk, workers, max_pair_runs, reference, mode
 ):
     assert set(DEFAULT_METRICS) == set(METRICS)  # every record takes part
     score, y_true = noisy(np.random.default_rng(1), runs, n_test, n_classes)
     score = score.round(1)
-    whole = tables(
-        predictions(score, y_true, runs.sort("row"), keep="margin"),
-        Options(resamples=3, max_pair_runs=max_pair_runs),
+    options = Options(
+        metrics=(*DEFAULT_METRICS, "tests.analysis.samples:second_class"),
+        resamples=3,
+        max_pair_runs=max_pair_runs,
+        alpha_reference=reference,
+        alpha_mode=mode,
     )
+    whole = tables(predictions(score, y_true, runs.sort("row"), keep=keep), options)
     cut = tables(
         predictions(score, y_true, runs, chunks=row_chunk, keep=keep),
-        Options(resamples=3, max_pair_runs=max_pair_runs, block_bytes=block_bytes),
+        replace(options, block_bytes=block_bytes),
         scheduler="threads",
         workers=workers,
     )
-    if keep == "all":  # the margin is the same up to where it is subtracted
-        assert whole.runs["probe"].equals(cut.runs["probe"])
     assert_same(whole, cut)
     assert whole.runs.height == runs.height
 
@@ -187,7 +191,10 @@ def test_what_was_not_kept_is_null_and_named():
     runs = regular(1, 1, 3)
     score, y_true = noisy(np.random.default_rng(7), runs, 10)
     without = predictions(score, y_true, runs, keep="none")
-    assert unavailable(without, FEW) == {"alpha_hat": 'needs keep.scores = "margin" or "all"'}
+    kept_less = dict.fromkeys(("alpha_hat", "ece", "proper_scores", "ensemble"))
+    assert unavailable(without, FEW) == dict.fromkeys(
+        kept_less, 'needs keep.scores = "margin" or "all"'
+    )
     result = tables(without)
     kept = tables(predictions(score, y_true, runs))
     assert result.runs["alpha_hat"].null_count() == 3
@@ -248,7 +255,7 @@ def test_blocks_hold_whole_repeats_within_the_bound(monkeypatch):
         keys = [(m.cell, m.held_out.repeat_index) for block in blocks for m in block.members]
         assert sorted(keys) == [(c, r) for c in range(3) for r in range(2)]
         for block in blocks:
-            size = sum(member.position.size for member in block.members)
+            size = sum(member.row.size for member in block.members)
             assert size <= max_runs or len(block.members) == 1
             assert len(block.slices) == 1
             assert block.slices[0].stop - block.slices[0].start == size

@@ -1,0 +1,224 @@
+"""The closed form for several candidates in several resamples, nothing being sorted again."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.trimming import smallest_slope
+
+Real = NDArray[np.float64]
+
+
+@numba.njit(cache=True, nogil=True)
+def trimming_levels(
+    point_of: NDArray[np.int32],
+    order: NDArray[np.int32],
+    last_of_tie: NDArray[np.bool_],
+    below: NDArray[np.int32],
+    upto: NDArray[np.int32],
+    member: bool,
+    n_models: int,
+    candidate_counts: NDArray[np.uint8],
+    reference_counts: NDArray[np.uint8],
+    n_side: int,
+    gamma: float,
+) -> tuple[Real, Real]:
+    """Return α* and the distance of the eCDFs of several candidates in several resamples.
+
+    Parameters
+    ----------
+    point_of : int32 array (models × points,)
+        Test point of each reference value, in ascending order of the values.
+    order : int32 array (candidate, point)
+        Test points in ascending order of the candidate's values.
+    last_of_tie : bool array (candidate, point)
+        In that order, whether the next value is larger.
+    below, upto : int32 array (candidate, point)
+        In that order, the number of reference values smaller than, and not larger than, the value.
+    member : bool
+        Whether each candidate is one of the reference models and is to be left out.
+    n_models : int
+        Models in the reference.
+    candidate_counts, reference_counts : uint8 array (resample, point)
+        How often a point is drawn on either side; each resample draws `n_side` points on each.
+    gamma : float
+        Threshold.
+
+    Returns
+    -------
+    float64 arrays (candidate, resample)
+        The smallest trimming level, and ‖Ĝ - Ḡ‖_∞.
+    """
+    n_candidates, n_points = order.shape
+    n_resamples = candidate_counts.shape[0]
+    result = np.empty((n_candidates, n_resamples))
+    distances = np.empty((n_candidates, n_resamples))
+    total = (n_models - 1 if member else n_models) * n_side
+    running = np.zeros(point_of.size + 1, dtype=np.int32)
+    levels = np.zeros(n_points + 1)
+    lower = np.zeros(n_points + 1)
+    upper = np.zeros(n_points + 1)
+    for b in range(n_resamples):
+        drawn, opposite = candidate_counts[b], reference_counts[b]
+        mass = 0
+        for position in range(point_of.size):
+            mass += opposite[point_of[position]]
+            running[position + 1] = mass
+        for c in range(n_candidates):
+            knots = 0  # candidate values drawn so far, ties as one
+            level = 0  # candidate mass up to the value
+            tied = 0  # candidate mass at the value
+            own, own_below = 0, 0  # the candidate's own mass in the reference, up to and below it
+            reached = 0.0  # reference eCDF at the last knot
+            distance = 0.0
+            feasible = True
+            for position in range(n_points):
+                point = order[c, position]
+                tied += drawn[point]
+                if member:
+                    own += opposite[point]
+                if not last_of_tie[c, position]:
+                    continue
+                if tied > 0:
+                    before = (running[below[c, position]] - own_below) / total
+                    distance = max(distance, abs(before - levels[knots]))
+                    if knots == 0:
+                        feasible = before <= gamma
+                    else:
+                        lower[knots] = max(before - gamma, 0.0)
+                        feasible = feasible and lower[knots] <= upper[knots]
+                    knots += 1
+                    level += tied
+                    reached = (running[upto[c, position]] - own) / total
+                    levels[knots] = level / n_side
+                    upper[knots] = min(reached + gamma, 1.0)
+                    distance = max(distance, abs(reached - levels[knots]))
+                tied = 0
+                own_below = own
+            distances[c, b] = distance
+            if feasible and reached >= 1.0 - gamma:
+                lower[knots] = upper[knots] = 1.0
+                result[c, b] = 1.0 - 1.0 / smallest_slope(levels, lower, upper, knots)
+            else:
+                result[c, b] = 1.0
+    return result, distances
+
+
+@numba.njit(cache=True, nogil=True)
+def interpolated_levels(
+    values: Real,
+    point_of: NDArray[np.int32],
+    model_of: NDArray[np.int32],
+    ordered: Real,
+    order: NDArray[np.int32],
+    last_of_tie: NDArray[np.bool_],
+    left_out: NDArray[np.int32],
+    n_models: int,
+    candidate_counts: NDArray[np.uint8],
+    reference_counts: NDArray[np.uint8],
+    n_side: int,
+    gamma: float,
+) -> Real:
+    """Return α* against the linearly interpolated reference (RKS, eq. 57).
+
+    Parameters
+    ----------
+    values : float64 array (models × points,)
+        Reference values in ascending order.
+    point_of, model_of : int32 array (models × points,)
+        Test point and model of each.
+    ordered : float64 array (candidate, point)
+        The candidate's values in ascending order.
+    order, last_of_tie : arrays (candidate, point)
+        As in `trimming_levels`.
+    left_out : int32 array (candidate,)
+        The reference model that is the candidate itself, or -1.
+    n_models, candidate_counts, reference_counts, n_side, gamma
+        As in `trimming_levels`.
+
+    Returns
+    -------
+    float64 array (candidate, resample)
+    """
+    n_candidates, n_points = order.shape
+    n_resamples = candidate_counts.shape[0]
+    result = np.empty((n_candidates, n_resamples))
+    knots = np.empty(values.size)
+    mass = np.empty(values.size)
+    levels = np.zeros(n_points + 1)
+    lower = np.zeros(n_points + 1)
+    upper = np.zeros(n_points + 1)
+    for b in range(n_resamples):
+        drawn, opposite = candidate_counts[b], reference_counts[b]
+        n_knots, built_for = 0, -2
+        for c in range(n_candidates):
+            if left_out[c] != built_for:
+                built_for = left_out[c]
+                n_knots = _distinct(values, point_of, model_of, built_for, opposite, knots, mass)
+            total = (n_models - 1 if built_for >= 0 else n_models) * n_side
+            n, level, tied, at = 0, 0, 0, 0
+            first, reached = 0.0, 0.0
+            for position in range(n_points):
+                tied += drawn[order[c, position]]
+                if not last_of_tie[c, position]:
+                    continue
+                if tied > 0:
+                    value = ordered[c, position]
+                    while at < n_knots and knots[at] <= value:
+                        at += 1
+                    reached = _between(knots, mass, n_knots, at, value) / total
+                    if n == 0:
+                        first = reached
+                    else:
+                        lower[n] = max(reached - gamma, 0.0)
+                    n += 1
+                    level += tied
+                    levels[n] = level / n_side
+                    upper[n] = min(reached + gamma, 1.0)
+                tied = 0
+            feasible = first <= gamma and reached >= 1.0 - gamma
+            for i in range(1, n):
+                feasible = feasible and lower[i] <= upper[i]
+            if feasible:
+                lower[n] = upper[n] = 1.0
+                result[c, b] = 1.0 - 1.0 / smallest_slope(levels, lower, upper, n)
+            else:
+                result[c, b] = 1.0
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _distinct(
+    values: Real,
+    point_of: NDArray[np.int32],
+    model_of: NDArray[np.int32],
+    left_out: int,
+    counts: NDArray[np.uint8],
+    knots: Real,
+    mass: Real,
+) -> int:
+    """Write the distinct values that are drawn, and the mass up to each; return how many."""
+    n, reached = 0, 0
+    for position in range(values.size):
+        count = counts[point_of[position]]
+        if count == 0 or model_of[position] == left_out:
+            continue
+        reached += count
+        if n == 0 or values[position] > knots[n - 1]:
+            knots[n] = values[position]
+            n += 1
+        mass[n - 1] = reached
+    return n
+
+
+@numba.njit(cache=True, nogil=True)
+def _between(knots: Real, mass: Real, n_knots: int, at: int, value: float) -> float:
+    """Return the mass up to `value`, which lies before knot `at`, linear between knots."""
+    if at == 0:
+        return 0.0
+    if at == n_knots or knots[at - 1] == value:
+        return float(mass[at - 1])
+    share = (value - knots[at - 1]) / (knots[at] - knots[at - 1])
+    return float(mass[at - 1] + (mass[at] - mass[at - 1]) * share)

@@ -36,7 +36,7 @@ Features = NDArray[np.float32]
 VERSION = 1
 """Of what happens to images before the backbone: features of another version are not found."""
 
-ROWS_OF_A_PART = 512
+ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of both weights

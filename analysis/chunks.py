@@ -23,10 +23,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import polars as pl
+from dask.base import compute as dask_compute
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from analysis.metric import Finished, HeldOut, Metric, Part
+from analysis.metric import Finished, HeldOut, Metric, Need, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
@@ -66,11 +67,11 @@ class Sources:
     arrays: dict[str, da.Array]
 
     @classmethod
-    def of(cls, predictions: Predictions, metrics: Sequence[Metric], options: Options) -> Sources:
-        """Find what the metrics need."""
+    def of(cls, predictions: Predictions, needs: Sequence[Need], options: Options) -> Sources:
+        """Find the arrays behind what is needed."""
         arrays = {"label": predictions.labels_at(options.epoch)}
-        for metric in metrics:
-            name = predictions.source(metric.needs)
+        for need in needs:
+            name = predictions.source(need)
             if name is not None and name not in arrays:
                 arrays[name] = predictions.array_at(name, options.epoch)
         if options.reference_epoch is not None and "margin" in arrays:
@@ -99,7 +100,7 @@ def _join(names: Sequence[str], slices: Sequence[slice], parts: Sequence[NDArray
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
-    sources = Sources.of(predictions, metrics, options)
+    sources = Sources.of(predictions, [metric.needs for metric in metrics], options)
     max_runs = max(1, min(BLOCK_RUNS, options.block_bytes // max(sources.run_bytes, 1)))
     result = []
     for plan in plans(predictions, options, max_runs):
@@ -148,6 +149,31 @@ def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator
         n_runs += member.row.size
     if block:
         yield _plan(block)
+
+
+def single_repeat(
+    predictions: Predictions,
+    cell: int,
+    repeat_index: int,
+    needs: Sequence[Need],
+    options: Options,
+) -> Part:
+    """Read all runs of one repeat.
+
+    Raises
+    ------
+    ValueError
+        Where it has no finished runs, or what is needed was not kept.
+    """
+    wanted = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
+    only = replace(predictions, runs=predictions.runs.filter(wanted))
+    for plan in plans(only, options, 1):
+        member = plan.members[0]
+        sources = Sources.of(only, needs, options)
+        read = dask_compute(*sources.read(plan.slices))
+        arrays = _join(tuple(sources.arrays), plan.slices, read)
+        return _part(member, slice(0, member.row.size), plan.slices, arrays)
+    raise ValueError(f"cell {cell}, repeat {repeat_index} has no finished runs")
 
 
 def _plan(members: Sequence[Member]) -> Plan:

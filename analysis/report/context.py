@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from analysis import missing
 from analysis.effects import effects
 from analysis.figures.draw import PROBES, all_figures
 from analysis.figures.style import Plot
@@ -92,7 +93,11 @@ def context(
         effects=_rows(effects(tables.repeats, by=("classifier",))),
         effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
         figures=all_figures(tables),
-        notes=(*notes, *conventions(tables, options)),
+        notes=(
+            *notes,
+            *missing.notes(tables.runs, tables.repeats),
+            *conventions(tables, options),
+        ),
         provenance=provenance,
     )
 

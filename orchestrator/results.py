@@ -26,7 +26,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plan import Plan, write_parquet
 from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import open_group
-from orchestrator.store.reader import open_runs
+from orchestrator.store.lazy import open_runs
 from orchestrator.store.schema import GroupSpec
 from orchestrator.tables import DESCRIPTORS, TABLES
 

@@ -157,7 +157,7 @@ class Sweep:
     @property
     def predictions(self) -> xr.DataTree:
         """All predictions, lazily: a tree /dataset/classifier of xarray datasets."""
-        from orchestrator.store.reader import open_store
+        from orchestrator.store.lazy import open_store
 
         return open_store(self.paths.store)
 

@@ -10,13 +10,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from orchestrator.files import read_json, write_json
-from orchestrator.plan import Plan
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orchestrator.plan import Plan
 
 TASK_VERSION = 1
 
@@ -105,6 +108,8 @@ class Task:
 
 def make_task(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> Task:
     """Return the task that trains `rows` (columns group, cell, repeat, run, row)."""
+    import polars as pl  # a task, which reads what this makes, does without
+
     lengths = pl.DataFrame(
         {"group": list(shard_lengths), "shard_length": list(shard_lengths.values())},
         schema={"group": pl.UInt32, "shard_length": pl.UInt32},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store import planning, reader
+from orchestrator.store import lazy, planning, reader
 from orchestrator.store.arrays import FLAGS
 from orchestrator.store.compact import consolidate
 from orchestrator.store.errors import GroupMismatch, LayoutTooNew, StoreError
@@ -56,7 +56,7 @@ def test_extension_starts_at_a_shard_and_keeps_flags(world):
     assert (group.rows, group.repeats) == (16, 3)
     assert extend_group(world.group, two, 3, start=12) == group
     assert extend_group(group, two, 3, start=12) == group
-    opened = reader.open_runs(group)
+    opened = lazy.open_runs(group)
     assert opened.cell.values.tolist()[10:] == [-1, -1, 8, 9, -1, -1]
     meanings = opened.vary.attrs["flag_meanings"].split()
     assert meanings == ["none", "sig-digit:0", "relative:0.1", "label:0.1"]

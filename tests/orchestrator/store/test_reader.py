@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from zarr.storage import LocalStore
 
-from orchestrator.store import encoding, reader
+from orchestrator.store import encoding, lazy, reader
 from orchestrator.store.errors import DamagedShard, StoreUnavailable
 from orchestrator.store.shards import publish
 from tests.orchestrator.store.world import World, prediction, spec
@@ -22,7 +22,7 @@ def world(tmp_path):
 
 
 def test_opened_runs_agree_with_plain_xarray(world):
-    ours = reader.open_runs(world.group)
+    ours = lazy.open_runs(world.group)
     plain = xr.open_zarr(world.store, group=world.spec.path, consolidated=False)
     for name in plain.data_vars:
         if name != "status":  # ours marks padding of unpublished shards too
@@ -33,13 +33,13 @@ def test_opened_runs_agree_with_plain_xarray(world):
     assert ours.status.values.tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 255, 255]
     assert ours["class"].values.tolist() == ["class 0", "class 1", "class 2"]
     assert ours.label.chunks[0] == (2,) * 6
-    assert reader.open_runs(world.group, chunk_runs=4).label.chunks[0] == (4, 4, 4)
-    tree = reader.open_store(world.store)
+    assert lazy.open_runs(world.group, chunk_runs=4).label.chunks[0] == (4, 4, 4)
+    tree = lazy.open_store(world.store)
     assert np.array_equal(tree[world.spec.path].label.values, plain.label.values)
 
 
 def test_dask_arrays_travel_to_other_processes(world):
-    opened = pickle.loads(pickle.dumps(reader.open_runs(world.group)))
+    opened = pickle.loads(pickle.dumps(lazy.open_runs(world.group)))
     expected = prediction(world.spec, 5).label
     assert np.array_equal(opened.label[5].values, expected)
 
@@ -110,6 +110,6 @@ def test_a_chunk_is_read_while_its_file_is_replaced(tmp_path, monkeypatch):
         return value
 
     monkeypatch.setattr(LocalStore, "get", get)
-    found = reader.open_runs(world.group).label[5].values
+    found = lazy.open_runs(world.group).label[5].values
     assert np.array_equal(found, prediction(world.spec, 5).label)
     assert len(reads) > 2  # an index and a chunk that did not fit, then again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -178,14 +179,28 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
 def _create(directory: Path, change: Change) -> None:
     """Make the directory of a sweep appear whole."""
     directory.parent.mkdir(parents=True, exist_ok=True)
-    _remove_left(directory)
-    building = directory.with_name(f".{directory.name}.{os.getpid()}.planning")
+    mine = f".{directory.name}.{socket.gethostname()}."
+    for left in directory.parent.iterdir():
+        process = left.name.removeprefix(mine).removesuffix(".planning")
+        if left.name == f"{mine}{process}.planning" and _is_over(process):
+            shutil.rmtree(left)  # of a planning that was killed on this machine
+    building = directory.with_name(f"{mine}{os.getpid()}.planning")
     try:
         building.mkdir()
         _write(SweepPaths(building), change)
         building.rename(directory)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _is_over(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):
+        return False
+    return int(process) == os.getpid()
 
 
 def _write(paths: SweepPaths, change: Change) -> None:
@@ -197,14 +212,6 @@ def _write(paths: SweepPaths, change: Change) -> None:
         write_plan(paths, change.after, new_part=True)
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
         place(paths.sweep_file, change.text)
-
-
-def _remove_left(directory: Path) -> None:
-    """Remove what plannings of this directory left that were killed on this machine."""
-    for folder in directory.parent.glob(f".{directory.name}.*.planning"):
-        process = folder.name.rsplit(".", 2)[1]
-        if process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_free(directory: Path) -> None:

@@ -54,22 +54,31 @@ class Notes:
         self._others += [f"[{table}] is used by no grid" for table in tables]
 
     def lines(self) -> tuple[str, ...]:
-        """Return all notes as sentences."""
+        """Return all notes as sentences without their full stop."""
+        idle: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (axis, value), names in self._idle.items():
+            idle.setdefault((axis, tuple(names)), []).append(value)
+        unmoved: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (classifier, value), hparams in self._unmoved.items():
+            unmoved.setdefault((classifier, hparams), []).append(value)
         lines = [
-            f"{axis} = {toml_value(value)} is the same as none on {_listed(names)}: "
+            f"{axis} = {_values(values)} is the same as none on {_listed(names)}: "
             f"no {_LACKING[axis]}"
-            for (axis, value), names in self._idle.items()
+            for (axis, names), values in idle.items()
         ]
         lines += [
-            f"perturb_hparams = {toml_value(value)} cannot move of {classifier}: "
-            f"{', '.join(hparams)}"
-            for (classifier, value), hparams in self._unmoved.items()
+            f"perturb_hparams = {_values(values)} cannot move of {classifier}: {', '.join(hparams)}"
+            for (classifier, hparams), values in unmoved.items()
         ]
         lines += [
             f"{other[1]} on {other[0]} is the same as {kept[1]} on {kept[0]} and stored there"
             for other, kept in self._same.items()
         ]
         return (*lines, *self._others)
+
+
+def _values(values: list[str]) -> str:
+    return " | ".join(map(toml_value, values))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -129,21 +129,20 @@ class Resolver:
                 remedy=nearest(classifier, {*classifiers.names(), *self._sweep.classifier}),
             )
         info = self.datasets[dataset]
-        try:
-            classifiers.resolve(kind, {}, info)
-        except ValueError as error:
+
+        def ask(given: dict[str, Any]) -> ClassifierInfo:
+            return classifiers.resolve(kind, given, info)
+
+        impossible = _refusal(ask, options)
+        if impossible is not None and _refusal(ask, {}) == impossible:
             rule = toml_value({"dataset": dataset, "classifier": classifier})
             raise UserError(
-                f"{classifier} × {dataset} is impossible: {error}",
+                f"{classifier} × {dataset}: {impossible}",
                 file=self._path,
                 key=where,
-                remedy=f"leave it out with exclude = [{rule}]",
-            ) from None
-        resolved = self._asked(
-            lambda given: classifiers.resolve(kind, given, info),
-            options,
-            f"classifier.{toml_key(classifier)}",
-        )
+                remedy=f"or leave the pair out: exclude = [{rule}]",
+            )
+        resolved = self._asked(ask, options, f"classifier.{toml_key(classifier)}")
         fixed = options.get("hparams", {})
         search: dict[str, Any] = {name: resolved.hparams[name] for name in fixed}
         search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}

@@ -184,7 +184,7 @@ MISTAKES = {
     ),
     "an impossible pair": (
         HEAD + GRID.replace("sklearn:digits", "sklearn:wine").replace("lr-sgd", "cnn"),
-        ["grid[0]: cnn × sklearn:wine is impossible", "exclude = [{ dataset = "],
+        ["grid[0]: cnn × sklearn:wine: cnn needs images", "exclude = [{ dataset = "],
     ),
     "a rule that matches nothing": (
         HEAD + GRID + 'exclude = [{ classifier = "mlp" }]\n',

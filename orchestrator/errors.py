@@ -5,6 +5,7 @@
     ManyseedError
     ├── UserError         2  the user's mistake: file, key, value, remedy
     ├── UnavailableError  4  the cluster, the environment or the disk cannot be used now
+    │   └── StoreError       all of the store's, `store.errors`; 2 where its layout is newer
     └── RunsError         1  runs failed or are wrong
 
 Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.

@@ -35,7 +35,8 @@ class Groups:
     @classmethod
     def read(cls, paths: SweepPaths) -> Groups:
         """Read a sweep's groups."""
-        return cls(tuple(GroupSpec.from_attributes(value) for value in read_json(paths.groups)))
+        values = read_json(paths.groups)
+        return cls(tuple(GroupSpec.from_attributes(value, paths.groups) for value in values))
 
     def write(self, paths: SweepPaths) -> None:
         """Write a sweep's groups."""

@@ -18,7 +18,6 @@ from orchestrator.files import locked, read_json, write_json
 from orchestrator.groups import Groups
 from orchestrator.layout import lay_out
 from orchestrator.paths import SweepPaths
-from orchestrator.store.errors import StoreError
 from orchestrator.survey import Survey, survey
 from orchestrator.tasks import Task, make_task
 from slurm import local
@@ -137,8 +136,6 @@ def _submit(paths: SweepPaths, state: Survey, rows: pl.DataFrame, workers: int) 
         arguments = [str(paths.directory.resolve()), str(number), "0", str(workers)]
         job = local.submit(folder / "submitit", "orchestrator.worker:run_task", arguments, {})
         write_json(folder / "job.json", {"job_id": job.job_id, "process": job.process})
-    except StoreError as error:
-        raise UnavailableError(str(error)) from None
     except (OSError, RuntimeError) as error:
         raise UnavailableError(f"cannot submit to this machine: {error}") from None
     return Submission(folder, intent)

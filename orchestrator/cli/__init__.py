@@ -15,8 +15,7 @@ from orchestrator.cli.run import run
 from orchestrator.cli.status import status
 from orchestrator.cli.submit import cancel, resume, submit
 from orchestrator.cli.verify import compact, verify
-from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError, UserError
-from orchestrator.store.errors import LayoutTooNew, StoreError
+from orchestrator.errors import INTERRUPTED, ManyseedError
 
 __all__ = ["main"]
 
@@ -63,16 +62,9 @@ def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
     try:
         app()
-    except (ManyseedError, StoreError) as error:
+    except ManyseedError as error:
         errors.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(_exit_code(error))
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         errors.print("interrupted")
         sys.exit(INTERRUPTED)
-
-
-def _exit_code(error: ManyseedError | StoreError) -> int:
-    if isinstance(error, ManyseedError):
-        return error.exit_code
-    # a store of a newer layout needs another manyseed; all else may go on later
-    return UserError.exit_code if isinstance(error, LayoutTooNew) else UnavailableError.exit_code

@@ -111,7 +111,7 @@ def _read_back(group: Group, shard: int, journals: JournalIndex, watch: LeaseWat
         publish(group, shard, journals, watch, distrusted=wrong)
         if wrong := set(_unequal(group, shard, journals)):
             raise DamagedShard(
-                f"{group.spec.path}, shard {shard}: {len(wrong)} rows do not read back as written; "
+                f"{group.folder}, shard {shard}: {len(wrong)} rows do not read back as written; "
                 "journals are kept: check the file system, then verify --repair"
             )
 

@@ -124,8 +124,10 @@ def read_rows(folder: Path, rows: Sequence[int] | NDArray[np.integer[Any]]) -> A
     return np.asarray(array.oindex[np.asarray(rows, dtype=np.int64)])
 
 
-def patiently(read: Callable[[], T]) -> T:
+def patiently(read: Callable[[], T], folder: Path) -> T:
     """Read what may be replaced meanwhile: an index of the old file, a chunk of the new one.
+
+    The array's folder is for messages.
 
     Raises
     ------
@@ -139,8 +141,10 @@ def patiently(read: Callable[[], T]) -> T:
             failure = error
             time.sleep(0.01 * attempt)
     if isinstance(failure, OSError):
-        raise StoreUnavailable(f"cannot read predictions: {failure}") from failure
-    raise DamagedShard(f"predictions cannot be decoded ({failure}): verify them") from failure
+        raise StoreUnavailable(f"cannot read {folder}: {failure}") from failure
+    raise DamagedShard(
+        f"{folder} cannot be decoded ({failure}): run manyseed verify --repair, then resume"
+    ) from failure
 
 
 def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) -> Bools:
@@ -149,7 +153,7 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
     for first in range(start, stop, step):
         part = slice(first - start, first - start + step)
         try:
-            into[part] = patiently(functools.partial(read, folder, first, first + step))
+            into[part] = patiently(functools.partial(read, folder, first, first + step), folder)
         except DamagedShard:
             damaged[part] = True
     return damaged

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from orchestrator.errors import UnavailableError, UserError
 
-class StoreError(Exception):
+
+class StoreError(UnavailableError):
     """Base of all errors of the store."""
 
 
@@ -12,7 +14,9 @@ class StoreUnavailable(StoreError):
 
 
 class LayoutTooNew(StoreError):
-    """The store was written by a newer manyseed."""
+    """The store was written by a newer manyseed: all else may go on later, this needs another."""
+
+    exit_code = UserError.exit_code
 
 
 class GroupMismatch(StoreError):

@@ -71,15 +71,9 @@ def open_group(store: Path, path: str) -> Group:
     StoreError
         If there is no such group, or (`LayoutTooNew`) a newer version wrote it.
     """
-    file = store / path / METADATA
-    try:
-        document = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise StoreError(f"there is no group {path} in {store}: plan the sweep first") from None
-    except OSError as error:
-        with unavailable("read", file):
-            raise error
-    return _group(store, path, document)
+    if not (store / path / METADATA).exists():
+        raise StoreError(f"there is no group {path} in {store}: plan the sweep first")
+    return _group(store, path, _document(store, path))
 
 
 def list_groups(store: Path) -> list[Group]:
@@ -88,7 +82,7 @@ def list_groups(store: Path) -> list[Group]:
     with unavailable("list", store):
         for file in store.glob(f"*/*/{METADATA}"):
             path = file.parent.relative_to(store).as_posix()
-            document = json.loads(file.read_bytes())
+            document = _document(store, path)
             if ATTRIBUTE in document.get("attributes", {}):
                 found.append(_group(store, path, document))
     return sorted(found, key=lambda group: group.spec.number)
@@ -101,9 +95,22 @@ def published_shards(group: Group) -> set[int]:
         return {int(name[2:]) for name in names if name.startswith("c.") and name[2:].isdigit()}
 
 
-def _group(store: Path, path: str, document: Any) -> Group:
+def _document(store: Path, path: str) -> dict[str, Any]:
+    file = store / path / METADATA
+    with unavailable("read", file):
+        content = file.read_bytes()
+    try:
+        document = json.loads(content)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise StoreError(f"{file} is damaged: restore it from a copy of the store")
+    return document
+
+
+def _group(store: Path, path: str, document: dict[str, Any]) -> Group:
     attributes = document.get("attributes", {}).get(ATTRIBUTE)
     if attributes is None:
         raise StoreError(f"{store / path} is no group of manyseed's")
-    spec = GroupSpec.from_attributes(attributes)
+    spec = GroupSpec.from_attributes(attributes, store / path)
     return Group(store, spec, int(attributes["rows"]), int(attributes["repeats"]))

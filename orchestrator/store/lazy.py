@@ -73,7 +73,7 @@ class _Patient:
         self.ndim = len(shape)
 
     def __getitem__(self, key: Any) -> Array:
-        return encoding.patiently(lambda: encoding.read_part(self.folder, key))
+        return encoding.patiently(lambda: encoding.read_part(self.folder, key), self.folder)
 
 
 def _attributes(group: Group, array: ArraySpec) -> dict[str, Any]:

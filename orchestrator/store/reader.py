@@ -35,7 +35,7 @@ def read_array(group: Group, name: str) -> Array:
     array = group.spec.array(name)
     stop = group.spec.shape(array, group.rows, group.repeats)[0]
     folder = group.folder / name
-    return encoding.patiently(lambda: encoding.read(folder, 0, stop))
+    return encoding.patiently(lambda: encoding.read(folder, 0, stop), folder)
 
 
 def read_rows(
@@ -54,6 +54,7 @@ def read_rows(
     """
     found = {}
     for name in sorted(names, key=lambda name: name != "status"):
-        read = functools.partial(encoding.read_rows, group.folder / name, rows)
-        found[name] = encoding.patiently(read)
+        folder = group.folder / name
+        read = functools.partial(encoding.read_rows, folder, rows)
+        found[name] = encoding.patiently(read, folder)
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
@@ -243,8 +244,10 @@ class GroupSpec:
         return {"layout": LAYOUT_VERSION, **asdict(self)}
 
     @classmethod
-    def from_attributes(cls, value: Mapping[str, Any]) -> GroupSpec:
-        """Read what `to_attributes` wrote.
+    def from_attributes(
+        cls, value: Mapping[str, Any], where: Path | str = "the predictions"
+    ) -> GroupSpec:
+        """Read what `to_attributes` wrote; `where` it stands is for messages.
 
         Raises
         ------
@@ -253,12 +256,14 @@ class GroupSpec:
         """
         version = value.get("layout")
         if not isinstance(version, int):
-            raise StoreError(f"no layout version in {dict(value)!r}: not a group of manyseed's")
+            raise StoreError(f"{where}: no layout version, so not a group of manyseed's")
         if version > LAYOUT_VERSION:
             raise LayoutTooNew(
-                f"the predictions have layout version {version}, this manyseed reads up to "
-                f"{LAYOUT_VERSION}: upgrade manyseed"
+                f"{where}: layout version {version} is newer than what this manyseed reads "
+                f"({LAYOUT_VERSION}): upgrade manyseed"
             )
+        if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
+            raise StoreError(f"{where}: {', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
         for field in ("class_names", "epochs"):
             known[field] = tuple(known[field])

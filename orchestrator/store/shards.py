@@ -142,8 +142,9 @@ class _Merge:
         self.start, self.stop = group.span(shard)
         self.journals, self.lease = journals, lease
         numbers = np.arange(self.start, self.stop)
+        cell = group.folder / "cell"
         self.padding = encoding.patiently(
-            lambda: encoding.read(group.folder / "cell", self.start, self.stop) < 0
+            lambda: encoding.read(cell, self.start, self.stop) < 0, cell
         )
         self.distrusted = np.isin(numbers, list(distrusted))
         self.dropped = np.isin(numbers, list(dropped)) & ~self.padding
@@ -181,8 +182,8 @@ class _Merge:
         replaced = np.isin(np.arange(self.start, self.stop), list(sources))
         if hopeless := np.count_nonzero(lost & ~replaced & ~self.dropped):
             raise DamagedShard(
-                f"{self.spec.path}, shard {self.shard}: {hopeless} rows cannot be decoded and no "
-                "journal holds them: run verify --repair, then resume"
+                f"{self.group.folder}, shard {self.shard}: {hopeless} rows cannot be decoded and "
+                "no journal holds them: run verify --repair, then resume"
             )
         status = np.where(finished & ~self.dropped, before, MISSING)
         for row, source in sources.items():
@@ -294,7 +295,9 @@ class _Merge:
             return np.asarray(self._published(array.name, source.published))
         record = self.journals.read_at(*source.record)
         if record is None:
-            raise StoreUnavailable(f"journal {source.record[0]} changed while it was read")
+            raise StoreUnavailable(
+                f"{self.journals.folder / source.record[0]} changed while it was read: resume"
+            )
         part = {"label": record.values.label, "confidence": record.values.confidence}
         data = part.get(array.name, record.values.score)
         dtype = np.dtype(array.dtype).newbyteorder("<")
@@ -312,6 +315,7 @@ class _Merge:
 
     def _published(self, name: str, row: int) -> Any:
         if (name, row) not in self.originals:  # a repeat's copies all equal its first run
-            read = functools.partial(encoding.read, self.group.folder / name, row, row + 1)
-            self.originals[name, row] = encoding.patiently(read)[0]
+            folder = self.group.folder / name
+            read = functools.partial(encoding.read, folder, row, row + 1)
+            self.originals[name, row] = encoding.patiently(read, folder)[0]
         return self.originals[name, row]

@@ -80,7 +80,9 @@ def _check(group: Group, first: int, y_true: Integers, test_index: Integers) -> 
             f"{spec.path} has {spec.samples} test points, got {y_true.shape}, {test_index.shape}"
         )
     if not 0 <= first < first + len(y_true) <= group.repeats:
-        raise StoreError(f"repeats {first} to {first + len(y_true)} of {group.repeats}")
+        raise StoreError(
+            f"{spec.path} has {group.repeats} repeats, got {first} to {first + len(y_true) - 1}"
+        )
     if y_true.min() < 0 or y_true.max() >= spec.n_classes or test_index.min() < 0:
         raise StoreError(
             f"{spec.path}: true classes must lie in [0, {spec.n_classes}), positions above -1"
@@ -122,4 +124,4 @@ def _write(group: Group, chunk: int, low: int, new: dict[str, Integers], lease: 
 
 def _read(group: Group, name: str, start: int, stop: int) -> Array:
     folder = group.folder / name
-    return encoding.patiently(lambda: encoding.read(folder, start, stop))
+    return encoding.patiently(lambda: encoding.read(folder, start, stop), folder)

@@ -1,4 +1,5 @@
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,19 +75,19 @@ def test_reads_are_tried_again(monkeypatch):
             raise failures.pop()
         return "value"
 
-    assert encoding.patiently(read) == "value"
+    assert encoding.patiently(read, Path("label")) == "value"
 
     def always():
         raise ValueError("crc")
 
-    with pytest.raises(DamagedShard):
-        encoding.patiently(always)
+    with pytest.raises(DamagedShard, match=r"label cannot be decoded.*verify --repair"):
+        encoding.patiently(always, Path("label"))
 
     def gone():
         raise OSError("gone")
 
-    with pytest.raises(StoreUnavailable):
-        encoding.patiently(gone)
+    with pytest.raises(StoreUnavailable, match="cannot read label: gone"):
+        encoding.patiently(gone, Path("label"))
 
 
 def test_a_chunk_is_read_while_its_file_is_replaced(tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
-"""Check what is stored, and set wrong runs back to be trained again."""
+"""Check what is stored, set wrong runs back to be trained again, write portable copies."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
 from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import list_groups
@@ -44,3 +46,28 @@ def verify(paths: SweepPaths, *, repair: bool) -> dict[str, Any]:
         done = repair_store(groups, findings, paths.journals, LeaseWatch(paths.leases))
         result |= {"runs_healed": done.healed, "runs_set_back": done.dropped}
     return result
+
+
+def export(paths: SweepPaths, output: Path) -> Path:
+    """Write one portable copy of what is published; `Sweep.export` says more."""
+    from orchestrator.store.exchange import export_parquet, export_zip
+
+    if output.suffix not in (".zip", ".parquet"):
+        raise UserError(
+            "unknown format", file=output, remedy="let the name end in .zip (Zarr) or .parquet"
+        )
+    if output.exists():
+        raise UserError("exists already", file=output, remedy="remove it or choose another name")
+    if not paths.store.exists():
+        raise UserError(
+            "no run is finished yet",
+            file=paths.directory,
+            remedy=f"manyseed submit {paths.directory}",
+        )
+    if output.suffix == ".zip":
+        files = [paths.sweep_file, *(file for file in paths.plan.rglob("*") if file.is_file())]
+        beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}
+        export_zip(paths.store, output, beside)
+    else:
+        export_parquet(paths.store, output)
+    return output

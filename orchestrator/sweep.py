@@ -188,6 +188,26 @@ class Sweep:
 
         return verify(self.paths, repair=repair)
 
+    def export(self, output: str | Path) -> Path:
+        """Write one portable copy of what is finished: a Zarr zip, or a Parquet table of labels.
+
+        Parameters
+        ----------
+        output : path
+            A new file whose name ends in ``.zip`` or ``.parquet``.
+
+        Raises
+        ------
+        orchestrator.errors.UserError
+            Where it exists, or has another ending.
+        """
+        from orchestrator.keeping import export
+
+        # without journals nothing is to be done: a sweep that may only be read is exported too
+        if not self.is_running and any(self.paths.journals.glob("*.journal")):
+            self.compact()
+        return export(self.paths, Path(output))
+
     def analyze(
         self,
         options: Options | None = None,

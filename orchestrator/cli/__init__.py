@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from orchestrator.cli.analyze import analyze, query, report
 from orchestrator.cli.datasets import app as datasets
+from orchestrator.cli.export import export
 from orchestrator.cli.output import errors
 from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
@@ -49,7 +50,7 @@ def _main(
 
 _PANELS = {
     "Train": (run, plan, submit, status, resume, cancel),
-    "Keep": (verify, compact),
+    "Keep": (verify, compact, export),
     "Learn": (analyze, query, report),
 }
 for _panel, _commands in _PANELS.items():

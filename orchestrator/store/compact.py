@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import zarr
+from zarr.abc.store import Store
 from zarr.errors import ZarrUserWarning
 from zarr.storage import LocalStore
 
@@ -85,19 +86,19 @@ def compact(
     removed = _remove_journals(journals, sizes, kept)
     partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
     partial += remove_partial(folder)
-    consolidate(store)
+    consolidate(LocalStore(store), [group.spec.path for group in list_groups(store)])
     if not besides:
         remove_dead_leases(watch)
     return Compaction(published, removed, tuple(sorted(kept)), partial)
 
 
-def consolidate(store: Path) -> None:
+def consolidate(store: Store, paths: Iterable[str]) -> None:
     """Write consolidated metadata of each group and of the store."""
     with warnings.catch_warnings():
         # Not part of the specification yet; readers that do not know it do without.
         warnings.simplefilter("ignore", ZarrUserWarning)
-        for path in [*(group.spec.path for group in list_groups(store)), ""]:
-            zarr.consolidate_metadata(LocalStore(store), path=path or None)
+        for path in (*paths, None):
+            zarr.consolidate_metadata(store, path=path)
 
 
 def _shards(group: Group, journals: JournalIndex) -> list[int]:

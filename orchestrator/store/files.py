@@ -32,11 +32,7 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
@@ -58,15 +54,21 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
     LeaseLost
         If somebody removed the temporary file.
     """
+    with placing(path, before_rename) as partial, partial.open("xb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+
+
+@contextlib.contextmanager
+def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iterator[Path]:
+    """Let the block write a temporary file, then put it in place, as `place` does."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     with unavailable("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with partial.open("xb", buffering=0) as file:
-                view = memoryview(data)
-                while view:
-                    view = view[file.write(view) :]
-                os.fsync(file.fileno())
+            yield partial
+            _sync(partial, os.O_RDONLY)
             if before_rename is not None:
                 before_rename()
             try:
@@ -88,3 +90,11 @@ def remove_partial(folder: Path, name: str = "") -> int:
                 Path(entry.path).unlink(missing_ok=True)
                 removed += 1
     return removed
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

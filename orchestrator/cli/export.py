@@ -1,0 +1,41 @@
+"""``manyseed export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.common import Directory
+from orchestrator.cli.output import console, size
+
+
+def export(
+    directory: Directory,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Ends in .zip or .parquet; must not exist.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write one portable copy of the predictions.
+
+    FILE.zip is a Zarr zip store of all there is, for
+    xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table of
+    one row a run, with its labels.
+
+    Examples:
+
+        manyseed export sweep --output sweep.zip
+
+        manyseed export sweep --output labels.parquet
+    """
+    from orchestrator.sweep import Sweep
+
+    file = Sweep(directory).export(output)
+    console.print(f"Wrote {file} ({size(file.stat().st_size)}).", soft_wrap=True)

@@ -1,0 +1,94 @@
+"""Keeping what was trained: portable copies, stores of other versions, disks that refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import xarray as xr
+from zarr.storage import ZipStore
+
+from orchestrator import Sweep
+from orchestrator.store.groups import list_groups
+from tests.orchestrator.conftest import command, stored
+
+
+@pytest.fixture
+def copy(quick: Sweep, tmp_path: Path) -> Sweep:
+    """A trained sweep that a test may harm."""
+    shutil.copytree(quick.directory, tmp_path / "sweep")
+    return Sweep(tmp_path / "sweep")
+
+
+def test_a_zip_opens_in_plain_xarray(quick: Sweep, tmp_path: Path) -> None:
+    output = tmp_path / "sweep.zip"
+    result = command("export", quick.directory, "--output", output)
+    assert result.returncode == 0, result.stderr
+    assert "sweep.zip" in result.stdout
+    tree = xr.open_datatree(ZipStore(output, mode="r"), engine="zarr")
+    for path, arrays in stored(quick).items():
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(tree[path][name].to_numpy(), values)
+
+
+def test_a_table_holds_every_run_with_its_labels(quick: Sweep, tmp_path: Path) -> None:
+    output = tmp_path / "sweep.parquet"
+    assert command("export", quick.directory, "--output", output).returncode == 0
+    table = pl.read_parquet(output)
+    assert len(table) == 64
+    cells = pl.read_parquet(quick.paths.cells)
+    for name in ("dataset", "classifier", "train_fraction", "perturb_continuous", "vary"):
+        assert table[name].to_list() == cells[name].gather(table["cell"]).to_list()
+    for path, arrays in stored(quick).items():
+        dataset, classifier = path.split("/")
+        rows = table.filter(dataset=dataset, classifier=classifier)
+        done = np.isin(arrays["status"], (1, 2))
+        np.testing.assert_array_equal(np.stack(rows["label"].to_list()), arrays["label"][done, 0])
+        right = np.stack(rows["label"].to_list()) == np.stack(rows["y_true"].to_list())
+        assert right.mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("sweep.tar", r".parquet"), ("there.zip", "choose another name")]
+)
+def test_an_output_that_cannot_be_is_refused(
+    quick: Sweep, tmp_path: Path, name: str, remedy: str
+) -> None:
+    (tmp_path / "there.zip").write_text("mine")
+    result = command("export", quick.directory, "--output", tmp_path / name)
+    assert result.returncode == 2
+    assert name in result.stderr
+    assert remedy in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["there.zip"]
+
+
+def test_nothing_finished_is_nothing_to_export(quick: Sweep, tmp_path: Path) -> None:
+    fresh = Sweep.plan(quick.paths.sweep_file, tmp_path / "fresh")
+    result = command("export", fresh.directory, "--output", tmp_path / "a.zip")
+    assert result.returncode == 2
+    assert "manyseed submit" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["status", "verify", "compact", "analyze", "resume"])
+def test_a_newer_layout_is_refused_with_the_remedy(copy: Sweep, verb: str) -> None:
+    file = list_groups(copy.paths.store)[0].folder / "zarr.json"
+    document = json.loads(file.read_bytes())
+    document["attributes"]["manyseed"]["layout"] = 2
+    file.write_text(json.dumps(document))
+    result = command(verb, copy.directory)
+    assert result.returncode == 2
+    assert str(file.parent) in result.stderr
+    assert "upgrade manyseed" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:
+    values = json.loads(copy.paths.groups.read_bytes())
+    copy.paths.groups.write_text(json.dumps([value | {"layout": 2} for value in values]))
+    result = command("status", copy.directory)
+    assert result.returncode == 2
+    assert "groups.json: layout version 2" in result.stderr

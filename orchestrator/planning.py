@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from orchestrator.cost import estimate, observed_seconds
 from orchestrator.errors import UnavailableError, UserError, toml_value
 from orchestrator.expansion import Expansion, expand
 from orchestrator.files import locked
@@ -20,6 +21,8 @@ from orchestrator.groups import Groups
 from orchestrator.layout import assign_rows, missing_blocks
 from orchestrator.paths import SweepPaths
 from orchestrator.plan import CELLS, Plan, write_plan
+from orchestrator.promise import write_promise
+from orchestrator.room import Stored, check_room, store_bytes, store_files
 from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.sweepfile import AXES, SweepFile, load_sweep_file
@@ -42,6 +45,8 @@ class Change:
         The new runs: columns group, cell, repeat, run, row.
     groups : Groups
         The store's groups as the plan needs them.
+    observed : DataFrame
+        What fits took that have run.
     """
 
     sweep: SweepFile
@@ -51,6 +56,7 @@ class Change:
     after: Plan
     added: pl.DataFrame
     groups: Groups
+    observed: pl.DataFrame
 
     @property
     def is_empty(self) -> bool:
@@ -90,18 +96,40 @@ class Change:
             .select(*by, "train", "test", "classes", "cells", "runs", "identical")
         )
 
+    @cached_property
+    def stored(self) -> list[Stored]:
+        """The groups of the store with all that is planned."""
+        added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
+        lengths = _lengths(self.before) | dict(added.iter_rows())
+        repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
+        return [
+            Stored(spec, lengths[spec.number], repeats.get(spec.number, 1))
+            for spec in self.groups.specs
+        ]
+
+    @cached_property
+    def cost(self) -> pl.DataFrame:
+        """Hours and store of each dataset and classifier.
+
+        Columns as `cost.estimate` has them, store_bytes and store_files.
+        """
+        hours = estimate(
+            self.cells,
+            self.expansion.datasets,
+            self.expansion.classifiers,
+            self.sweep.tune.draws,
+            self.observed,
+        )
+        sizes = pl.DataFrame(
+            [(s.spec.dataset, s.spec.classifier, s.bytes, s.files) for s in self.stored],
+            schema=["dataset", "classifier", "store_bytes", "store_files"],
+            orient="row",
+        )
+        return hours.join(sizes, on=["dataset", "classifier"], how="left", maintain_order="left")
+
     def summary(self) -> dict[str, Any]:
         """Return the plan in numbers, as ``plan --json`` prints it."""
-        lengths = _lengths(self.before) | dict(
-            self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1).iter_rows()
-        )
-        repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
-        stored = [
-            (spec, lengths[spec.number], repeats.get(spec.number, 1))
-            for spec in self.groups.specs
-            if spec.number in lengths
-        ]
-        table = self.by_group()
+        table, cost = self.by_group(), self.cost
         return {
             "name": self.sweep.name,
             "runs_asked": self.expansion.asked,
@@ -115,11 +143,18 @@ class Change:
             "cells": len(self.cells),
             "cells_dropped": len(self.after.dropped),
             "searches": self.expansion.searches,
-            "groups": len(stored),
-            "shards": sum(-(-length // spec.shard_length) for spec, length, _ in stored),
-            "store_bytes": sum(spec.stored_bytes(length, n) for spec, length, n in stored),
-            "store_files": sum(spec.files(length, n) for spec, length, n in stored),
+            "fits": int(cost["fits"].sum()),
+            "groups": len(self.stored),
+            "shards": sum(-(-s.rows // s.spec.shard_length) for s in self.stored),
+            "core_hours": float(cost["core_hours"].sum()),
+            "gpu_hours": float(cost["gpu_hours"].sum()),
+            "longest_fit_seconds": float(cost["longest_seconds"].max() or 0.0),  # type: ignore[arg-type]
+            "store_bytes": store_bytes(self.stored),
+            "store_files": store_files(self.stored),
             "notes": list(self.expansion.notes),
+            "by_group": table.join(
+                cost, on=["dataset", "classifier"], maintain_order="left"
+            ).to_dicts(),
         }
 
 
@@ -149,7 +184,8 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     _check_kept(before, asked, sweep_file)
     groups = groups.extended(asked, sweep, expansion, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
-    return Change(sweep, text, expansion, before, after, added, groups)
+    observed = observed_seconds(paths, before, groups)
+    return Change(sweep, text, expansion, before, after, added, groups, observed)
 
 
 def plan_sweep(sweep_file: Path, directory: Path) -> Change:
@@ -167,13 +203,23 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
         if paths.is_sweep:
             with locked(paths.lock, "planning"):
                 change = plan_change(sweep_file, directory)
+                _check_room(directory, change, sweep_file)
                 _write(paths, change)
         else:
             change = plan_change(sweep_file, directory)
+            _check_room(directory, change, sweep_file)
             _create(directory, change)
     except (OSError, StoreError) as error:
         raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change
+
+
+def _check_room(directory: Path, change: Change, file: Path) -> None:
+    lengths = _lengths(change.before)
+    before = [
+        replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
+    ]
+    check_room(directory, before, change.stored, file)
 
 
 def _create(directory: Path, change: Change) -> None:
@@ -210,6 +256,8 @@ def _write(paths: SweepPaths, change: Change) -> None:
         write_plan(paths, change.after, new_part=not change.is_empty)
     elif not change.is_empty:
         write_plan(paths, change.after, new_part=True)
+    if not change.is_empty:
+        write_promise(paths, change.summary())
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
         place(paths.sweep_file, change.text)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli.common import Json, Out, SweepToml
-from orchestrator.cli.output import console, print_json, print_table, size
+from orchestrator.cli.output import console, duration, print_json, print_table, size
 
 if TYPE_CHECKING:
     from orchestrator.planning import Change
@@ -53,9 +53,25 @@ def _print(change: Change) -> None:
     summary = change.summary()
     print_table(
         change.sweep.name,
-        ("dataset", "classifier", "train", "test", "classes", "cells", "runs", "identical"),
-        change.by_group().iter_rows(),
-        total=("all", "", "", "", "", summary["cells"], summary["runs"], summary["runs_identical"]),
+        (
+            "dataset",
+            "classifier",
+            "train",
+            "test",
+            "classes",
+            "cells",
+            "runs",
+            "fits",
+            "hours",
+            "store",
+        ),
+        [_row(group) for group in summary["by_group"]],
+        total=(
+            "all",
+            *[""] * 4,
+            *(summary[name] for name in ("cells", "runs", "fits")),
+            *_ends(summary),
+        ),
     )
     console.print()
     for removed in summary["runs_excluded"]:
@@ -81,9 +97,32 @@ def _print(change: Change) -> None:
         + "."
     )
     _say(
+        f"Training: about {_hours(summary['core_hours'])} core-hours"
+        + (f" and {_hours(summary['gpu_hours'])} GPU-hours" if summary["gpu_hours"] else "")
+        + f"; the longest fit {duration(summary['longest_fit_seconds'])}."
+    )
+    _say(
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         "and folders."
     )
+
+
+def _row(group: dict[str, Any]) -> tuple[object, ...]:
+    named = ("dataset", "classifier", "train", "test", "classes", "cells", "runs", "fits")
+    return (*(group[name] for name in named), *_ends(group))
+
+
+def _ends(figures: dict[str, Any]) -> tuple[str, str]:
+    hours = [
+        f"{figures[f'{kind}_hours']:,.3g} {kind}"
+        for kind in ("core", "gpu")
+        if figures[f"{kind}_hours"]
+    ]
+    return " + ".join(hours), size(figures["store_bytes"])
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
 
 
 def _say(text: str) -> None:

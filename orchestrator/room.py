@@ -1,0 +1,96 @@
+"""What a plan takes on disk, and whether there is room for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.store.schema import GroupSpec
+
+_CHEAPER = (
+    ('keep.scores = "margin"', {"scores": "margin"}),
+    ('keep.dtype = "float16"', {"dtype": "float16"}),
+    ("both together", {"scores": "margin", "dtype": "float16"}),
+    ('keep.scores = "none"', {"scores": "none"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A group of the store with the rows and repeats that a plan gives it."""
+
+    spec: GroupSpec
+    rows: int
+    repeats: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes once everything is published."""
+        return self.spec.stored_bytes(self.rows, self.repeats)
+
+    @property
+    def files(self) -> int:
+        """Files and folders once everything is published."""
+        return self.spec.files(self.rows, self.repeats)
+
+    def kept(self, **keep: str) -> Stored:
+        """Return the same runs, stored in another way."""
+        named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
+        for name in ("shard_length", "chunk_length", "split_length"):
+            del named[name]
+        return Stored(GroupSpec.create(**named | keep), self.rows, self.repeats)
+
+
+def store_bytes(groups: Iterable[Stored]) -> int:
+    """Return the bytes of a store."""
+    return sum(group.bytes for group in groups)
+
+
+def store_files(groups: Iterable[Stored]) -> int:
+    """Count the files and folders of a store, the store's own and those of datasets among them."""
+    listed = list(groups)
+    datasets = {group.spec.dataset for group in listed}
+    return sum(group.files for group in listed) + 2 * (len(datasets) + 1)
+
+
+def check_room(directory: Path, before: list[Stored], after: list[Stored], file: Path) -> None:
+    """Refuse a plan whose predictions the disk cannot hold.
+
+    Raises
+    ------
+    UserError
+        With the figures, and what keeping less would need.
+    """
+    place = directory
+    while not place.exists():
+        place = place.parent
+    disk = os.statvfs(place)
+    needed, free = store_bytes(after) - store_bytes(before), disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise UserError(
+            f"its predictions need {_gb(needed)}; {place} has {_gb(free)} free",
+            file=file,
+            remedy=_remedy(after, needed) + "or plan onto another disk with --out",
+        )
+    more = store_files(after) - store_files(before)
+    if disk.f_files and more > disk.f_favail:
+        raise UserError(
+            f"its predictions need {more:,} files and folders; {place} can take {disk.f_favail:,}",
+            file=file,
+            remedy="plan onto another disk with --out",
+        )
+
+
+def _remedy(groups: list[Stored], needed: int) -> str:
+    cheaper: Mapping[str, int] = {
+        name: store_bytes(group.kept(**keep) for group in groups) for name, keep in _CHEAPER
+    }
+    listed = [f"{name} needs {_gb(n)}" for name, n in cheaper.items() if n < needed]
+    return f"{', '.join(listed)}; " if listed else ""
+
+
+def _gb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:,.1f} MB"

@@ -1,0 +1,189 @@
+"""What a plan promises: hours, bytes, files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from jobs import classifiers, datasets
+from orchestrator import room
+from orchestrator.cost import GPU_SPEEDUP, MANY_CLASSES, SECONDS, estimate, seconds
+from orchestrator.errors import UserError
+from orchestrator.planning import plan_change, plan_sweep
+from orchestrator.promise import promise_and_outcome
+
+TEXT = """
+name = "cost"
+seed = 1
+repeats = 2
+runs = 5
+[[grid]]
+dataset = ["vehicle", "kc1"]
+classifier = ["xgb", "mlp"]
+train_fraction = [0.5, 1.0]
+"""
+NOTHING = pl.DataFrame(schema={"cell": pl.UInt32, "n": pl.UInt32, "observed": pl.Float64})
+
+
+@pytest.fixture
+def change(tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT)
+    return plan_change(tmp_path / "s.toml", tmp_path / "out")
+
+
+def disk(**figures):
+    room_for_all = {"f_bavail": 10**9, "f_frsize": 1000, "f_files": 10**9, "f_favail": 10**9}
+    return SimpleNamespace(**room_for_all | figures)
+
+
+def priced(change, observed=NOTHING):
+    expansion = change.expansion
+    return estimate(change.cells, expansion.datasets, expansion.classifiers, 100, observed)
+
+
+def info(name, dataset, **options):
+    return classifiers.resolve(name, options, dataset)
+
+
+@pytest.mark.parametrize("name", SECONDS)
+def test_times_grow_with_rows_and_meet_the_table(name):
+    sizes = [100, 634, 2000, 10_000, 50_000, 190_000, 400_000]
+    times = []
+    for rows in sizes:
+        dataset = datasets.resolve("synthetic:gaussian", n_samples=rows + 100, test=100)
+        assert dataset.n_train == rows
+        times.append(seconds(dataset, info(name, dataset)))
+    assert times == sorted(times)
+    for rows, size in ((634, "small"), (10_000, "medium"), (190_000, "large")):
+        assert times[sizes.index(rows)] == pytest.approx(SECONDS[name][size])
+
+
+def test_the_studys_slow_sets_are_slow():
+    for name in ("aloi", "dionis"):
+        dataset = datasets.resolve(name)
+        assert len(dataset.class_names) >= MANY_CLASSES
+        assert seconds(dataset, info("lr-sgd", dataset)) == SECONDS["lr-sgd"]["many classes"]
+
+
+def test_epochs_images_and_a_gpu_count():
+    dataset = datasets.resolve("sklearn:digits")
+    for name in ("mlp", "cnn"):
+        few, many = (seconds(dataset, info(name, dataset, epochs=n)) for n in (2, 20))
+        assert many == pytest.approx(10 * few)
+        on_gpu = seconds(dataset, info(name, dataset, epochs=20, device="gpu"))
+        assert on_gpu == pytest.approx(many / GPU_SPEEDUP)
+
+
+def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
+    table = {(r["dataset"], r["classifier"]): r for r in priced(change).iter_rows(named=True)}
+    vehicle = change.expansion.datasets["vehicle"]
+    mlp = seconds(vehicle, change.expansion.classifiers["mlp", "vehicle"])
+    assert table["vehicle", "mlp"]["fits"] == 20
+    assert table["vehicle", "mlp"]["core_hours"] == pytest.approx((10 * mlp + 10 * mlp / 2) / 3600)
+    assert table["vehicle", "mlp"]["gpu_hours"] == 0
+    assert table["vehicle", "mlp"]["longest_seconds"] == pytest.approx(mlp)
+    xgb = seconds(vehicle, change.expansion.classifiers["xgb", "vehicle"])
+    assert table["vehicle", "xgb"]["fits"] == 10 + 2  # at 100 % one of each repeat's five
+    assert table["vehicle", "xgb"]["core_hours"] == pytest.approx((2 * xgb + 10 * xgb / 2) / 3600)
+
+
+def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
+    before = priced(change)
+    cell = change.cells.filter(
+        (pl.col("dataset") == "vehicle")
+        & (pl.col("classifier") == "mlp")
+        & (pl.col("train_fraction") == 0.5)
+    )["cell"][0]
+    mlp = seconds(
+        change.expansion.datasets["vehicle"], change.expansion.classifiers["mlp", "vehicle"]
+    )
+    observed = pl.DataFrame(
+        {"cell": [cell], "n": [4], "observed": [4 * 3 * mlp / 2]}, schema=NOTHING.schema
+    )
+    ratio = priced(change, observed)["core_hours"] / before["core_hours"]
+    by_classifier = dict(zip(before["classifier"], ratio, strict=True))
+    assert by_classifier["mlp"] == pytest.approx(3)
+    assert by_classifier["xgb"] == pytest.approx(1)
+
+
+def test_tuned_hparams_add_a_search_for_each_pair(tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT + 'hparams = ["default", "tuned"]\n[tune]\ndraws = 100\n')
+    change = plan_change(tmp_path / "s.toml", tmp_path / "out")
+    assert change.summary()["searches"] == 4
+    fits = change.cost["fits"].to_list()
+    assert fits == [12 + 20 + 100, 20 + 20 + 100] * 2
+
+
+def test_json_has_the_figures_that_are_documented(change):
+    summary = change.summary()
+    for key in (
+        "runs",
+        "cells",
+        "shards",
+        "core_hours",
+        "gpu_hours",
+        "store_bytes",
+        "store_files",
+    ):
+        assert summary[key] >= 0
+    assert summary["core_hours"] == pytest.approx(sum(g["core_hours"] for g in summary["by_group"]))
+    json.dumps(summary)
+
+
+@pytest.mark.parametrize("free", [10**12, 1000])
+def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path, monkeypatch):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT + '[keep]\nscores = "all"\n')
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=free // 1000))
+    if free > 1000:
+        plan_sweep(file, tmp_path / "out")
+        return
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, tmp_path / "out")
+    for part in (
+        str(file),
+        "its predictions need",
+        "0.0 MB free",
+        'keep.scores = "margin" needs',
+        "--out",
+    ):
+        assert part in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_only_what_is_new_needs_room(tmp_path, monkeypatch):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT)
+    plan_sweep(file, tmp_path / "out")
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=0, f_favail=0))
+    assert plan_sweep(file, tmp_path / "out").is_empty
+
+
+def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):
+    (tmp_path / "s.toml").write_text(TEXT)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_favail=20))
+    with pytest.raises(UserError, match="can take 20"):
+        plan_sweep(tmp_path / "s.toml", tmp_path / "out")
+
+
+def test_the_promise_of_bytes_and_files_is_kept(quick):
+    """Within a tenth, on a sweep that was trained to its end."""
+    found = promise_and_outcome(quick.paths)
+    assert found["fits"][0] == found["fits"][1] == 58
+    for name in ("store_bytes", "store_files"):
+        promised, is_ = found[name]
+        assert abs(promised - is_) <= is_ / 10, name
+    assert found["hours"][1] > 0
+
+
+def test_planning_again_is_corrected_by_what_ran(quick, tmp_path):
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    change = plan_change(quick.paths.sweep_file, tmp_path / "copy")
+    assert len(change.observed) == 8
+    total = change.observed["observed"].sum()
+    # 58 of 64 runs were fitted; the share that each fraction takes is the model's
+    assert change.summary()["core_hours"] * 3600 == pytest.approx(total, rel=0.01)

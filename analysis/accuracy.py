@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -13,9 +14,8 @@ from analysis.metric import Column, Finished, HeldOut, Metric, Part
 from analysis.options import Options
 
 
-def correct(
-    label: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]], n_classes: int
-) -> NDArray[np.int64]:
+@numba.njit(cache=True, nogil=True)
+def correct(label: NDArray[Any], y_true: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
     """Count the test points of each class that each run gets right.
 
     Parameters
@@ -28,8 +28,9 @@ def correct(
     int64 array (run, class)
     """
     count = np.zeros((label.shape[0], n_classes), dtype=np.int64)
-    for run, row in enumerate(label):
-        count[run] = np.bincount(y_true[row == y_true], minlength=n_classes)
+    for run in range(label.shape[0]):
+        for point in range(label.shape[1]):
+            count[run, y_true[point]] += label[run, point] == y_true[point]
     return count
 
 

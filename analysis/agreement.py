@@ -82,35 +82,48 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What two parts of a repeat's runs, or one with itself, say of its pairs.
+    """The pairs between two parts of a repeat's runs."""
+
+    start_i: int
+    start_j: int
+    pairs: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """What some tiles of a repeat say of its pairs; the sum of two is what both say.
 
     Attributes
     ----------
-    start_i, start_j : int
-        Position of their first runs.
-    different_i, different_j : int64 array (run,)
-        Sum of the points on which a run of one part disagrees with those of the other.
-    wrong : bool array (sample,) or None
-        Points that any run of the part gets wrong; only of a part with itself.
+    different : int64 array (run,)
+        Sum over the tiles of the points on which a run disagrees with others, of all runs.
+    wrong : bool array (sample,)
+        Points that any run gets wrong.
     largest_union : int
         Most points that at least one of two runs gets wrong.
-    pairs : Pairs, arrays (run of one, run of other), or None
+    listed : tuple of Tile
         Where pairs are to be listed.
     spreads : mapping of column name to Spread
         Where they are not.
     """
 
-    start_i: int
-    start_j: int
-    different_i: Counts
-    different_j: Counts
-    wrong: NDArray[np.bool_] | None
+    different: Counts
+    wrong: NDArray[np.bool_]
     largest_union: int
-    pairs: Pairs | None
+    listed: tuple[Tile, ...]
     spreads: dict[str, Spread]
 
+    def __add__(self, other: Tiles) -> Tiles:
+        return Tiles(
+            different=self.different + other.different,
+            wrong=self.wrong | other.wrong,
+            largest_union=max(self.largest_union, other.largest_union),
+            listed=self.listed + other.listed,
+            spreads={name: own + other.spreads[name] for name, own in self.spreads.items()},
+        )
 
-def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tile:
+
+def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tiles:
     held_out, n_test = own.held_out, own.held_out.n_test
     wrong_i = own.label != held_out.y_true
     wrong_j = wrong_i if other is own else other.label != held_out.y_true
@@ -124,17 +137,17 @@ def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tile:
     else:
         same = same_label(own.label, other.label)
     pairs = Pairs(both, same, (classes_i @ classes_j.T).astype(np.int64), errors_i, errors_j)
-    different = n_test - same
     diagonal = own.start == other.start
+    different = np.zeros(own.n_repeat, dtype=np.int64)
+    different[own.start :][: own.n_runs] = (n_test - same).sum(axis=1)
+    if not diagonal:
+        different[other.start :][: other.n_runs] = (n_test - same).sum(axis=0)
     few = own.n_repeat <= options.max_pair_runs
-    return Tile(
-        start_i=own.start,
-        start_j=other.start,
-        different_i=different.sum(axis=1),
-        different_j=different.sum(axis=0),
-        wrong=wrong_i.any(axis=0) if diagonal else None,
+    return Tiles(
+        different=different,
+        wrong=wrong_i.any(axis=0) | wrong_j.any(axis=0),
         largest_union=int(_above(pairs.union, diagonal).max(initial=0)),
-        pairs=pairs if few else None,
+        listed=(Tile(own.start, other.start, pairs),) if few else (),
         spreads={} if few else _spreads(pairs, n_test, diagonal, options.empty_union),
     )
 
@@ -151,36 +164,27 @@ def _spreads(pairs: Pairs, n_test: int, diagonal: bool, empty_union: float) -> d
     }
 
 
-def _finish(held_out: HeldOut, tiles: Sequence[Tile], options: Options) -> Finished:
-    n_test = held_out.n_test
-    n_runs = max(tile.start_j + tile.different_j.size for tile in tiles)
-    different = np.zeros(n_runs, dtype=np.int64)
-    for tile in tiles:
-        different[tile.start_i :][: tile.different_i.size] += tile.different_i
-        if tile.start_i != tile.start_j:
-            different[tile.start_j :][: tile.different_j.size] += tile.different_j
-    union = int(reduce(np.logical_or, [t.wrong for t in tiles if t.wrong is not None]).sum())
+def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> Finished:
+    tiles, n_test = reduce(add, partials), held_out.n_test
+    n_runs, union = tiles.different.size, int(tiles.wrong.sum())
     # What a global error consistency becomes when it is divided by a number of errors instead.
     scales = {
-        "ec_union": n_test / union if union else np.nan,
-        "ec_largest_union": n_test / largest
-        if (largest := max(tile.largest_union for tile in tiles))
-        else np.nan,
+        name: n_test / size if size else np.nan
+        for name, size in (("ec_union", union), ("ec_largest_union", tiles.largest_union))
     }
     alone = np.full(n_runs, np.nan)
-    runs = {"churn_mean": different / ((n_runs - 1) * n_test) if n_runs > 1 else alone}
+    runs = {"churn_mean": tiles.different / ((n_runs - 1) * n_test) if n_runs > 1 else alone}
     repeat = {"n_wrong_by_any": np.asarray(union)}
-    if tiles[0].pairs is None:
-        names = tiles[0].spreads
-        spreads = {name: reduce(add, [tile.spreads[name] for tile in tiles]) for name in names}
-        spreads |= {name: spreads["ec_global"].scaled(scale) for name, scale in scales.items()}
-        return Finished(runs=runs, spreads=spreads, repeat=repeat)
-    values = _listed(tiles, n_runs).values(n_test, options.empty_union)
+    if tiles.spreads:
+        together = tiles.spreads["ec_global"]
+        scaled = {name: together.scaled(scale) for name, scale in scales.items()}
+        return Finished(runs=runs, spreads=tiles.spreads | scaled, repeat=repeat)
+    values = _pairs(tiles.listed, n_runs).values(n_test, options.empty_union)
     values |= {name: values["ec_global"] * scale for name, scale in scales.items()}
     return Finished(runs=runs, pairs=values, repeat=repeat)
 
 
-def _listed(tiles: Sequence[Tile], n_runs: int) -> Pairs:
+def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
     """Put the tiles of a repeat together, and list pairs i < j, i first."""
     above = np.triu_indices(n_runs, k=1)
     columns = {}
@@ -188,10 +192,8 @@ def _listed(tiles: Sequence[Tile], n_runs: int) -> Pairs:
         matrix = np.zeros((n_runs, n_runs), dtype=np.int64)
         for tile in tiles:
             part: Counts = getattr(tile.pairs, name)
-            matrix[
-                tile.start_i : tile.start_i + part.shape[0],
-                tile.start_j : tile.start_j + part.shape[1],
-            ] = part
+            rows = slice(tile.start_i, tile.start_i + part.shape[0])
+            matrix[rows, tile.start_j : tile.start_j + part.shape[1]] = part
         columns[name] = matrix[above]
     return Pairs(**columns)
 

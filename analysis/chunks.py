@@ -5,11 +5,11 @@ holds at most `Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one ta
 computes every metric of its repeats, one after the other. A repeat that is larger is cut into parts
 of that size; each is loaded by itself, and pairs of runs are computed two parts at a time.
 
-Memory of a task, beside the chunks of the arrays it reads from: the predictions of its block (of
-two parts, where a repeat was cut), and for the one repeat at hand about 40 bytes for each of its
-K·N_test margins (of `Options.max_references` runs at most), 100 for each of its K² pairs (of
-`BLOCK_RUNS` runs at most, where they aren't listed), and 2·B·N_test for the resamples of each test
-set.
+Memory of a task, beside the chunks of the arrays it reads from: the predictions of its block, and
+for the one repeat at hand about 40 bytes for each of its K·N_test margins (of
+`Options.max_references` runs at most), 100 for each of its K² pairs (of `BLOCK_RUNS` runs at most,
+where they aren't listed), and 2·B·N_test for the resamples of each test set. While the pairs of a
+repeat that was cut are computed, its labels are kept too, and 0.7 MB for each part.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations_with_replacement, pairwise
+from itertools import pairwise
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import polars as pl
 from dask.base import compute as dask_compute
+from dask.base import optimize as dask_optimize
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
@@ -192,6 +193,12 @@ def _part(member: Member, runs: slice, slices: Sequence[slice], arrays: Arrays) 
     read = np.concatenate([np.arange(rows.start, rows.stop) for rows in slices])
     position = np.searchsorted(read, member.row[runs])
     own = {name: _wide(array[position]) for name, array in arrays.items()}
+    largest = own["label"].max(initial=0)
+    if largest >= member.held_out.n_classes:
+        raise ValueError(
+            f"cell {member.cell}, repeat {member.held_out.repeat_index}: a label is {largest}, and "
+            f"there are {member.held_out.n_classes} classes"
+        )
     return Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
 
 
@@ -228,44 +235,115 @@ def _compute_block(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A part of a repeat that is yet to be read, by the task that needs it."""
+
+    member: Member
+    runs: slice
+    slices: tuple[slice, ...]
+    names: tuple[str, ...]
+    arrays: tuple[da.Array, ...]
+
+    @classmethod
+    def of(cls, member: Member, runs: slice, sources: Sources) -> Stored:
+        """Say what to read; the graphs are cut down to it."""
+        slices = _slices(member.row[runs])
+        arrays = dask_optimize(*sources.read(slices))
+        return cls(member, runs, slices, tuple(sources.arrays), arrays)
+
+    def load(self) -> Part:
+        """Read it in this thread."""
+        own = replace(self.member, held_out=replace(self.member.held_out))
+        read = dask_compute(*self.arrays, scheduler="synchronous")
+        return _part(own, self.runs, self.slices, _join(self.names, self.slices, read))
+
+
 def _cut(
     member: Member, sources: Sources, metrics: Sequence[Metric], options: Options, max_runs: int
 ) -> Delayed:
-    """Compute the metrics of one large repeat part by part."""
-    names = tuple(sources.arrays)
-    parts = []
-    for start, stop in pairwise([*range(0, member.row.size, max_runs), member.row.size]):
-        slices = _slices(member.row[start:stop])
-        load = partial(_load, member, slice(start, stop), slices, names)
-        parts.append(delayed(load, pure=False)(*sources.read(slices)))
-    finished = []
+    """Compute the metrics of one large repeat part by part.
+
+    A part is read once for what the others must know of it, and again to be computed, so that it
+    need not be kept in between. Pairs of parts need no more than their labels, which are kept.
+    """
+    alone = [metric for metric in metrics if not metric.pairwise]
+    edges = pairwise([*range(0, member.row.size, max_runs), member.row.size])
+    runs = [slice(start, stop) for start, stop in edges]
+    stored = [Stored.of(member, part, sources) for part in runs]
+    gathered = [delayed(partial(_gather, part, alone, options), pure=False)() for part in stored]
+    shared = delayed(partial(_share, member.held_out, alone, options), pure=False)(gathered)
+    chunked = [
+        delayed(partial(_chunk, part, alone, options), pure=False)(shared) for part in stored
+    ]
+    labels = Sources({"label": sources.arrays["label"]})
+    kept = [delayed(Stored.of(member, part, labels).load, pure=False)() for part in runs]
+    tiles = {}
     for metric in metrics:
-        gather = delayed(metric.gather, pure=False)
-        share = delayed(metric.share, pure=False)
-        chunk = delayed(metric.chunk, pure=False)
-        shared = share(member.held_out, [gather(part, options) for part in parts], options)
-        pairs = (
-            combinations_with_replacement(parts, 2)
-            if metric.pairwise
-            else zip(parts, parts, strict=True)
-        )
-        partials = [chunk(own, other, shared, options) for own, other in pairs]
-        finish = delayed(metric.finish, pure=False)
-        finished.append(finish(member.held_out, partials, options))
-    collect = partial(_columns, member, metrics, options)
-    block: Delayed = delayed(collect, pure=False)(*finished)
+        if metric.pairwise:
+            tiles[metric.name] = _rows_of_tiles(metric, kept, options)
+    finish = partial(_finish, member, metrics, options)
+    block: Delayed = delayed(finish, pure=False)(chunked, tiles)
     return block
 
 
-def _load(
+def _rows_of_tiles(metric: Metric, kept: Sequence[Delayed], options: Options) -> list[Delayed]:
+    """Compute each part with itself and all later ones, adding up as it goes."""
+    tile = delayed(partial(_tile, metric, options), pure=False)
+    rows = []
+    for index, own in enumerate(kept):
+        row: Any = None
+        for other in kept[index:]:
+            row = tile(row, own, other)
+        rows.append(row)
+    return rows
+
+
+def _gather(stored: Stored, metrics: Sequence[Metric], options: Options) -> dict[str, Any]:
+    part = stored.load()
+    return {metric.name: metric.gather(part, options) for metric in metrics}
+
+
+def _share(
+    held_out: HeldOut,
+    metrics: Sequence[Metric],
+    options: Options,
+    gathered: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    return {
+        metric.name: metric.share(held_out, [part[metric.name] for part in gathered], options)
+        for metric in metrics
+    }
+
+
+def _chunk(
+    stored: Stored, metrics: Sequence[Metric], options: Options, shared: Mapping[str, Any]
+) -> dict[str, Any]:
+    part = stored.load()
+    return {
+        metric.name: metric.chunk(part, part, shared[metric.name], options) for metric in metrics
+    }
+
+
+def _tile(metric: Metric, options: Options, before: Any, own: Part, other: Part) -> Any:
+    # Every task is given its own copy of what it was sent, so parts are told apart by their place.
+    same = own if other.start == own.start else other
+    found = metric.chunk(own, same, None, options)
+    return found if before is None else before + found
+
+
+def _finish(
     member: Member,
-    runs: slice,
-    slices: Sequence[slice],
-    names: Sequence[str],
-    *arrays: NDArray[Any],
-) -> Part:
-    own = replace(member, held_out=replace(member.held_out))
-    return _part(own, runs, slices, _join(names, slices, arrays))
+    metrics: Sequence[Metric],
+    options: Options,
+    chunked: Sequence[Mapping[str, Any]],
+    tiles: Mapping[str, Sequence[Any]],
+) -> Block:
+    finished = []
+    for metric in metrics:
+        partials = tiles.get(metric.name) or [part[metric.name] for part in chunked]
+        finished.append(metric.finish(member.held_out, partials, options))
+    return _columns(member, metrics, options, *finished)
 
 
 def _columns(

@@ -56,8 +56,11 @@ def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:
     return total
 
 
-def class_counts(label: NDArray[np.integer[Any]], n_classes: int) -> Counts:
+@numba.njit(cache=True, nogil=True)
+def class_counts(label: NDArray[Any], n_classes: int) -> Counts:
     """Count how often each run gives each label, int64 (run, class)."""
-    return np.array(
-        [np.bincount(row, minlength=n_classes) for row in label], dtype=np.int64
-    ).reshape(label.shape[0], n_classes)
+    total = np.zeros((label.shape[0], n_classes), dtype=np.int64)
+    for run in range(label.shape[0]):
+        for point in range(label.shape[1]):
+            total[run, label[run, point]] += 1
+    return total

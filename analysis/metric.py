@@ -176,7 +176,8 @@ class Metric:
     share : callable
         (test set, what all parts gathered, options) to what each chunk is given.
     pairwise : bool
-        Whether parts are computed two by two, the first never after the second.
+        Whether parts are computed two by two, the first never after the second, from their labels
+        alone; such a record gathers and shares nothing, and its partial results can be added.
     runs, pairs, repeat : tuple of Column
         The columns it gives to the tables of runs, of pairs and of repeats.
     """

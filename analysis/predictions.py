@@ -104,6 +104,12 @@ class Predictions:
                 raise ValueError(
                     f"{name} goes from {column.min()} to {column.max()}; the arrays have {size}"
                 )
+        classes = self.y_true[self.runs["repeat_index"].unique().to_numpy()]
+        if classes.min() < 0 or classes.max() >= self.n_classes:
+            raise ValueError(
+                f"y_true goes from {classes.min()} to {classes.max()}; there are "
+                f"{self.n_classes} classes"
+            )
         for key in (["row"], ["cell", "repeat_index", "run_index"]):
             twice = self.runs.filter(pl.struct(key).is_duplicated())
             if not twice.is_empty():

@@ -73,7 +73,6 @@ def trimming_levels(
             own, own_below = 0, 0  # the candidate's own mass in the reference, up to and below it
             reached = 0.0  # reference eCDF at the last knot
             distance = 0.0
-            feasible = True
             for position in range(n_points):
                 point = order[c, position]
                 tied += drawn[point]
@@ -84,26 +83,41 @@ def trimming_levels(
                 if tied > 0:
                     before = (running[below[c, position]] - own_below) / total
                     distance = max(distance, abs(before - levels[knots]))
-                    if knots == 0:
-                        feasible = before <= gamma
-                    else:
-                        lower[knots] = max(before - gamma, 0.0)
-                        feasible = feasible and lower[knots] <= upper[knots]
+                    lower[knots] = before
                     knots += 1
                     level += tied
                     reached = (running[upto[c, position]] - own) / total
                     levels[knots] = level / n_side
-                    upper[knots] = min(reached + gamma, 1.0)
+                    upper[knots] = reached
                     distance = max(distance, abs(reached - levels[knots]))
                 tied = 0
                 own_below = own
             distances[c, b] = distance
-            if feasible and reached >= 1.0 - gamma:
-                lower[knots] = upper[knots] = 1.0
+            if distance <= gamma:
+                result[c, b] = 0.0
+            elif _gates(lower, upper, knots, gamma):
                 result[c, b] = 1.0 - 1.0 / smallest_slope(levels, lower, upper, knots)
             else:
                 result[c, b] = 1.0
     return result, distances
+
+
+@numba.njit(cache=True, nogil=True)
+def _gates(before: Real, reached: Real, last: int, gamma: float) -> bool:
+    """Turn the reference eCDF around the candidate's values into gates; say if all are open.
+
+    `before[i]` is Ḡ just below value i + 1 and `reached[i]` is Ḡ at value i, for 0 < i ≤ last.
+    """
+    if before[0] > gamma or reached[last] < 1.0 - gamma:
+        return False
+    before[0] = reached[0] = 0.0
+    before[last] = reached[last] = 1.0
+    for i in range(1, last):
+        before[i] = max(before[i] - gamma, 0.0)
+        reached[i] = min(reached[i] + gamma, 1.0)
+        if before[i] > reached[i]:
+            return False
+    return True
 
 
 @numba.njit(cache=True, nogil=True)
@@ -159,7 +173,6 @@ def interpolated_levels(
                 n_knots = _distinct(values, point_of, model_of, built_for, opposite, knots, mass)
             total = (n_models - 1 if built_for >= 0 else n_models) * n_side
             n, level, tied, at = 0, 0, 0, 0
-            first, reached = 0.0, 0.0
             for position in range(n_points):
                 tied += drawn[order[c, position]]
                 if not last_of_tie[c, position]:
@@ -169,20 +182,13 @@ def interpolated_levels(
                     while at < n_knots and knots[at] <= value:
                         at += 1
                     reached = _between(knots, mass, n_knots, at, value) / total
-                    if n == 0:
-                        first = reached
-                    else:
-                        lower[n] = max(reached - gamma, 0.0)
+                    lower[n] = reached
                     n += 1
                     level += tied
                     levels[n] = level / n_side
-                    upper[n] = min(reached + gamma, 1.0)
+                    upper[n] = reached
                 tied = 0
-            feasible = first <= gamma and reached >= 1.0 - gamma
-            for i in range(1, n):
-                feasible = feasible and lower[i] <= upper[i]
-            if feasible:
-                lower[n] = upper[n] = 1.0
+            if _gates(lower, upper, n, gamma):
                 result[c, b] = 1.0 - 1.0 / smallest_slope(levels, lower, upper, n)
             else:
                 result[c, b] = 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import dask.array as da
@@ -273,6 +274,16 @@ def test_nothing_is_read_before_it_is_computed():
         compute([group], scheduler="synchronous")
 
 
+def test_labels_that_do_not_fit_the_classes_are_refused():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(20), runs, 10)
+    label = np.zeros((3, 1, 10), dtype=np.uint8)
+    label[2, 0, 4] = 2
+    given_predictions = predictions(score, y_true, runs, label=da.from_array(label))
+    with pytest.raises(ValueError, match="cell 0, repeat 0: a label is 2, and there are 2 classes"):
+        tables(given_predictions)
+
+
 @pytest.mark.parametrize("n_classes", [3, 5])
 def test_true_margin_is_the_true_class_minus_the_best_other(n_classes):
     runs = regular(1, 2, 2)
@@ -317,6 +328,7 @@ def test_options_without_meaning_are_refused(options, message):
         ({"margin": da.zeros((2, 1, 9))}, "margin has shape"),
         ({"score": da.zeros((2, 1, 10, 3))}, "score has shape"),
         ({"y_true": np.zeros((1, 9), dtype=int)}, "y_true has shape"),
+        ({"y_true": np.full((1, 10), 2)}, "y_true goes from 2 to 2; there are 2 classes"),
         ({"class_names": ("one",)}, "two classes or more"),
         ({"probability": "sigmoid"}, "probability is 'sigmoid'"),
         ({"runs": regular(1, 1, 2).drop("identical")}, "lacks identical"),
@@ -331,3 +343,48 @@ def test_predictions_that_do_not_fit_are_refused(change, message):
     fitting = predictions(*noisy(np.random.default_rng(17), runs, 10), runs)
     with pytest.raises(ValueError, match=message):
         replace(fitting, **change)
+
+
+N_LARGE = 8_000
+
+
+def peak_bytes(cells, n_runs, options):
+    """Peak of what is allocated while a sweep is analysed whose scores are made when read."""
+    n_test, n_classes = N_LARGE, 4
+    runs = regular(cells, 1, n_runs)
+    shape = (runs.height, 1, n_test, n_classes)
+
+    def read(block_info=None):
+        (start, stop), *_ = block_info[None]["array-location"]
+        rng = np.random.default_rng(start)
+        return rng.normal(size=(stop - start, *shape[1:])).astype(np.float32)
+
+    chunks_of_ten = ((10,) * (runs.height // 10), *((size,) for size in shape[1:]))
+    score = da.map_blocks(read, chunks=chunks_of_ten, dtype=np.float32, meta=np.empty((0,) * 4))
+    label = score.argmax(axis=-1).astype(np.uint8)
+    y_true = np.zeros((1, n_test), dtype=np.uint16)
+    small = predictions(*noisy(np.random.default_rng(0), runs.head(1), 5, 4), runs.head(1))
+    lazy = replace(small, label=label, margin=None, score=score, y_true=y_true, runs=runs)
+    group = analyze_group(lazy, options)
+    tracemalloc.start()
+    try:
+        compute([group], scheduler="synchronous")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("large", ["many repeats", "a large repeat"])
+def test_memory_does_not_grow_with_the_sweep(large):
+    options = Options(
+        metrics=("accuracy", "agreement", "ensemble"),
+        block_bytes=14 * 17 * N_LARGE,  # 14 runs
+        max_pair_runs=10,
+    )
+    cut = large == "a large repeat"
+    sizes = [(1, 40), (1, 160)] if cut else [(5, 10), (20, 10)]
+    tables(predictions(*noisy(np.random.default_rng(0), regular(1, 1, 3), 9, 4), regular(1, 1, 3)))
+    one, four = (peak_bytes(*size, options) for size in sizes)
+    # Of a repeat that was cut: labels, and for each part the sum of its scores and of its pairs.
+    kept = 120 * N_LARGE + 9 * (4 * 8 * N_LARGE + 700_000) if cut else 0
+    assert four - kept < 1.2 * one

@@ -16,9 +16,10 @@ from orchestrator.groups import Groups
 from orchestrator.paths import SweepPaths
 from orchestrator.plan import Plan
 from orchestrator.store.arrays import COPY, DONE, MISSING
-from orchestrator.store.groups import open_group
+from orchestrator.store.groups import Group, open_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.reader import statuses
+from orchestrator.store.retraining import count_retrained
 
 FAILED = 3
 """A state that the store does not know: the latest attempt raised, and nothing was finished."""
@@ -38,7 +39,7 @@ class Survey:
     failures : dict
         The latest failure of each (group, row) that is failed.
     duplicates : int
-        Fits that were trained more than once, as far as journals still tell.
+        Fits that were trained more than once.
     """
 
     plan: Plan
@@ -87,10 +88,12 @@ def survey(paths: SweepPaths) -> Survey:
     index = JournalIndex(paths.journals)
     lengths = dict(plan.groups.select("group", "length").iter_rows())
     states: dict[int, NDArray[np.uint8]] = {}
+    opened: list[Group] = []
     for spec in groups.specs:
         state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
         if (paths.store / spec.path).exists():
-            stored = statuses(open_group(paths.store, spec.path))[: len(state)]
+            opened.append(open_group(paths.store, spec.path))
+            stored = statuses(opened[-1])[: len(state)]
             state[: len(stored)] = stored
         journaled = index.rows(spec.number)
         journaled = journaled[journaled < len(state)]
@@ -100,7 +103,7 @@ def survey(paths: SweepPaths) -> Survey:
     failures = _failures(paths, states)
     for group, row in failures:
         states[group][row] = FAILED
-    return Survey(plan, states, failures, index.duplicates)
+    return Survey(plan, states, failures, count_retrained(opened, index))
 
 
 def _failures(

@@ -22,6 +22,7 @@ from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import LeaseWatch, remove_dead_leases
 from orchestrator.store.reader import read_rows, statuses
 from orchestrator.store.repair import require_rest
+from orchestrator.store.retraining import settle
 from orchestrator.store.shards import publish
 from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
 from orchestrator.store.tombstones import read_tombstone
@@ -83,7 +84,7 @@ def compact(
             _read_back(group, shard, journals, watch)
     kept = _unpublished(store, journals)
     require_rest(watch, besides)
-    removed = _remove_journals(journals, sizes, kept)
+    removed = _remove_journals(list_groups(store), journals, sizes, kept)
     partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
     partial += remove_partial(folder)
     consolidate(LocalStore(store), [group.spec.path for group in list_groups(store)])
@@ -147,18 +148,22 @@ def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
     return kept
 
 
-def _remove_journals(journals: JournalIndex, sizes: dict[str, int], kept: set[str]) -> int:
+def _remove_journals(
+    groups: list[Group], journals: JournalIndex, sizes: dict[str, int], kept: set[str]
+) -> int:
     """Remove journals that nobody wrote to since, and tombstones that void nothing any more."""
-    folder, removed = journals.folder, 0
+    folder = journals.folder
     journals.refresh()
+    removed = [
+        name for name in set(journals.journals) - kept if sizes.get(name) == journals.size(name)
+    ]
+    settle(groups, journals, removed)
     with unavailable("clean", folder):
-        for name in set(journals.journals) - kept:
-            if sizes.get(name) == journals.size(name):
-                (folder / name).unlink(missing_ok=True)
-                removed += 1
+        for name in removed:
+            (folder / name).unlink(missing_ok=True)
         for file in folder.glob(f"*{TOMBSTONE_SUFFIX}"):
             if not any((folder / name).exists() for name in read_tombstone(file).journals):
                 file.unlink(missing_ok=True)
         if folder.exists():
             sync_folder(folder)
-    return removed
+    return len(removed)

@@ -83,9 +83,9 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
         for group in groups:
             for array in sorted(group.spec.arrays, key=lambda array: array.name != "status"):
                 folder = group.folder / array.name
-                for file in sorted(entry.name for entry in os.scandir(folder)):
-                    if file.startswith("c."):
-                        _add(archive, folder / file, f"{group.spec.path}/{array.name}/{file}")
+                for key in sorted(entry.name for entry in os.scandir(folder)):
+                    if key.startswith("c."):
+                        _add(archive, folder / key, f"{group.spec.path}/{array.name}/{key}")
         for name, file in beside.items():
             _add(archive, file, f"{BESIDE}/{name}")
 

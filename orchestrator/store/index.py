@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,7 @@ class JournalIndex:
         self._bad: set[tuple[int, int]] = set()
         self._group, self._row = array("I"), array("Q")
         self._journal, self._offset = array("I"), array("Q")
+        self._seconds = array("f")
         self.refresh()
 
     def refresh(self) -> None:
@@ -122,6 +124,7 @@ class JournalIndex:
                 self._row.append(header.row)
                 self._journal.append(number)
                 self._offset.append(offset)
+                self._seconds.append(header.fit_seconds)
                 journal.inside = offset + HEADER_SIZE
                 offset += HEADER_SIZE + header.payload
                 continue
@@ -144,12 +147,15 @@ class JournalIndex:
         """How many damaged stretches and records have been met."""
         return sum(journal.damaged for journal in self._journals) + len(self._bad)
 
-    @property
-    def duplicates(self) -> int:
-        """How many records say what another one says already."""
-        keep = self._valid()
-        pairs = np.stack([_ints(self._group)[keep], _ints(self._row)[keep]], axis=1)
-        return len(pairs) - len(np.unique(pairs, axis=0))
+    def fits(
+        self, group: int, besides: Collection[str] = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return row and fit seconds of every trained run's record, some journals left out."""
+        seconds = np.array(self._seconds, dtype=np.float32)
+        keep = self._valid() & (_ints(self._group) == group) & ~np.isnan(seconds)  # no copies
+        out = [n for n, journal in enumerate(self._journals) if journal.name in besides]
+        keep &= ~np.isin(_ints(self._journal), out)
+        return _ints(self._row)[keep], seconds[keep]
 
     def size(self, journal: str) -> int:
         """Return the length of a journal, in bytes, as of the last refresh."""
@@ -216,7 +222,7 @@ class JournalIndex:
         return keep
 
 
-def _ints(column: array[int]) -> NDArray[Any]:
+def _ints(column: array[int]) -> NDArray[np.int64]:
     # A copy: numpy's view would forbid the column to grow.
     return np.array(column, dtype=np.int64)
 

@@ -69,12 +69,13 @@ def test_a_name_is_used_once(tmp_path):
         JournalWriter(tmp_path / "a.log")
 
 
-def test_duplicates_are_counted_and_ordered_by_name(tmp_path):
+def test_several_records_of_a_row_are_ordered_by_name(tmp_path):
     for name in ("b", "a"):
         with JournalWriter(tmp_path / f"{name}.journal") as writer:
             writer.append(1, 0, row(ord(name)), recipe=0, fit_seconds=0)
     index = JournalIndex(tmp_path)
-    assert index.duplicates == 1
+    assert index.fits(1)[0].tolist() == [0, 0]
+    assert index.fits(1, besides=["a.journal"])[0].tolist() == [0]
     assert index.read(1, 0).values == row(ord("a"))
 
 

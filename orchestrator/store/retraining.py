@@ -1,0 +1,90 @@
+"""Fits that were trained more than once: by workers that were taken for dead, or killed unsynced.
+
+Journals tell, as long as they are there. What they told is added to the ledger, a file beside them,
+before they are removed; it names them, so that an interrupted removal counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.store.arrays import DONE
+from orchestrator.store.files import place, unavailable
+from orchestrator.store.groups import Group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.reader import read_array
+
+LEDGER = "retrained.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What is known of journals that were, or are being, removed.
+
+    Attributes
+    ----------
+    count : int
+        Fits that they held in vain.
+    journals : frozenset of str
+        Those of them that may still be there; they are counted already.
+    """
+
+    count: int = 0
+    journals: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, folder: Path) -> Ledger:
+        """Read the ledger of a folder of journals; empty where there is none."""
+        with unavailable("read", file := folder / LEDGER):
+            if not file.exists():
+                return cls()
+            value = json.loads(file.read_bytes())
+        return cls(value["count"], frozenset(value["journals"]))
+
+    def write(self, folder: Path) -> None:
+        """Replace the ledger."""
+        value = {"count": self.count, "journals": sorted(self.journals)}
+        place(folder / LEDGER, json.dumps(value).encode())
+
+
+def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
+    """Return how many fits, ever, were trained although another one of the same run was kept."""
+    ledger = Ledger.read(journals.folder)
+    return ledger.count + _in_vain(groups, journals, ledger.journals)
+
+
+def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[str]) -> None:
+    """Add to the ledger what journals tell that are about to be removed."""
+    ledger, groups = Ledger.read(journals.folder), list(groups)
+    before = _in_vain(groups, journals, ledger.journals)
+    after = _in_vain(groups, journals, ledger.journals | set(removed))
+    if ledger.count or before > after:
+        Ledger(ledger.count + before - after, frozenset(removed)).write(journals.folder)
+
+
+def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collection[str]) -> int:
+    """Count fits in journals whose run has another fit, in a journal or published before them.
+
+    A published row is a journal's fit if that took equally long: hardly any two fits do.
+    """
+    total = 0
+    held = journals.groups()
+    for group in groups:
+        if group.spec.number not in held:
+            continue
+        rows, seconds = journals.fits(group.spec.number, besides)
+        keep = rows < group.rows
+        rows, seconds = rows[keep], seconds[keep]
+        if len(rows) == 0:
+            continue
+        published = read_array(group, "status")[rows] == DONE
+        same = read_array(group, "fit_seconds")[rows] == seconds
+        once = np.unique(rows)
+        elsewhere = np.setdiff1d(rows[published], rows[same])
+        total += len(rows) - len(once) + len(elsewhere)
+    return total

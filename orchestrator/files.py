@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UnavailableError, UserError
 from orchestrator.store.files import place
 
 
@@ -53,9 +53,14 @@ def locked(path: Path, doing: str) -> Iterator[None]:
             if not _remove_dead(path):
                 break
             continue
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(owner, file)
+        except OSError as error:
+            raise _unavailable(path, error) from None
         try:
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    json.dump(owner, file)
+            except OSError as error:
+                raise _unavailable(path, error) from None
             yield
         finally:
             path.unlink(missing_ok=True)
@@ -66,6 +71,11 @@ def locked(path: Path, doing: str) -> Iterator[None]:
         file=path,
         remedy="wait for it; if that process is gone, remove the file",
     )
+
+
+def _unavailable(path: Path, error: OSError) -> UnavailableError:
+    reason = error.strerror or str(error)
+    return UnavailableError(f"cannot write {path}: {reason}; make room or give permission")
 
 
 def _remove_dead(path: Path) -> bool:

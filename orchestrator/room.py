@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.store.records import HEADER_SIZE
 from orchestrator.store.schema import GroupSpec
 
 _CHEAPER = (
@@ -68,7 +69,7 @@ def check_room(directory: Path, before: list[Stored], after: list[Stored], file:
     while not place.exists():
         place = place.parent
     disk = os.statvfs(place)
-    needed, free = store_bytes(after) - store_bytes(before), disk.f_bavail * disk.f_frsize
+    needed, free = store_bytes(after) - store_bytes(before), _free(disk)
     if needed > free:
         raise UserError(
             f"its predictions need {_gb(needed)}; {place} has {_gb(free)} free",
@@ -82,6 +83,38 @@ def check_room(directory: Path, before: list[Stored], after: list[Stored], file:
             file=file,
             remedy="plan onto another disk with --out",
         )
+
+
+def require_room(directory: Path, missing: list[Stored]) -> None:
+    """Refuse a submission of runs that the disk cannot hold.
+
+    Parameters
+    ----------
+    directory : Path
+        The sweep.
+    missing : list of Stored
+        Each group with the rows that are to be trained.
+
+    Raises
+    ------
+    UnavailableError
+        With the figures, and what would help.
+    """
+    predictions = store_bytes(missing)
+    journals = sum(group.rows * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
+    replaced = max(group.spec.shard_length * group.spec.row_bytes for group in missing)
+    needed, free = predictions + journals + replaced, _free(os.statvfs(directory))
+    if needed > free:
+        raise UnavailableError(
+            f"{directory}: {sum(group.rows for group in missing):,} runs need {_gb(needed)} "
+            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
+            f"has {_gb(free)} free\n  make room, or plan anew with --out onto another disk"
+            + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
+        )
+
+
+def _free(disk: os.statvfs_result) -> int:
+    return disk.f_bavail * disk.f_frsize
 
 
 def _remedy(groups: list[Stored], needed: int) -> str:

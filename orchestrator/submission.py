@@ -18,6 +18,7 @@ from orchestrator.files import locked, read_json, write_json
 from orchestrator.groups import Groups
 from orchestrator.layout import lay_out
 from orchestrator.paths import SweepPaths
+from orchestrator.room import Stored, require_room
 from orchestrator.survey import Survey, survey
 from orchestrator.tasks import Task, make_task
 from slurm import local
@@ -112,11 +113,14 @@ def submit(
             return None
         _check_recipe(paths, other_recipe)
         _check_data(paths, state, rows)
-        return _submit(paths, state, rows, workers)
+        groups = Groups.read(paths)
+        _check_room(paths, state, groups, rows)
+        return _submit(paths, state, groups, rows, workers)
 
 
-def _submit(paths: SweepPaths, state: Survey, rows: pl.DataFrame, workers: int) -> Submission:
-    groups = Groups.read(paths)
+def _submit(
+    paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame, workers: int
+) -> Submission:
     try:
         lay_out(paths, state.plan, groups)
         number = len(paths.submissions()) + 1
@@ -161,6 +165,13 @@ def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
         for row in one_each.iter_rows(named=True)
     }
     require_fetched(canonicals, paths.sweep_file)
+
+
+def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
+    repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
+    counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
+    missing = [Stored(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
+    require_room(paths.directory, missing)
 
 
 def _check_recipe(paths: SweepPaths, other_recipe: bool) -> None:

@@ -22,6 +22,7 @@ from orchestrator.pool import Message, Pool, Worker
 from orchestrator.publisher import Publisher
 from orchestrator.queue import Queue
 from orchestrator.store.errors import StoreError
+from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
 from orchestrator.tasks import Task
 from slurm import local
@@ -30,6 +31,7 @@ _TICK = 0.2
 _PROGRESS_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
 _DEATHS = 2
+_RESERVE_BYTES = 2**16
 
 
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
@@ -49,6 +51,9 @@ class TaskLife:
         self.task = Task.read(self.task_file)
         self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
         self.folder.mkdir(parents=True)
+        # room to tell how the life ended, on a disk that is full by then
+        self.reserve = self.folder / "reserve"
+        place(self.reserve, bytes(_RESERVE_BYTES))
         self.stop_file = submission / "stop"
         self.n_workers = workers
         self.publisher = Publisher(paths, self.task)
@@ -79,10 +84,11 @@ class TaskLife:
             lease.take()
             with lease.kept():
                 state = self._run()
-        except StoreError as error:
-            self.fault = Fault(str(error), "")
+        except (StoreError, OSError) as error:
+            self.fault = self.fault or Fault(str(error), "")
         finally:
             self.pool.dismiss(_GRACE_SECONDS)
+            self.reserve.unlink(missing_ok=True)
             self._tell(state)
         return state
 

@@ -16,7 +16,7 @@ from orchestrator.cli.run import run
 from orchestrator.cli.status import status
 from orchestrator.cli.submit import cancel, resume, submit
 from orchestrator.cli.verify import compact, verify
-from orchestrator.errors import INTERRUPTED, ManyseedError
+from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError
 
 __all__ = ["main"]
 
@@ -66,6 +66,12 @@ def main() -> None:
     except ManyseedError as error:
         errors.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # a disk or a folder that refuses, wherever it was met
+        place = f"{error.filename}: " if error.filename else ""
+        reason = f"{place}{error.strerror or error}"
+        errors.print(f"[bold red]error:[/] {escape(reason)}", soft_wrap=True)
+        errors.print("  make room or give permission, then give the command again")
+        sys.exit(UnavailableError.exit_code)
     except KeyboardInterrupt:
         errors.print("interrupted")
         sys.exit(INTERRUPTED)

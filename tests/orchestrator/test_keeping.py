@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import xarray as xr
 from zarr.storage import ZipStore
 
 from orchestrator import Sweep
+from orchestrator.errors import UnavailableError
 from orchestrator.store.groups import list_groups
 from tests.orchestrator.conftest import command, stored
 
@@ -92,3 +96,59 @@ def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:
     result = command("status", copy.directory)
     assert result.returncode == 2
     assert "groups.json: layout version 2" in result.stderr
+
+
+@pytest.fixture
+def read_only(copy: Sweep) -> Iterator[Sweep]:
+    """A sweep in a folder that nobody, not even root, may write to."""
+    mount = ["mount", "--bind", copy.directory, copy.directory]
+    if os.geteuid() != 0:
+        folders = [copy.directory, *(d for d in copy.directory.rglob("*") if d.is_dir())]
+        for folder in folders:
+            folder.chmod(0o500)
+        yield copy
+        for folder in folders:
+            folder.chmod(0o700)
+    elif subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("root may write anywhere, and nothing can be mounted here")
+    else:
+        subprocess.run(["mount", "-o", "remount,ro,bind", copy.directory], check=True)
+        yield copy
+        subprocess.run(["umount", copy.directory], check=True)
+
+
+@pytest.mark.parametrize("verb", ["submit", "resume", "compact", "analyze", "cancel"])
+def test_a_directory_that_may_only_be_read_is_left_alone(read_only: Sweep, verb: str) -> None:
+    before = sorted(read_only.directory.rglob("*"))
+    for name in ("status", "verify"):
+        assert command(name, read_only.directory).returncode == 0
+    result = command(verb, read_only.directory)
+    if verb == "cancel":  # has nothing to write
+        assert result.returncode == 0
+    else:
+        assert result.returncode == 4, result.stderr
+        assert str(read_only.directory) in result.stderr
+        assert "give permission" in result.stderr
+        assert "Traceback" not in result.stderr
+    assert sorted(read_only.directory.rglob("*")) == before
+
+
+def test_a_submission_that_the_disk_cannot_hold_is_refused(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(quick.paths.sweep_file, tmp_path / "fresh")
+    disk = os.statvfs(tmp_path)
+
+    class Disk:
+        f_bavail, f_frsize = 10, disk.f_frsize
+
+    monkeypatch.setattr("orchestrator.room.os.statvfs", lambda path: Disk)
+    with pytest.raises(UnavailableError) as refused:
+        sweep.submit(workers=1)
+    message = str(refused.value)
+    assert "64 runs need" in message
+    assert "0.0 MB free" in message
+    assert 'keep.scores = "none" needs' in message
+    assert "another disk" in message
+    assert not sweep.paths.tasks.exists()
+    assert not sweep.paths.store.exists()

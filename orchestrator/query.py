@@ -49,7 +49,7 @@ def query(
         raise UserError("unknown table", key="--table", value=table, remedy=nearest(table, TABLES))
     frame = tables[table]
     if where:
-        frame = _filter(frame, where)
+        frame = matching(frame, where)
     shown = list(columns) or _main_columns(table, frame)
     for name in (*shown, *by):
         _check(name, frame.columns, "--columns" if name in shown else "--by")
@@ -88,7 +88,14 @@ def write(frame: pl.DataFrame, path: Path) -> None:
         frame.write_json(path)
 
 
-def _filter(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+def matching(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+    """Return the rows that meet a condition in SQL.
+
+    Raises
+    ------
+    UserError
+        For an unknown column, or what is no condition.
+    """
     try:
         return frame.filter(pl.sql_expr(where))
     except pl.exceptions.ColumnNotFoundError as error:

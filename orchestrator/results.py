@@ -95,9 +95,9 @@ def _predictions(data: xr.Dataset, spec: GroupSpec, plan: Plan) -> Predictions:
         }
     )
     canonical: Mapping[str, Any] = json.loads(
-        plan.cells.filter(pl.col("group") == spec.number)["canonical"][0]
+        plan.all_cells.filter(pl.col("group") == spec.number)["canonical"][0]
     )
-    planned = plan.rows.filter(pl.col("group") == spec.number)["run"].max()
+    planned = plan.all_rows.filter(pl.col("group") == spec.number)["run"].max()
     return Predictions(
         dataset=spec.dataset,
         classifier=spec.classifier,

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import UserError
 from orchestrator.paths import open_sweep
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.submission import Submission, submissions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from analysis.group import Progress
     from analysis.options import Options
+    from orchestrator.drop import Drop
     from orchestrator.store.compact import Compaction
 
 _FAILURES_SHOWN = 3
@@ -90,6 +92,9 @@ class Sweep:
         other_recipe : bool
             Go on although versions or CPU differ from those of earlier runs.
         """
+        from orchestrator.tuned import require_hparams
+
+        require_hparams(self.paths)
         return submit_missing(
             self.paths,
             workers=workers or local.available_cores(),
@@ -153,6 +158,38 @@ class Sweep:
             "submitted": submission.intent["submitted"],
             "reason": now.reason,
         }
+
+    def show(self, address: str) -> dict[str, Any]:
+        """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""
+        from orchestrator.show import show
+
+        return show(self.paths, address)
+
+    def rerun(self, address: str) -> dict[str, Any]:
+        """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored."""
+        from orchestrator.rerun import rerun
+
+        return rerun(self.paths, address)
+
+    def drop(self, where: str, *, dry_run: bool = False) -> Drop:
+        """Take the cells that meet a condition in SQL out of the plan for good.
+
+        Raises
+        ------
+        orchestrator.errors.UserError
+            For what is no condition, one that no cell meets, or while something trains.
+        """
+        from orchestrator.drop import drop, to_drop
+
+        if dry_run:
+            return to_drop(self.paths, where)
+        if self.is_running:
+            raise UserError(
+                "the sweep is being trained",
+                file=self.directory,
+                remedy=f"wait for it, or stop it with: manyseed cancel {self.directory}",
+            )
+        return drop(self.paths, where)
 
     @property
     def predictions(self) -> xr.DataTree:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from orchestrator.cli.analyze import analyze, query, report
 from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.export import export
+from orchestrator.cli.one import drop, rerun, show
 from orchestrator.cli.output import errors
 from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
@@ -50,8 +51,8 @@ def _main(
 
 _PANELS = {
     "Train": (run, plan, submit, status, resume, cancel),
-    "Keep": (verify, compact, export),
-    "Learn": (analyze, query, report),
+    "Keep": (verify, compact, export, rerun, drop),
+    "Learn": (analyze, query, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

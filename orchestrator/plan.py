@@ -127,6 +127,11 @@ class Plan:
         )
         return names.join(lengths, on="group", how="left").sort("group")
 
+    @property
+    def lengths(self) -> dict[int, int]:
+        """Rows of each group, with the padding between parts."""
+        return dict(self.groups.select("group", "length").iter_rows())
+
     def canonical(self, cell: int) -> dict[str, object]:
         """Return the canonical description of a cell."""
         value: dict[str, object] = json.loads(self.all_cells["canonical"][cell])

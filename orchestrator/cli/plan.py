@@ -11,7 +11,10 @@ from orchestrator.cli.common import Json, Out, SweepToml
 from orchestrator.cli.output import console, duration, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from orchestrator.planning import Change
+    from orchestrator.change import Change
+
+_DATA = ("dataset", "classifier", "train", "test", "classes")
+_HOURS = {"core": "core-h", "gpu": "GPU-h"}
 
 
 def plan(
@@ -51,27 +54,16 @@ def plan(
 
 def _print(change: Change) -> None:
     summary = change.summary()
+    hours = [kind for kind in ("core", "gpu") if summary[f"{kind}_hours"]]
+    counts = ("cells", "runs", "fits")
     print_table(
         change.sweep.name,
-        (
-            "dataset",
-            "classifier",
-            "train",
-            "test",
-            "classes",
-            "cells",
-            "runs",
-            "fits",
-            "hours",
-            "store",
-        ),
-        [_row(group) for group in summary["by_group"]],
-        total=(
-            "all",
-            *[""] * 4,
-            *(summary[name] for name in ("cells", "runs", "fits")),
-            *_ends(summary),
-        ),
+        (*_DATA, *counts, *(_HOURS[kind] for kind in hours), "store"),
+        [
+            (*(group[name] for name in (*_DATA, *counts)), *_ends(group, hours))
+            for group in summary["by_group"]
+        ],
+        total=("all", *[""] * 4, *(summary[name] for name in counts), *_ends(summary, hours)),
     )
     console.print()
     for removed in summary["runs_excluded"]:
@@ -107,22 +99,12 @@ def _print(change: Change) -> None:
     )
 
 
-def _row(group: dict[str, Any]) -> tuple[object, ...]:
-    named = ("dataset", "classifier", "train", "test", "classes", "cells", "runs", "fits")
-    return (*(group[name] for name in named), *_ends(group))
-
-
-def _ends(figures: dict[str, Any]) -> tuple[str, str]:
-    hours = [
-        f"{figures[f'{kind}_hours']:,.3g} {kind}"
-        for kind in ("core", "gpu")
-        if figures[f"{kind}_hours"]
-    ]
-    return " + ".join(hours), size(figures["store_bytes"])
+def _ends(figures: dict[str, Any], hours: list[str]) -> tuple[str, ...]:
+    return (*(_hours(figures[f"{kind}_hours"]) for kind in hours), size(figures["store_bytes"]))
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
+    return "<0.01" if 0 < hours < 0.005 else f"{hours:,.2f}" if hours < 100 else f"{hours:,.0f}"
 
 
 def _say(text: str) -> None:

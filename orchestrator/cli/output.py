@@ -36,12 +36,13 @@ def print_table(
     )
     listed = [list(row) for row in rows]
     for number, name in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float | None) for row in listed)
+        numeric = bool(listed) and all(_is_number(row[number]) for row in listed)
         table.add_column(
             name.replace("_", "_\n") if len(name) > 9 else name,  # breaks where words end
-            justify="right" if numeric and listed else "left",
+            justify="right" if numeric else "left",
             header_style="dim",
             overflow="fold",
+            no_wrap=numeric,  # a name may be cut in two, a number not
         )
     for row in listed:
         table.add_row(*map(_shown, row))
@@ -76,6 +77,11 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {seconds:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number, or the text of one: ``<0.01``, ``12 kB``."""
+    return isinstance(value, int | float | None) or str(value)[:1] in "–<0123456789"
 
 
 def _shown(value: object) -> str:

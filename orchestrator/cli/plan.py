@@ -13,7 +13,7 @@ from orchestrator.cli.output import console, duration, print_json, print_table, 
 if TYPE_CHECKING:
     from orchestrator.change import Change
 
-_DATA = ("dataset", "classifier", "train", "test", "classes")
+_DATA = ("dataset", "classifier", "train", "test")
 _HOURS = {"core": "core-h", "gpu": "GPU-h"}
 
 
@@ -63,7 +63,7 @@ def _print(change: Change) -> None:
             (*(group[name] for name in (*_DATA, *counts)), *_ends(group, hours))
             for group in summary["by_group"]
         ],
-        total=("all", *[""] * 4, *(summary[name] for name in counts), *_ends(summary, hours)),
+        total=("all", "", "", "", *(summary[name] for name in counts), *_ends(summary, hours)),
     )
     console.print()
     for removed in summary["runs_excluded"]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from orchestrator.cli.analyze import analyze_and_report, print_summary
 from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
-from orchestrator.cli.output import console
+from orchestrator.cli.output import console, duration, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
 from orchestrator.errors import INTERRUPTED, NOT_FINISHED
+
+if TYPE_CHECKING:
+    from orchestrator.sweep import Sweep
 
 
 def run(
@@ -58,6 +62,7 @@ def run(
         raise_if_broken(last.reason, last.details)
     analyze_and_report(sweep)
     print_summary(sweep)
+    _print_promise(sweep)
     counts = sweep.status()["runs"]
     if counts["failed"]:
         console.print(f"\n{counts['failed']:,} runs failed: manyseed status {directory}")
@@ -65,3 +70,22 @@ def run(
     if counts["missing"]:
         console.print(f"\n{counts['missing']:,} runs are missing: manyseed resume {directory}")
         raise typer.Exit(NOT_FINISHED)
+
+
+def _print_promise(sweep: Sweep) -> None:
+    """Print what the plan promised beside what there is."""
+    from orchestrator.promise import promise_and_outcome
+
+    figures = promise_and_outcome(sweep.paths)
+    shown = {
+        "fits": lambda value: f"{value:,.0f}",
+        "hours": lambda value: duration(3600 * value),
+        "store_bytes": size,
+        "store_files": lambda value: f"{value:,.0f}",
+    }
+    names = {"hours": "training", "store_bytes": "store", "store_files": "files"}
+    told = [
+        f"{names.get(name, name)} {shown[name](found)} (planned {shown[name](promised)})"
+        for name, (promised, found) in figures.items()
+    ]
+    console.print("\n" + ", ".join(told))

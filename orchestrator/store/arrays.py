@@ -67,6 +67,8 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
     def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
         arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", name == "label", attributes))
 
+    # an offset changes a softmax's probabilities in nothing, those of one-vs-rest sigmoids it does
+    centred = spec.dtype == "float16" and spec.probability == "softmax"
     arrays: list[ArraySpec] = []
     array(
         "label",
@@ -91,7 +93,7 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
                 if spec.n_classes == 2
                 else "What the classifier yields for each class before normalisation."
             )
-            + (" Centred over classes before rounding." if spec.dtype == "float16" else ""),
+            + (" Centred over classes before rounding." if centred else ""),
         )
     elif spec.scores == "margin" and spec.n_classes == 2:
         array(

@@ -86,7 +86,8 @@ def encode_row(
 def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.float32]:
     if spec.n_classes == 2:
         return np.stack([-scores / 2, scores / 2], axis=-1)
-    if spec.dtype == "float16":  # an offset common to all classes would cost digits
+    if spec.dtype == "float16" and spec.probability == "softmax":
+        # an offset common to all classes costs digits, and changes no softmax
         centred: NDArray[np.float32] = scores - scores.mean(axis=-1, keepdims=True)
         return centred
     return scores

@@ -68,3 +68,11 @@ def test_wrong_shapes_and_classes_are_refused():
         encode_row(made, dataclasses.replace(run, label=run.label[:1]), truth(made)[0])
     with pytest.raises(ValueError, match="of 2 classes"):
         encode_row(made, dataclasses.replace(run, label=run.label + 2), truth(made)[0])
+
+
+def test_scores_that_are_no_softmax_s_are_not_centred():
+    """The confidence of one-vs-rest sigmoids depends on the scores' offset."""
+    made = dataclasses.replace(spec(3, scores="all", dtype="float16"), probability="ovr")
+    run, y = prediction(made, 3), truth(made)[1]
+    stored = decode(made, encode_row(made, run, y), "score").astype(np.float64)
+    assert np.allclose(stored, run.scores, atol=2e-3, rtol=2e-3)

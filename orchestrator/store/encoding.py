@@ -68,7 +68,9 @@ def group_metadata(attributes: Mapping[str, Any]) -> bytes:
 def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     """Return the key and the bytes of the `index`-th file along the first dimension.
 
-    Inner chunks without any prediction take no space; the file is there all the same.
+    Every inner chunk that `data` reaches is written, also one of fill values alone. Were those left
+    out, chunks would move when they are filled, and a reader that has the index of the file before
+    would find a whole chunk of other runs at the old place, checksum and all.
 
     Parameters
     ----------
@@ -77,19 +79,18 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     index : int
         Number of the shard or chunk.
     data : array
-        Its content, shape as the shard's or, at the array's end, shorter.
+        Its content, shape as the shard's or shorter; inner chunks after it take no space.
     """
-    for write_empty in (False, True):
-        store = MemoryStore()
-        _set(store, METADATA, metadata)
-        with zarr.config.set({"array.write_empty_chunks": write_empty}):
-            array = zarr.open_array(store, mode="r+")
-        length = (array.shards or array.chunks)[0]
-        array[index * length : index * length + len(data)] = data
-        key = ".".join(["c", str(index), *["0"] * (array.ndim - 1)])
-        if (encoded := _get(store, key)) is not None:
-            return key, encoded
-    raise AssertionError(f"zarr wrote no {key}")
+    store = MemoryStore()
+    _set(store, METADATA, metadata)
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        array = zarr.open_array(store, mode="r+")
+    length = (array.shards or array.chunks)[0]
+    array[index * length : index * length + len(data)] = data
+    key = ".".join(["c", str(index), *["0"] * (array.ndim - 1)])
+    encoded = _get(store, key)
+    assert encoded is not None, f"zarr wrote no {key}"
+    return key, encoded
 
 
 def decode(metadata: bytes, index: int, encoded: bytes) -> Array:

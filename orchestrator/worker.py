@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+import traceback
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -31,7 +32,8 @@ _TICK = 0.2
 _PROGRESS_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
 _DEATHS = 2
-_RESERVE_BYTES = 2**16
+_SUSPENDED = "suspended"
+_RESERVE_BYTES = 2**13
 
 
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
@@ -54,10 +56,11 @@ class TaskLife:
         # room to tell how the life ended, on a disk that is full by then
         self.reserve = self.folder / "reserve"
         place(self.reserve, bytes(_RESERVE_BYTES))
+        self.submission = submission
         self.stop_file = submission / "stop"
         self.n_workers = workers
         self.publisher = Publisher(paths, self.task)
-        self.queue = Queue(self.task, self._settled(submission))
+        self.queue = Queue(self.task, self._settled())
         arguments = [
             str(paths.directory),
             str(self.task_file),
@@ -77,26 +80,31 @@ class TaskLife:
         """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        state = "broken"
         # the lease tells everybody that this life's journals are still written
         lease = Lease(self.publisher.watch, f"life-{self.folder.name}")
+        state = _SUSPENDED
         try:
-            lease.take()
-            with lease.kept():
-                state = self._run()
+            while state == _SUSPENDED:
+                lease.take()
+                with lease.kept():
+                    state = self._run(lease)
         except (StoreError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
+        except BaseException:
+            self.fault = self.fault or Fault("the task failed", traceback.format_exc())
+            raise
         finally:
             self.pool.dismiss(_GRACE_SECONDS)
             self.reserve.unlink(missing_ok=True)
+            state = "broken" if self.fault else state
             self._tell(state)
         return state
 
-    def _run(self) -> str:
+    def _run(self, lease: Lease) -> str:
         self._tell("running")
         for _ in range(min(self.n_workers, self.queue.n_pending)):
             self.pool.start()
-        while self.queue.n_pending and not self.fault:
+        while self.queue.n_pending and not self.fault and not lease.is_stale:
             self.stopping = self.stopping or self.stop_file.exists()
             if self.stopping:
                 break
@@ -108,9 +116,13 @@ class TaskLife:
             self.publisher.publish_due()
             self._tell_if_due()
         self.pool.dismiss(_GRACE_SECONDS)
+        if lease.is_stale:
+            # Taken for dead while it was suspended: others may have gone on with its work, and
+            # removed its journals, which its processes then took for a fault.
+            self.fault = None
+            self.queue = Queue(self.task, self._settled())
+            return _SUSPENDED
         self.publisher.publish_all()
-        if self.fault:
-            return "broken"
         return "stopped" if self.queue.n_pending else "finished"
 
     def _on_message(self, message: Message) -> None:
@@ -172,10 +184,10 @@ class TaskLife:
         if self.queue.n_pending > len(self.pool.workers):
             self.pool.start()
 
-    def _settled(self, submission: Path) -> dict[int, set[int]]:
+    def _settled(self) -> dict[int, set[int]]:
         """Rows that are finished, or failed in an earlier life of this submission's tasks."""
         settled = {group: self.publisher.finished(group) for group in self.task.groups}
-        for file in (submission / "lives").glob("*/failures.jsonl"):
+        for file in (self.submission / "lives").glob("*/failures.jsonl"):
             for line in file.read_bytes().split(b"\n")[:-1]:
                 failure = json.loads(line)
                 settled.setdefault(failure["group"], set()).add(failure["row"])

@@ -28,7 +28,9 @@ from orchestrator.store.files import sync_folder, unavailable
 from orchestrator.store.owner import Owner
 
 SUFFIX = ".lease"
-LEASE_SECONDS = 60.0
+LEASE_SECONDS = float(os.environ.get("MANYSEED_LEASE_SECONDS", "60"))
+"""The same in all processes of a sweep; tests take a shorter one."""
+
 _RECORD_SIZE = 512  # always the same, so that a heartbeat overwrites the one before
 
 

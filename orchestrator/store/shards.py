@@ -28,8 +28,10 @@ from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.records import Header
+from orchestrator.store.rows import RowBytes
 
 _TAKES = 3  # of a lease that is lost while publishing
+_LIGHT_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class _Source:
     record: tuple[str, int] | None
     header: Header | None
     published: int | None = None
+    values: RowBytes | None = None
 
 
 class _Damage(Exception):
@@ -152,6 +155,8 @@ class _Merge:
         self.records = [array for array in self.spec.arrays if array.role == "record"]
         self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
         self.part_bytes = self.spec.part_bytes
+        self.light = self.spec.shard_length * self.spec.row_bytes <= _LIGHT_BYTES
+        self.shapes = {array.name: self.spec.part_shape(array) for array in self.predictions}
         self.originals: dict[tuple[str, int], Any] = {}
         self.published = group.file(self.spec.array("status"), shard).exists()
 
@@ -215,8 +220,10 @@ class _Merge:
         for row in (row for row in found if wanted[row - self.start]):
             best = self._record(found[row])
             if best is not None and best[1].status == DONE:
-                place, header = best
-                sources[row] = _Source(DONE, header.recipe, header.fit_seconds, place, header)
+                place, header, values = best
+                sources[row] = _Source(
+                    DONE, header.recipe, header.fit_seconds, place, header, values=values
+                )
             elif best is not None:
                 copies[row] = best[1]
         waiting = []
@@ -240,8 +247,10 @@ class _Merge:
             best = self._record(found.get(row, []))
             here = self.start <= row < self.stop
             if best is not None and best[1].status == DONE:
-                place, header = best
-                originals[row] = _Source(DONE, header.recipe, header.fit_seconds, place, header)
+                place, header, values = best
+                originals[row] = _Source(
+                    DONE, header.recipe, header.fit_seconds, place, header, values=values
+                )
             elif (here and unusable[row - self.start]) or self._published("status", row) not in (
                 DONE,
                 COPY,
@@ -252,8 +261,13 @@ class _Merge:
                 originals[row] = _Source(DONE, recipe, math.nan, None, None, row)
         return originals
 
-    def _record(self, places: list[tuple[str, int]]) -> tuple[tuple[str, int], Header] | None:
-        """Return the first record that is undamaged and of the group's shape."""
+    def _record(
+        self, places: list[tuple[str, int]]
+    ) -> tuple[tuple[str, int], Header, RowBytes | None] | None:
+        """Return the first record that is undamaged and of the group's shape.
+
+        Its values, too, where those of a whole shard do not weigh; else they are read once more.
+        """
         for journal, offset in places:
             record = self.journals.read_at(journal, offset)
             if record is None:
@@ -264,7 +278,7 @@ class _Merge:
                     f"{journal} holds a row of {parts} bytes for {self.spec.path}, which has "
                     f"{self.part_bytes}: was it written for another sweep?"
                 )
-            return (journal, offset), record.header
+            return (journal, offset), record.header, record.values if self.light else None
         return None
 
     def _place(self, stored: dict[str, Array], sources: dict[int, _Source], kept: Bools) -> None:
@@ -295,15 +309,17 @@ class _Merge:
         if source.record is None:
             assert source.published is not None
             return np.asarray(self._published(array.name, source.published))
-        record = self.journals.read_at(*source.record)
-        if record is None:
+        values = source.values
+        if values is None and (record := self.journals.read_at(*source.record)) is not None:
+            values = record.values
+        if values is None:
             raise StoreUnavailable(
                 f"{self.journals.folder / source.record[0]} changed while it was read: resume"
             )
-        part = {"label": record.values.label, "confidence": record.values.confidence}
-        data = part.get(array.name, record.values.score)
+        part = {"label": values.label, "confidence": values.confidence}
         dtype = np.dtype(array.dtype).newbyteorder("<")
-        return np.frombuffer(data, dtype=dtype).reshape(self.spec.part_shape(array))
+        flat = np.frombuffer(part.get(array.name, values.score), dtype=dtype)
+        return flat.reshape(self.shapes[array.name])
 
     def _number(self, name: str, source: _Source) -> float:
         if name == "recipe":

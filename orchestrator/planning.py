@@ -23,7 +23,6 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plan import CELLS, Plan, write_plan
 from orchestrator.promise import write_promise
 from orchestrator.room import check_room
-from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.sweepfile import AXES, load_sweep_file
 
@@ -82,7 +81,7 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
             change = plan_change(sweep_file, directory)
             _check_room(directory, change, sweep_file)
             _create(directory, change)
-    except (OSError, StoreError) as error:
+    except OSError as error:
         raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change
 

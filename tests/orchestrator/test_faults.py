@@ -130,7 +130,8 @@ def test_submissions_at_once_share_the_work(sweep: Sweep, undisturbed: Sweep) ->
     assert_undisturbed(sweep, undisturbed)
 
 
-@pytest.mark.parametrize("compacted", [False, SLOW(True)])
+@pytest.mark.slow
+@pytest.mark.parametrize("compacted", [False, True])
 def test_a_task_that_was_taken_for_dead_wakes_up(
     sweep: Sweep, undisturbed: Sweep, compacted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

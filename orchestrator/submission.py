@@ -53,16 +53,17 @@ class Submission:
     def is_alive(self) -> bool:
         """Whether a process of this submission may still train.
 
-        Of another machine's processes only their files are seen: one counts as alive while they
-        change.
+        Of another machine's processes only their files are seen: one that tells of no end counts as
+        alive while they change.
         """
-        job = self.folder / "job.json"
+        job, lives = self.folder / "job.json", self.lives()
         # without a note of the job it is being submitted, or its submitter died
-        names = [read_json(job)["process"] if job.exists() else self.intent["submitter"]]
-        names += [life["process"] for life in self.lives() if life["state"] == "running"]
-        if any(local.is_alive(name) for name in names):
+        first = read_json(job)["process"] if job.exists() else self.intent["submitter"]
+        running = [life["process"] for life in lives if life["state"] == "running"]
+        if any(local.is_alive(name) for name in (first, *running)):
             return True
-        return any(not local.is_here(name) for name in names) and self._changed_lately()
+        told = running if lives else [first]
+        return any(not local.is_here(name) for name in told) and self._changed_lately()
 
     def _changed_lately(self) -> bool:
         files = (self.folder / "lives").glob("*/progress.json")

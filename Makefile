@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # XGBoost's CPU build unless a GPU answers: the GPU build pulls in several hundred MB of NCCL
 XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
-FAST   := -m "not slow"
+# a process a core; each takes its tests in order, so that few fixtures are made twice
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: quickstart test test-slow lint format bench clean
 
@@ -12,10 +13,10 @@ quickstart: $(VENV)/.installed-run
 	$(BIN)/manyseed run examples/quickstart.toml
 
 test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest $(FAST)
+	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

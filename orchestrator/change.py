@@ -98,13 +98,7 @@ class Change:
 
         Columns as `cost.estimate` has them, store_bytes and store_files.
         """
-        hours = estimate(
-            self.cells,
-            self.expansion.datasets,
-            self.expansion.classifiers,
-            self.sweep.tune.draws,
-            self.observed,
-        )
+        hours = estimate(self.cells, self.sweep.tune.draws, self.observed)
         sizes = pl.DataFrame(
             [(s.spec.dataset, s.spec.classifier, s.bytes, s.files) for s in self.stored],
             schema=["dataset", "classifier", "store_bytes", "store_files"],

@@ -40,12 +40,14 @@ CELLS: Mapping[str, pl.DataType] = {
     "identical": pl.Boolean(),
     "snapshots": pl.List(pl.Int32),
     "device": pl.String(),
+    "core_seconds": pl.Float64(),
     "canonical": pl.String(),
     "part": pl.UInt32(),
 }
 """``cells.parquet``: `cell` numbers the cells of this sweep, `group` and `path` say where their
-predictions are, `device` is the resource class that is wished for, `canonical` is the description
-that `cell_id` is the identity of, `part` the plan part that brought the cell."""
+predictions are, `device` is the resource class that is wished for, `core_seconds` what a fit is
+expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
+the plan part that brought the cell."""
 
 DROPPED = "dropped-{:04d}.json"
 

@@ -17,6 +17,7 @@ from orchestrator.cost import observed_seconds
 from orchestrator.errors import UnavailableError, UserError, toml_value
 from orchestrator.expansion import Expansion, expand
 from orchestrator.files import locked
+from orchestrator.fittime import core_seconds
 from orchestrator.groups import Groups
 from orchestrator.layout import assign_rows, missing_blocks
 from orchestrator.paths import SweepPaths
@@ -209,6 +210,7 @@ def _extend(
     before: Plan, asked: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> tuple[Plan, pl.DataFrame]:
     """Return the enlarged plan, and its new runs with their rows."""
+    asked = _with_wishes(asked, expansion)
     new = asked.filter(pl.col("cell").is_null())
     first = len(before.all_cells)
     names = new.select("dataset", "classifier").unique(maintain_order=True)
@@ -226,7 +228,9 @@ def _extend(
             part=pl.lit(len(before.parts) + 1, dtype=pl.UInt32),
         )
     )
-    after = pl.concat([_with_devices(before, asked, expansion), cells.select(*CELLS)])
+    wishes = asked.drop_nulls("cell").select("cell", "device", "core_seconds")
+    held = before.all_cells.update(wishes, on="cell", how="left")
+    after = pl.concat([held, cells.select(*CELLS)])
     extents = pl.concat(
         [
             frame.select("group", "cell", "repeats", "runs")
@@ -244,34 +248,29 @@ def _of_groups(
     names: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> dict[str, list[object]]:
     """Return what a cell's dataset and classifier say of it."""
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("group", "path", "snapshots", "device")
-    }
+    columns: dict[str, list[object]] = {name: [] for name in ("group", "path", "snapshots")}
     for dataset, classifier in names.iter_rows():
         spec = groups.find(dataset, classifier)
         assert spec is not None
-        model = expansion.classifiers[classifier, dataset]
         columns["group"].append(spec.number)
         columns["path"].append(spec.path)
-        columns["snapshots"].append(list(model.snapshots))
-        columns["device"].append(model.device)
+        columns["snapshots"].append(list(expansion.classifiers[classifier, dataset].snapshots))
     return columns
 
 
-def _with_devices(before: Plan, asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
-    """Return the cells of before; where they are trained is a wish that may change."""
-    held = asked.filter(pl.col("cell").is_not_null())
-    models = held.select("dataset", "classifier").unique()
-    devices = models.with_columns(
-        pl.Series(
-            "device_now",
-            [expansion.classifiers[name, dataset].device for dataset, name in models.iter_rows()],
-            dtype=pl.String,
-        )
+def _with_wishes(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return cells with the columns device and core_seconds: no part of what a cell is."""
+    pairs = asked.select("dataset", "classifier").unique()
+    infos = [(expansion.datasets[d], expansion.classifiers[c, d]) for d, c in pairs.iter_rows()]
+    pairs = pairs.with_columns(
+        pl.Series("device", [model.device for _, model in infos], dtype=pl.String),
+        pl.Series("core_seconds", [core_seconds(*info) for info in infos], dtype=pl.Float64),
+        pl.Series("n_train", [data.n_train for data, _ in infos], dtype=pl.Int64),
     )
-    now = held.join(devices, on=["dataset", "classifier"]).select("cell", "device_now")
+    fraction = pl.col("train_fraction")
+    share = pl.when(fraction > 1).then(fraction / pl.col("n_train")).otherwise(fraction)
     return (
-        before.all_cells.join(now, on="cell", how="left", maintain_order="left")
-        .with_columns(pl.coalesce("device_now", "device").alias("device"))
-        .drop("device_now")
+        asked.join(pairs, on=["dataset", "classifier"], how="left", maintain_order="left")
+        .with_columns(pl.col("core_seconds") * share)
+        .drop("n_train")
     )

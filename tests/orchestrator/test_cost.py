@@ -10,9 +10,12 @@ import polars as pl
 import pytest
 
 from jobs import classifiers, datasets
-from orchestrator import room
-from orchestrator.cost import GPU_SPEEDUP, MANY_CLASSES, SECONDS, estimate, seconds
+from orchestrator import cost, room
+from orchestrator.cost import GPU_SPEEDUP, OBSERVED, estimate
 from orchestrator.errors import UserError
+from orchestrator.fittime import MANY_CLASSES, SECONDS, core_seconds
+from orchestrator.paths import SweepPaths
+from orchestrator.plan import Plan
 from orchestrator.planning import plan_change, plan_sweep
 from orchestrator.promise import promise_and_outcome
 
@@ -26,7 +29,7 @@ dataset = ["vehicle", "kc1"]
 classifier = ["xgb", "mlp"]
 train_fraction = [0.5, 1.0]
 """
-NOTHING = pl.DataFrame(schema={"cell": pl.UInt32, "n": pl.UInt32, "observed": pl.Float64})
+NOTHING = pl.DataFrame(schema=OBSERVED)
 
 
 @pytest.fixture
@@ -41,8 +44,7 @@ def disk(**figures):
 
 
 def priced(change, observed=NOTHING):
-    expansion = change.expansion
-    return estimate(change.cells, expansion.datasets, expansion.classifiers, 100, observed)
+    return estimate(change.cells, 100, observed)
 
 
 def info(name, dataset, **options):
@@ -56,7 +58,7 @@ def test_times_grow_with_rows_and_meet_the_table(name):
     for rows in sizes:
         dataset = datasets.resolve("synthetic:gaussian", n_samples=rows + 100, test=100)
         assert dataset.n_train == rows
-        times.append(seconds(dataset, info(name, dataset)))
+        times.append(core_seconds(dataset, info(name, dataset)))
     assert times == sorted(times)
     for rows, size in ((634, "small"), (10_000, "medium"), (190_000, "large")):
         assert times[sizes.index(rows)] == pytest.approx(SECONDS[name][size])
@@ -66,27 +68,62 @@ def test_the_studys_slow_sets_are_slow():
     for name in ("aloi", "dionis"):
         dataset = datasets.resolve(name)
         assert len(dataset.class_names) >= MANY_CLASSES
-        assert seconds(dataset, info("lr-sgd", dataset)) == SECONDS["lr-sgd"]["many classes"]
+        assert core_seconds(dataset, info("lr-sgd", dataset)) == SECONDS["lr-sgd"]["many classes"]
 
 
-def test_epochs_images_and_a_gpu_count():
+def test_epochs_count():
     dataset = datasets.resolve("sklearn:digits")
     for name in ("mlp", "cnn"):
-        few, many = (seconds(dataset, info(name, dataset, epochs=n)) for n in (2, 20))
+        few, many = (core_seconds(dataset, info(name, dataset, epochs=n)) for n in (2, 20))
         assert many == pytest.approx(10 * few)
-        on_gpu = seconds(dataset, info(name, dataset, epochs=20, device="gpu"))
-        assert on_gpu == pytest.approx(many / GPU_SPEEDUP)
+
+
+def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT)
+    on_cpu = plan_sweep(file, tmp_path / "out").after
+    file.write_text(TEXT + '[classifier.mlp]\ndevice = "gpu"\n')
+    assert plan_sweep(file, tmp_path / "out").is_empty  # a wish may change
+    plan = Plan.read(SweepPaths(tmp_path / "out"))
+    for table, factor in ((cost.seconds(on_cpu), 1), (cost.seconds(plan), GPU_SPEEDUP)):
+        assert table.columns == ["cell", "seconds", "device"]
+        rows = plan.cells.join(table, on="cell", suffix="_wish").iter_rows(named=True)
+        for row in rows:
+            dataset = datasets.resolve(row["dataset"])
+            whole = core_seconds(dataset, info(row["classifier"], dataset))
+            if row["classifier"] == "mlp":
+                whole /= factor
+            assert row["seconds"] == pytest.approx(whole * row["train_fraction"])
+            assert row["device_wish"] == (
+                "gpu" if row["classifier"] == "mlp" and factor > 1 else "cpu"
+            )
+
+
+def test_fits_that_no_job_can_end_are_named_unless_they_save_themselves(tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'name = "slow"\nseed = 1\n[[grid]]\ndataset = ["dionis", "vehicle"]\n'
+        'classifier = ["lr-sgd", "svm-sgd", "mlp"]\ntrain_fraction = [0.25, 1.0]\n'
+    )
+    plan = plan_change(tmp_path / "s.toml", tmp_path / "out").after
+    hours = SECONDS["lr-sgd"]["many classes"] / 3600
+    found = cost.beyond(plan, 0.5)
+    assert found.rows() == [
+        ("lr-sgd", "dionis", pytest.approx(hours)),
+        ("svm-sgd", "dionis", pytest.approx(SECONDS["svm-sgd"]["many classes"] / 3600)),
+    ]
+    assert cost.beyond(plan, hours).is_empty()
+    assert cost.beyond(plan, 1e-9)["classifier"].is_in(["lr-sgd", "svm-sgd"]).all()
 
 
 def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
     table = {(r["dataset"], r["classifier"]): r for r in priced(change).iter_rows(named=True)}
     vehicle = change.expansion.datasets["vehicle"]
-    mlp = seconds(vehicle, change.expansion.classifiers["mlp", "vehicle"])
+    mlp = core_seconds(vehicle, change.expansion.classifiers["mlp", "vehicle"])
     assert table["vehicle", "mlp"]["fits"] == 20
     assert table["vehicle", "mlp"]["core_hours"] == pytest.approx((10 * mlp + 10 * mlp / 2) / 3600)
     assert table["vehicle", "mlp"]["gpu_hours"] == 0
     assert table["vehicle", "mlp"]["longest_seconds"] == pytest.approx(mlp)
-    xgb = seconds(vehicle, change.expansion.classifiers["xgb", "vehicle"])
+    xgb = core_seconds(vehicle, change.expansion.classifiers["xgb", "vehicle"])
     assert table["vehicle", "xgb"]["fits"] == 10 + 2  # at 100 % one of each repeat's five
     assert table["vehicle", "xgb"]["core_hours"] == pytest.approx((2 * xgb + 10 * xgb / 2) / 3600)
 
@@ -98,7 +135,7 @@ def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
         & (pl.col("classifier") == "mlp")
         & (pl.col("train_fraction") == 0.5)
     )["cell"][0]
-    mlp = seconds(
+    mlp = core_seconds(
         change.expansion.datasets["vehicle"], change.expansion.classifiers["mlp", "vehicle"]
     )
     observed = pl.DataFrame(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.cost import GPU_SPEEDUP, IMAGE_SECONDS, SECONDS
+from orchestrator.cost import GPU_SPEEDUP
+from orchestrator.fittime import IMAGE_SECONDS, SECONDS
 from orchestrator.planning import plan_change
 from orchestrator.sweepfile import ClassifierTable, DatasetTable, Grid, Keep, SweepFile, Tune
 

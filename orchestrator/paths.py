@@ -63,6 +63,11 @@ class SweepPaths:
         return self.tasks / "journals"
 
     @property
+    def checkpoints(self) -> Path:
+        """Long fits in training, one file each, until their run is finished."""
+        return self.tasks / "checkpoints"
+
+    @property
     def leases(self) -> Path:
         """Publishing leases of shards."""
         return self.tasks / "leases"

@@ -19,7 +19,9 @@ import numpy as np
 
 from jobs.run import Cell, MachineError, Run
 from jobs.trainer import Trainer
+from jobs.training.checkpoint import Checkpoint
 from orchestrator import origin
+from orchestrator.checkpoints import checkpoint
 from orchestrator.messages import Batch, Fault, Outcome, Ready
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreError
@@ -56,7 +58,9 @@ class _Process:
         for row, run in batch.runs:
             try:
                 if batch.source in (-1, row):
-                    prediction = self._trainer.train(Run(cell, batch.repeat, run), snapshots)
+                    fit = Run(cell, batch.repeat, run)
+                    saved = checkpoint(self._paths, batch.group, row, fit, self._recipe)
+                    prediction = self._trainer.train(fit, snapshots, checkpoint=saved)
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group,
@@ -65,6 +69,7 @@ class _Process:
                         recipe=self._recipe,
                         fit_seconds=prediction.fit_seconds,
                     )
+                    self._forget(saved)
                     seconds += prediction.fit_seconds
                 elif any(failure["row"] == batch.source for failure in failures):
                     raise RuntimeError("the run that this one is a copy of failed")
@@ -78,6 +83,12 @@ class _Process:
                 done.append(row)
         self.sync(seconds)
         return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
+
+    def _forget(self, saved: Checkpoint | None) -> None:
+        """Remove what a finished run need not go on from any more."""
+        if saved is not None and saved.path.exists():
+            self._journal.sync()
+            saved.remove()
 
     def sync(self, seconds: float = 0.0) -> None:
         """Make the journal durable where it is time, or the next fit may take as long as this one.

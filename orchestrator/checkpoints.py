@@ -1,0 +1,40 @@
+"""Checkpoints of long fits: a file a run in training, below ``tasks/checkpoints``.
+
+A network that trains for more than `SECONDS` saves itself there, and whoever trains the run next
+goes on from its last saved epoch. A file that another recipe made is passed over and overwritten.
+"""
+
+from __future__ import annotations
+
+from jobs.run import Run
+from jobs.training.checkpoint import Checkpoint
+from orchestrator.paths import SweepPaths
+
+SECONDS = 60.0
+"""Between two saves: what a kill costs at most, besides the epoch in training."""
+
+
+def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -> Checkpoint | None:
+    """Return where a run saves itself; None for a classifier that is not trained in epochs."""
+    if "epochs" not in run.cell.classifier:
+        return None
+    key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"
+    return Checkpoint(paths.checkpoints / f"{group}-{row}", key, SECONDS)
+
+
+def remove_stale(paths: SweepPaths) -> int:
+    """Remove the checkpoints that no missing run goes on from; return how many there were.
+
+    For when nothing is in training.
+    """
+    files = list(paths.checkpoints.glob("*")) if paths.checkpoints.exists() else []
+    if not files:
+        return 0
+    from orchestrator.survey import survey  # a training process does without its table library
+
+    missing = survey(paths).with_state("missing").select("group", "row")
+    awaited = {f"{group}-{row}" for group, row in missing.iter_rows()}
+    stale = [file for file in files if file.name not in awaited]
+    for file in stale:
+        file.unlink(missing_ok=True)
+    return len(stale)

@@ -1,1 +1,5 @@
-"""Where work runs: the local machine and clusters, through submitit."""
+"""Where work runs: the local machine and SLURM clusters, through submitit."""
+
+from slurm.commands import ClusterError, ClusterUnavailable, available
+
+__all__ = ["ClusterError", "ClusterUnavailable", "available"]

@@ -1,0 +1,226 @@
+"""Submit tasks as SLURM job arrays, through submitit.
+
+A submission has a name that no other one has; each of its arrays is called ``<name>.<first>``,
+where ``first`` is the place of its first element in the submission. Job names are always kept,
+by the controller and by accounting (comments are not), so that a submission whose job ids were
+never noted is still found: `states.find`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core import utils
+
+from slurm import commands, signals
+from slurm.commands import ClusterError
+from slurm.profile import Profile, Resources
+
+STOPPED = "stopped"
+"""What a task's function returns when it was asked to end and has work left: it is requeued."""
+
+_LIVES = 10_000  # how often a job may be requeued is its function's decision, not submitit's
+_KILL_MARGIN = 0.8
+
+
+def submit_array(
+    profile: Profile,
+    resource_class: str,
+    folder: Path,
+    function: str,
+    arguments: Sequence[Sequence[str]],
+    name: str,
+    *,
+    parallelism: int | None = None,
+    timeout_signal_seconds: int = 120,
+    submitted: Callable[[list[str]], None] = lambda ids: None,
+) -> list[str]:
+    """Submit one task for each list of arguments; return their job ids, ``"123_0"``, in order.
+
+    Parameters
+    ----------
+    profile : Profile
+    resource_class : str
+        ``cpu`` or ``gpu``.
+    folder : Path
+        Where submitit keeps its files; on the file system that the nodes share. What a task
+        prints is in ``<job id>_0_log.out`` and ``.err``, all its lives in one file.
+    function : str
+        An importable function of strings, as ``module:name``. It calls `signals.on_stop`, ends
+        soon after that, and returns `STOPPED` when work is left: then the job is requeued and the
+        function called again. Whatever else it returns ends the job.
+    arguments : sequence of sequences of str
+        The arguments of each task.
+    name : str
+        The submission's name, which no other one has; letters, digits, ``-`` and ``_``.
+    parallelism : int, optional
+        How many tasks of an array run at once; default: the profile's, else all.
+    timeout_signal_seconds : int
+        How long before its walltime a task is asked to end, at least.
+    submitted : callable
+        Called with the job ids of each array, as soon as it is submitted.
+
+    Raises
+    ------
+    ClusterError
+        When SLURM refuses, with its message. Arrays submitted before that stay, and were told to
+        `submitted`.
+    ClusterUnavailable
+        When the cluster does not answer.
+    ValueError
+        When the profile has no such resource class, or its walltime is too short.
+    """
+    resources = profile.resources(resource_class)
+    if resources.minutes * 60 <= timeout_signal_seconds:
+        raise ValueError(
+            f"{profile.path}: [{resource_class}] time is {resources.minutes} min: tasks are asked "
+            f"to end {timeout_signal_seconds} s before; give more"
+        )
+    executor = _executor(profile, resources, folder, timeout_signal_seconds, parallelism)
+    call = Call(function, timeout_signal_seconds * _KILL_MARGIN)
+    ids: list[str] = []
+    for chunk in cut(len(arguments), max_array_size()):
+        executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=name)
+        jobs = executor.map_array(call, *zip(*arguments[chunk.start : chunk.stop], strict=True))
+        submitted([job.job_id for job in jobs])
+        ids += [job.job_id for job in jobs]
+    return ids
+
+
+def cut(n: int, limit: int) -> list[range]:
+    """Cut n elements into arrays of at most `limit`."""
+    return [range(first, min(first + limit, n)) for first in range(0, n, limit)]
+
+
+@cache
+def max_array_size() -> int:
+    """Return how many elements the cluster allows in one array."""
+    from slurm.discover import configuration
+
+    return int(configuration()["MaxArraySize"])
+
+
+class Call:
+    """What a job runs: a function given by its name, and submitit's checkpoint protocol.
+
+    submitit checkpoints inside its signal handler, where nothing else can happen. Here the signal
+    is passed on to the function, which ends what it does in order, and the checkpoint follows. A
+    function that does not end within `seconds` is checkpointed all the same.
+    """
+
+    def __init__(self, function: str, seconds: float) -> None:
+        self.function, self.seconds = function, seconds
+
+    def __call__(self, *arguments: str) -> Any:
+        """Run the function; requeue the job when it was stopped by the scheduler."""
+        requeue: Any = signal.getsignal(signals.CHECKPOINT)  # submitit's, set before this call
+
+        def start_clock() -> None:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+        signal.signal(signal.SIGALRM, lambda number, frame: requeue(number, frame))
+        signals.on_stop(start_clock)
+        module, _, name = self.function.partition(":")
+        result = getattr(importlib.import_module(module), name)(*arguments)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if result == STOPPED and signals.received() and _still_wanted():
+            requeue(signals.CHECKPOINT, None)
+        return result
+
+    def checkpoint(self, *arguments: str) -> submitit.helpers.DelayedSubmission:
+        """Return what the next life calls: the same, since progress is kept by the function."""
+        return submitit.helpers.DelayedSubmission(self, *arguments)
+
+
+class Executor(submitit.SlurmExecutor):
+    """submitit's executor, which always makes arrays and submits from within jobs, too."""
+
+    def _internal_process_submissions(
+        self, delayed_submissions: list[utils.DelayedSubmission]
+    ) -> list[submitit.Job[Any]]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        waiting = [self.folder / f"{uuid.uuid4().hex}.pkl" for _ in delayed_submissions]
+        for path, delayed in zip(waiting, delayed_submissions, strict=True):
+            delayed.set_timeout(int(self.parameters["time"]), self.max_num_timeout)
+            delayed.dump(path)
+        self.parameters["map_count"] = len(waiting)
+        script = self.folder / f"{self.parameters['job_name']}.sh"
+        script.write_text(self._make_submission_file_text(self._submitit_command_str, ""))
+        try:
+            array = job_id(commands.run(["sbatch", str(script)]))
+        except ClusterError:
+            for path in waiting:
+                path.unlink()
+            raise
+        jobs: list[submitit.Job[Any]] = []
+        for index, path in enumerate(waiting):
+            job = submitit.SlurmJob[Any](folder=self.folder, job_id=f"{array}_{index}")
+            job.paths.move_temporary_file(path, "submitted_pickle")
+            jobs.append(job)
+        return jobs
+
+
+def job_id(printed: str) -> str:
+    """Return the job id in what sbatch prints; a site's own lines around it do not matter."""
+    for line in printed.splitlines():
+        words = line.split()
+        if words[:3] == ["Submitted", "batch", "job"] and len(words) > 3 and words[3].isdigit():
+            return words[3]
+    raise ClusterError(f"sbatch printed no job id: {printed.strip()!r}")
+
+
+def _executor(
+    profile: Profile,
+    resources: Resources,
+    folder: Path,
+    signal_seconds: int,
+    parallelism: int | None,
+) -> Executor:
+    python = f"{resources.python or shlex.quote(sys.executable)} -P"
+    container = f"{resources.container} " if resources.container else ""
+    options: dict[str, Any] = {**resources.options, **resources.extra, "requeue": True}
+    step = ["--cpu-bind=none"]  # a task's processes share all its cores
+    if resources.whole_node:
+        options |= {"exclusive": True, "mem": options.get("mem", "0")}
+    else:
+        options["cpus-per-task"] = resources.cores
+        step.append(f"--cpus-per-task={resources.cores}")  # srun does not inherit it
+    executor = Executor(folder, max_num_timeout=_LIVES, python=container + python)
+    executor.update_parameters(
+        time=resources.minutes,
+        nodes=1,
+        ntasks_per_node=1,
+        signal_delay_s=signal_seconds,
+        array_parallelism=parallelism or resources.parallelism or sys.maxsize,
+        setup=list(_setup(profile, resources)),
+        srun_args=step,
+        additional_parameters=options,
+    )
+    return executor
+
+
+def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
+    if profile.slurm_conf is not None:
+        yield f"export SLURM_CONF={shlex.quote(str(profile.slurm_conf))}"
+    if resources.modules:
+        yield f"module load {shlex.join(resources.modules)}"
+    yield from resources.setup
+    yield "export PYTHONSAFEPATH=1"  # else a user's own jobs/ or analysis.py is imported
+
+
+def _still_wanted() -> bool:
+    """Whether the job is meant to run on: not when it was cancelled, or requeued by somebody."""
+    job = submitit.JobEnvironment().job_id
+    with suppress(ClusterError):  # an answer that does not come is no reason to give up work
+        return commands.run(["squeue", "-h", "-j", job, "-o", "%T"]).strip() == "RUNNING"
+    return True

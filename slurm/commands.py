@@ -1,0 +1,89 @@
+"""Ask SLURM's commands, and tell a refusal from a silence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+_SECONDS = 120.0
+_NO_ANSWER = (
+    "unable to contact slurm",
+    "socket timed out",
+    "connection refused",
+    "connection timed out",
+    "zero bytes were transmitted",
+    "could not establish a configuration source",
+    "communication connection failure",
+    "problem talking to the database",
+    "unable to establish control",
+    "munge",
+)
+# set by a user or a site for SLURM's commands; all other SLURM_* belong to a surrounding job
+_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_JWT"}
+
+
+class ClusterError(RuntimeError):
+    """SLURM refused what it was asked to do; the text is SLURM's own."""
+
+
+class ClusterUnavailable(ClusterError):
+    """SLURM does not answer, or is not installed here: nothing was submitted or changed."""
+
+
+def available() -> bool:
+    """Whether jobs can be submitted from this machine: ``sbatch`` is on PATH."""
+    return shutil.which("sbatch") is not None
+
+
+def run(arguments: Sequence[str]) -> str:
+    """Return what a SLURM command prints.
+
+    The variables of a surrounding job are removed: a job may ask and submit like a login node.
+
+    Raises
+    ------
+    ClusterUnavailable
+        When the command is not there, or the cluster does not answer.
+    ClusterError
+        When SLURM refuses, with its message.
+    """
+    name = arguments[0]
+    try:
+        done = subprocess.run(
+            arguments,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ClusterUnavailable(f"{name} is not on PATH: is this a SLURM login node?") from None
+    except subprocess.TimeoutExpired:
+        raise ClusterUnavailable(f"{name} did not answer within {_SECONDS:.0f} s") from None
+    if done.returncode == 0:
+        return done.stdout
+    message = _message(name, done.stderr or done.stdout) or f"{name} ended with {done.returncode}"
+    if any(text in message.lower() for text in _NO_ANSWER):
+        raise ClusterUnavailable(f"the cluster does not answer: {message}")
+    raise ClusterError(message)
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or not name.startswith(("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_"))
+    }
+
+
+def _message(name: str, text: str) -> str:
+    """Return the lines that the command itself wrote as errors, or all of them."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if "error:" in line or "fatal:" in line]
+    shown = [line.removeprefix(f"{name}: ").removeprefix("error: ") for line in own or lines]
+    return "; ".join(dict.fromkeys(shown))

@@ -1,0 +1,80 @@
+"""Change submitted jobs: cancel, hold, release, requeue, slow down, keep from nodes.
+
+Each takes job ids as `arrays.submit_array` returns them, and raises `ClusterError` with SLURM's
+message, or `ClusterUnavailable`. A job that has ended meanwhile is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from slurm import commands
+from slurm.commands import ClusterError, ClusterUnavailable
+
+_OVER = ("invalid job id", "already completing or completed", "job is no longer", "no jobs found")
+
+
+def cancel(job_ids: Iterable[str]) -> None:
+    """Cancel jobs: those that wait never start, those that run are asked to end, then killed."""
+    _run(["scancel"], job_ids)
+
+
+def hold(job_ids: Iterable[str]) -> None:
+    """Keep waiting jobs from starting, until `release`."""
+    _run(["scontrol", "hold"], job_ids)
+
+
+def release(job_ids: Iterable[str]) -> None:
+    """Let held jobs start."""
+    _run(["scontrol", "release"], job_ids)
+
+
+def requeue(job_ids: Iterable[str]) -> None:
+    """End running jobs and let each start again; one that has ended starts again, too."""
+    _run(["scontrol", "requeue"], job_ids)
+
+
+def set_parallelism(job_ids: Iterable[str], parallelism: int) -> None:
+    """Let at most `parallelism` tasks of each array run at once; 0: no limit."""
+    for array in sorted({job.partition("_")[0] for job in job_ids}):
+        _run(["scontrol", "update", f"ArrayTaskThrottle={parallelism}"], [array], "JobId=")
+
+
+def exclude_nodes(job_ids: Iterable[str], nodes: Sequence[str]) -> None:
+    """Keep waiting jobs from nodes; replaces the nodes that were excluded before."""
+    for job in compact(job_ids):
+        _run(["scontrol", "update", f"ExcNodeList={','.join(nodes)}"], [job], "JobId=")
+
+
+def compact(job_ids: Iterable[str]) -> list[str]:
+    """Return one expression for each array: ``123_0``, ``123_1``, ``123_5`` → ``123_[0-1,5]``."""
+    arrays: dict[str, list[int]] = {}
+    plain = []
+    for job in job_ids:
+        array, _, index = job.partition("_")
+        if index.isdigit():
+            arrays.setdefault(array, []).append(int(index))
+        else:
+            plain.append(job)
+    return plain + [f"{array}_[{_ranges(sorted(found))}]" for array, found in arrays.items()]
+
+
+def _ranges(numbers: list[int]) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def _run(command: list[str], job_ids: Iterable[str], prefix: str = "") -> None:
+    for job in compact(job_ids):
+        try:
+            commands.run([*command, prefix + job])
+        except ClusterUnavailable:
+            raise
+        except ClusterError as error:
+            if not any(text in str(error).lower() for text in _OVER):
+                raise

@@ -1,0 +1,327 @@
+"""A cluster profile: what a site's jobs ask for, in a TOML file with sbatch's option names.
+
+::
+
+    account = "my-project"          # common to both resource classes
+    time    = "4:00:00"
+
+    [cpu]
+    partition     = "standard"
+    cpus-per-task = 16
+
+    [gpu]
+    partition = "accelerated"
+    gres      = "gpu:1"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# fmt: off
+OPTIONS = frozenset({
+    "account", "begin", "constraint", "cores-per-socket", "cpus-per-gpu", "cpus-per-task",
+    "exclude", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "hint", "licenses",
+    "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "nice", "nodelist",
+    "ntasks-per-core", "partition", "priority", "qos", "reservation", "threads-per-core", "time",
+    "tmp", "wckey",
+})
+# fmt: on
+"""sbatch's options that stand in a profile under their own names; others go into ``extra``."""
+
+_OURS = {
+    "array": "tasks make it",
+    "comment": "submissions are found by it",
+    "error": "logs are kept in the sweep directory",
+    "exclusive": "write whole-node = true",
+    "job-name": "submissions are found by it",
+    "nodes": "a task runs on one node",
+    "ntasks": "a task is one process, which starts its own",
+    "ntasks-per-node": "a task is one process, which starts its own",
+    "open-mode": "every life of a task writes to the same log",
+    "output": "logs are kept in the sweep directory",
+    "requeue": "tasks are always requeued",
+    "signal": "tasks are told of their walltime by it",
+}
+_KEYS = (
+    "setup",
+    "modules",
+    "python",
+    "container",
+    "whole-node",
+    "parallelism",
+    "processes-per-gpu",
+    "max-jobs",
+    "extra",
+)
+_COMMON_KEYS = ("slurm-conf",)
+_CLASSES = ("cpu", "gpu")
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one resource class's jobs ask for.
+
+    `options` are sbatch's, without the two dashes; `minutes` is the walltime; `parallelism` is how
+    many tasks of an array may run at once, `max_jobs` how many may wait or run; None: the site's.
+    """
+
+    name: str
+    options: Mapping[str, str]
+    minutes: int
+    setup: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    python: str | None = None
+    container: str | None = None
+    whole_node: bool = False
+    parallelism: int | None = None
+    processes_per_gpu: int = 1
+    max_jobs: int | None = None
+    extra: Mapping[str, str | bool] = field(default_factory=dict)
+
+    @property
+    def cores(self) -> int | None:
+        """Cores that a task asks for; None on a whole node."""
+        return None if self.whole_node else int(self.options.get("cpus-per-task", 1))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A cluster: its name, the file it was read from, and its resource classes."""
+
+    name: str
+    path: Path
+    cpu: Resources
+    gpu: Resources | None = None
+    slurm_conf: Path | None = None
+
+    def resources(self, name: str) -> Resources:
+        """Return a resource class, ``cpu`` or ``gpu``.
+
+        Raises
+        ------
+        ValueError
+            When the profile has no such class.
+        """
+        if name not in _CLASSES:
+            raise ValueError(f'resource class "{name}" is neither cpu nor gpu')
+        found = self.cpu if name == "cpu" else self.gpu
+        if found is None:
+            raise ValueError(
+                f'{self.path}: profile "{self.name}" has no GPUs: add a table [gpu] with gres or '
+                'gpus, or leave out device = "gpu"'
+            )
+        return found
+
+    def with_memory(self, memory: str) -> Profile:
+        """Return the same profile, with another memory (``32G``) for every task."""
+        check_memory(memory)
+
+        def changed(resources: Resources) -> Resources:
+            options = {k: v for k, v in resources.options.items() if not k.startswith("mem")}
+            return dataclasses.replace(resources, options=options | {"mem": memory})
+
+        gpu = None if self.gpu is None else changed(self.gpu)
+        return dataclasses.replace(self, cpu=changed(self.cpu), gpu=gpu)
+
+    def activate(self) -> None:
+        """Let SLURM's commands of this process speak to this cluster, where it names its own."""
+        if self.slurm_conf is not None:
+            os.environ["SLURM_CONF"] = str(self.slurm_conf)
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile.
+
+    Raises
+    ------
+    ValueError
+        With the file, the key, its value and what is valid instead.
+    """
+    try:
+        table = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not a TOML file: {error}") from None
+    common = {key: value for key, value in table.items() if key not in _CLASSES}
+    conf = common.pop("slurm-conf", None)
+    _check_keys(path, "", common, [*OPTIONS, *_KEYS, *_COMMON_KEYS, *_CLASSES])
+    classes: dict[str, Resources] = {}
+    for name in _CLASSES:
+        own = table.get(name, {} if name == "cpu" else None)
+        if own is None:
+            continue
+        if not isinstance(own, dict):
+            raise ValueError(f"{path}: {name} = {own!r}: must be a table [{name}]")
+        _check_keys(path, f"{name}.", own, [*OPTIONS, *_KEYS])
+        extra = {**common.get("extra", {}), **own.get("extra", {})}
+        classes[name] = _resources(path, name, {**common, **own, "extra": extra})
+    return Profile(
+        path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
+    )
+
+
+def find_profile(name: str, folders: Sequence[Path] = (Path(),)) -> Path:
+    """Find a profile by its path, or by its name in `folders`, then the user's own folder.
+
+    A name ``NAME`` is looked for as ``NAME.toml`` in each of `folders` (default: the current one),
+    then in `user_folder`. A running test cluster is there as ``testcluster``.
+
+    Raises
+    ------
+    ValueError
+        When there is none, with the names that there are.
+    """
+    if "/" in name or name.endswith(".toml"):
+        if Path(name).is_file():
+            return Path(name)
+        raise ValueError(f"cluster profile {name}: no such file")
+    places = [*folders, user_folder()]
+    for folder in places:
+        if (folder / f"{name}.toml").is_file():
+            return folder / f"{name}.toml"
+    if name == "testcluster":
+        raise ValueError("the test cluster is not running: manyseed testcluster start")
+    there = sorted(path.stem for path in user_folder().glob("*.toml"))
+    close = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
+    hint = f'did you mean "{close[0]}"? ' if close else ""
+    known = f"profiles of yours: {', '.join(there)}" if there else "make one: manyseed cluster init"
+    looked = ", ".join(str(folder / f"{name}.toml") for folder in places)
+    raise ValueError(f'no cluster profile "{name}" ({looked}); {hint}{known}')
+
+
+def user_folder() -> Path:
+    """Return where a user's profiles are: ``~/.config/manyseed/clusters``."""
+    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(config) / "manyseed" / "clusters"
+
+
+def minutes(text: str | int) -> int:
+    """Return a time in minutes, rounded up, from SLURM's formats.
+
+    They are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
+    ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
+    """
+    match = _TIME.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f'"{text}" is not a time such as "4:00:00" or "1-12"')
+    days, *parts = (None if part is None else int(part) for part in match.groups())
+    given = [part for part in parts if part is not None]
+    if days is not None:
+        hours, mins, seconds = (*given, 0, 0)[:3]
+    elif len(given) == 3:
+        hours, mins, seconds = given
+    else:
+        hours, mins, seconds = 0, *(*given, 0)[:2]
+    return ((days or 0) * 24 + hours) * 60 + mins + math.ceil(seconds / 60)
+
+
+def check_memory(text: str) -> None:
+    """Refuse what is not a number with one of SLURM's units."""
+    if re.fullmatch(r"\d+[KMGT]?B?", text, re.IGNORECASE) is None:
+        raise ValueError(f'memory "{text}" is not a number with K, M, G or T, such as "32G"')
+
+
+def _resources(path: Path, name: str, table: dict[str, Any]) -> Resources:
+    where = f"{path}: [{name}]"
+    options = {key: _option(where, key, table[key]) for key in sorted(OPTIONS & table.keys())}
+    if "time" not in options:
+        raise ValueError(f'{where} time is missing: the walltime of a task, such as "4:00:00"')
+    try:
+        walltime = minutes(options.pop("time"))
+        for key in ("mem", "mem-per-cpu", "mem-per-gpu"):
+            if key in options:
+                check_memory(options[key])
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+    if walltime < 1:
+        raise ValueError(f"{where} time = {table['time']!r}: must be a minute or more")
+    if name == "gpu" and not _asks_for_gpus(options, table["extra"]):
+        raise ValueError(f'{where} asks for no GPU: add gres = "gpu:1" or gpus-per-node = 1')
+    whole_node = _typed(where, table, "whole-node", bool, False)
+    if whole_node and "cpus-per-task" in options:
+        raise ValueError(f"{where} cpus-per-task and whole-node exclude each other: leave one out")
+    cores = options.get("cpus-per-task", "1")
+    if not cores.isdigit() or int(cores) < 1:
+        raise ValueError(f"{where} cpus-per-task = {cores}: must be a whole number from 1")
+    return Resources(
+        name=name,
+        options=options,
+        minutes=walltime,
+        setup=_texts(where, table, "setup"),
+        modules=_texts(where, table, "modules"),
+        python=_typed(where, table, "python", str, None),
+        container=_typed(where, table, "container", str, None),
+        whole_node=whole_node,
+        parallelism=_count(where, table, "parallelism", None),
+        processes_per_gpu=_count(where, table, "processes-per-gpu", 1) or 1,
+        max_jobs=_count(where, table, "max-jobs", None),
+        extra={
+            key: value if isinstance(value, bool) else _option(f"{where} extra", key, value)
+            for key, value in table["extra"].items()
+        },
+    )
+
+
+def _check_keys(path: Path, prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
+    extra = table.get("extra", {})
+    if not isinstance(extra, dict):
+        raise ValueError(f"{path}: {prefix}extra must be a table of sbatch's options")
+    for key in [*table, *extra]:
+        if key in _OURS:
+            raise ValueError(f"{path}: {prefix}{key} cannot be set: {_OURS[key]}")
+    for key in table:
+        if key not in valid:
+            close = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
+            hint = f'did you mean "{close[0]}"? ' if close else ""
+            raise ValueError(
+                f'{path}: unknown key "{prefix}{key}"; {hint}'
+                "options of sbatch that are not known here go into the table extra"
+            )
+
+
+def _option(where: str, key: str, value: Any) -> str:
+    """Return an option's value as sbatch reads it."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"{where} {key} = {value}: must be a number or a text in quotes")
+
+
+def _asks_for_gpus(options: Mapping[str, str], extra: Mapping[str, Any]) -> bool:
+    asked = {**options, **extra}
+    return "gpu" in str(asked.get("gres", "")) or any(
+        key in asked for key in ("gpus", "gpus-per-node", "gpus-per-task")
+    )
+
+
+def _typed(where: str, table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    value = table.get(key, default)
+    if value is not default and not isinstance(value, kind):
+        shown = {bool: "true or false", str: "a text in quotes"}[kind]
+        raise ValueError(f"{where} {key} = {value!r}: must be {shown}")
+    return value
+
+
+def _texts(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f'{where} {key} = {value!r}: must be a list of texts, ["…"]')
+    return tuple(value)
+
+
+def _count(where: str, table: Mapping[str, Any], key: str, default: int | None) -> int | None:
+    value = table.get(key, default)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ValueError(f"{where} {key} = {value!r}: must be a whole number from 1")
+    return value

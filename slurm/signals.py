@@ -1,0 +1,54 @@
+"""Signals that ask a job to end soon: its walltime nears, it is preempted, or it is cancelled."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+CHECKPOINT = signal.SIGUSR2
+"""What SLURM sends before the walltime, and before preemption where the site enables it."""
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, CHECKPOINT)
+_received: set[int] = set()
+_callbacks: list[Callable[[], None]] = []
+
+
+def on_stop(callback: Callable[[], None]) -> None:
+    """Call back whenever this process is asked to end soon; at once when it already was.
+
+    Listens to SIGTERM, SIGINT and SIGUSR2, in the main thread. A callback only notes the wish: it
+    runs between two instructions of the main thread.
+    """
+    _callbacks.append(callback)
+    for number in _STOPS:
+        signal.signal(number, _handle)
+    if _received:
+        callback()
+
+
+def received() -> frozenset[int]:
+    """Return the numbers of the signals that came since this process listens."""
+    return frozenset(_received)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Within this block, new processes are started deaf to the signals that ask a job to end.
+
+    SLURM sends them to every process of a job; only the one that listens shall decide what the
+    others still finish.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    del frame
+    _received.add(number)
+    for callback in _callbacks:
+        callback()

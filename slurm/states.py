@@ -1,0 +1,208 @@
+"""What has become of submitted jobs: squeue for what waits or runs, sacct for what ended.
+
+One call of squeue and at most one of sacct, however many jobs are asked for. Where there is no
+accounting, a job that the controller has forgotten is `gone`: it ended, nobody knows how.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from slurm import commands
+from slurm.commands import ClusterError, ClusterUnavailable
+
+_WORDS = {
+    "pending": "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT",
+    "running": "RUNNING CONFIGURING COMPLETING STAGE_OUT SUSPENDED STOPPED SIGNALING RESIZING",
+    "ended": "COMPLETED",
+    "failed": "FAILED BOOT_FAIL LAUNCH_FAILED",
+    "cancelled": "CANCELLED REVOKED",
+    "timeout": "TIMEOUT DEADLINE",
+    "out_of_memory": "OUT_OF_MEMORY",
+    "node_fail": "NODE_FAIL",
+    "preempted": "PREEMPTED",
+}
+WORDS = {raw: word for word, raws in _WORDS.items() for raw in raws.split()}
+"""SLURM's states in our words."""
+
+_ALIVE = ("pending", "running")
+_KILLED_FOR_MEMORY = re.compile(r"exceeded memory limit|oom[-_ ]kill", re.IGNORECASE)
+_SQUEUE = "%F|%K|%T|%r|%N|%S|%j"
+_SACCT = "JobID,State,ExitCode,Reason,NodeList,Start,End,JobName"
+_UNKNOWN = ("Unknown", "None", "N/A", "(null)", "None assigned")
+_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What SLURM says of one job.
+
+    `state` is pending, running, ended, failed, cancelled, timeout, out_of_memory, node_fail,
+    preempted, or gone (no longer known); `raw` SLURM's own word; `exit_code` as ``1:0`` (code and
+    signal), empty where unknown; `started` and `ended` ISO times, empty where unknown.
+    """
+
+    job_id: str
+    name: str
+    state: str
+    raw: str = ""
+    reason: str = ""
+    exit_code: str = ""
+    node: str = ""
+    started: str = ""
+    ended: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the job waits or runs."""
+        return self.state in _ALIVE
+
+    @property
+    def index(self) -> int:
+        """The task's place in its submission (`arrays.submit_array`)."""
+        first = self.name.rpartition(".")[2]
+        return int(first) + int(self.job_id.partition("_")[2] or 0)
+
+
+def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[str, JobState]:
+    """Return the state of every job asked for.
+
+    Parameters
+    ----------
+    job_ids : iterable of str
+        As `arrays.submit_array` returns them.
+    since : float
+        When the first of them was submitted, in seconds since the epoch.
+    logs : Path, optional
+        The submission's folder: tells jobs killed for memory where SLURM itself does not.
+
+    Raises
+    ------
+    ClusterUnavailable
+        When the cluster does not answer.
+    """
+    wanted = set(job_ids)
+    if not wanted:
+        return {}
+    arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
+    found = _states(["-j", arrays], wanted, since)
+    for job in wanted - found.keys():
+        found[job] = JobState(job, "", "gone")
+    return {job: _out_of_memory(state, logs) for job, state in found.items() if job in wanted}
+
+
+def find(name: str, since: float) -> dict[str, JobState]:
+    """Return the jobs of a submission by its name: its job ids need not be known.
+
+    For a submitter that died between sbatch and the note of the job id. Raises as `ask`.
+    """
+    found = _states(["-u", getpass.getuser()], None, since)
+    return {job: state for job, state in found.items() if state.name.rpartition(".")[0] == name}
+
+
+def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str, JobState]:
+    queued = _squeue(which)
+    known = queued.keys() if wanted is None else queued.keys() & wanted
+    if wanted is not None and wanted == known and all(queued[job].is_alive for job in known):
+        return queued
+    states = dict(queued)
+    for job, told in _sacct(which, since).items():
+        seen = queued.get(job)
+        if told.is_alive:  # accounting is late, or never heard of the end
+            states.setdefault(job, replace(told, state="gone"))
+        elif seen is None or not seen.is_alive:  # a job that a node lost waits for its next life
+            states[job] = told
+    return states
+
+
+def _squeue(which: list[str]) -> dict[str, JobState]:
+    try:
+        printed = commands.run(["squeue", "-h", "-r", "-t", "all", *which, "-o", _SQUEUE])
+    except ClusterUnavailable:
+        raise
+    except ClusterError as error:
+        if "invalid job id" in str(error).lower():  # the controller has forgotten it
+            return {}
+        raise
+    states: dict[str, JobState] = {}
+    for array, index, raw, reason, node, started, name in _fields(printed, 7):
+        if index.isdigit():  # else the rest of a cancelled array, or a job that is not ours
+            job = f"{array}_{index}"
+            times = (_known(started), "")
+            word = WORDS.get(raw, "running")
+            states[job] = JobState(job, name, word, raw, _known(reason), "", node, *times)
+    return states
+
+
+def _sacct(which: list[str], since: float) -> dict[str, JobState]:
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - 60))
+    asked = ["sacct", "-X", "-n", "-P", "-S", start, *which, "-o", _SACCT]
+    try:
+        printed = commands.run(asked)
+    except ClusterUnavailable:  # accounting is down: squeue has answered
+        return {}
+    except ClusterError as error:
+        if "disabled" in str(error):
+            return {}
+        raise
+    states: dict[str, JobState] = {}
+    for jobs, raw, code, reason, node, started, ended, name in _fields(printed, 8):
+        raw_word = raw.split()[0]  # "CANCELLED by 1000"
+        told = (_known(reason), code, _known(node), _known(started), _known(ended))
+        for job in expand(jobs):
+            states[job] = JobState(job, name, WORDS.get(raw_word, "running"), raw_word, *told)
+    return states
+
+
+def expand(job_id: str) -> list[str]:
+    """Return the job ids of one line: ``7_[0-2,5%4]`` → ``7_0``, ``7_1``, ``7_2``, ``7_5``.
+
+    Elements of an array that never started share a line.
+    """
+    array, bracket, spans = job_id.partition("_[")
+    if not bracket:
+        return [job_id]
+    ids = []
+    for span in spans.partition("]")[0].partition("%")[0].split(","):
+        low, _, high = span.partition("-")
+        ids += [f"{array}_{index}" for index in range(int(low), int(high or low) + 1)]
+    return ids
+
+
+def _known(text: str) -> str:
+    return "" if text in _UNKNOWN else text
+
+
+def _fields(printed: str, n: int) -> Iterator[list[str]]:
+    """Yield the lines of n fields; a site's own lines have fewer."""
+    for line in printed.splitlines():
+        fields = [field.strip() for field in line.split("|", n - 1)]
+        if len(fields) == n:
+            yield fields
+
+
+def _out_of_memory(state: JobState, logs: Path | None) -> JobState:
+    """Name a kill for memory that SLURM calls a failure: its message is in the task's log."""
+    if state.state not in ("failed", "gone", "cancelled") or logs is None:
+        return state
+    log = logs / f"{state.job_id}_0_log.err"
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            tail = file.read().decode(errors="replace")
+    except OSError:
+        return state
+    return replace(state, state="out_of_memory") if _KILLED_FOR_MEMORY.search(tail) else state
+
+
+def counts(states: Mapping[str, JobState]) -> dict[str, int]:
+    """Return how many jobs are in each state."""
+    found: dict[str, int] = {}
+    for state in states.values():
+        found[state.state] = found.get(state.state, 0) + 1
+    return found

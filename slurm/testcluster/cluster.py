@@ -1,0 +1,256 @@
+"""Start, stop and look at a test cluster."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from slurm.testcluster.daemons import PATH, Daemons, wait_until
+from slurm.testcluster.settings import NAME, Ports, Settings, write
+
+_PACKAGES = {
+    "munged": "munge",
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "sbatch": "slurm-wlm",
+    "srun": "slurm-wlm",
+    "slurmdbd": "slurmdbd",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+}
+_ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db")
+_SHUTDOWN_SECONDS = 20.0
+
+
+class MissingPackages(RuntimeError):
+    """SLURM is not installed here; the text says which packages, and how to get them."""
+
+
+class TestCluster:
+    """A cluster in a folder of its own: configuration, key, ports, state and logs.
+
+    It touches nothing of a SLURM that the machine may have.
+    """
+
+    __test__ = False  # not a test, whatever pytest thinks of the name
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.daemons = Daemons(self.folder)
+
+    @property
+    def conf(self) -> Path:
+        """Its slurm.conf: all that SLURM's commands need to find it, as SLURM_CONF."""
+        return self.folder / "etc" / "slurm.conf"
+
+    @property
+    def profile(self) -> Path:
+        """Its cluster profile."""
+        return self.folder / f"{NAME}.toml"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its controller runs."""
+        return self.daemons.is_alive("slurmctld")
+
+    def start(self, settings: Settings | None = None, seconds: float = 60) -> None:
+        """Bring the cluster up, and wait until its nodes are idle.
+
+        Raises
+        ------
+        MissingPackages
+            When SLURM's programs are not installed.
+        RuntimeError
+            When it is running already, or does not come up; with the last lines of the logs.
+        """
+        settings = settings or Settings()
+        check_packages(settings.accounting)
+        if any(self.daemons.is_alive(name) for name in self.daemons.names()):
+            raise RuntimeError(f"a test cluster is running in {self.folder}")
+        for name in ("log", "run", "state", "spool", "munge"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        (self.folder / "munge").chmod(0o711)
+        ports = Ports.pick(len(settings.nodes))
+        write(self.folder, settings, ports)
+        try:
+            self._start_munge(seconds)
+            if settings.accounting:
+                self._start_accounting(ports, seconds)
+            self.start_controller(seconds)
+            for node in settings.nodes:
+                self.start_node(node)
+            self._wait(lambda: self._all_idle(settings), "slurmctld", seconds)
+        except RuntimeError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End its jobs and its processes, and no others."""
+        if self.is_running:
+            with suppress(RuntimeError):
+                self.command(["scancel", "--full", "--signal=KILL", "-u", getpass.getuser()])
+            with suppress(RuntimeError):
+                self.command(["scancel", "-u", getpass.getuser()])
+            wait_until(lambda: not any(self.daemons.jobs()), _SHUTDOWN_SECONDS / 2)
+        names = self.daemons.names()
+        nodes = [name for name in names if name.startswith("slurmd-")]
+        for name in (*nodes, "slurmctld", "slurmdbd", "mariadbd", "munged"):
+            if name in names:
+                self.daemons.stop(name, _SHUTDOWN_SECONDS)
+            if name == "slurmctld":
+                kill(self.daemons.jobs())
+
+    def command(self, arguments: Sequence[str]) -> str:
+        """Run one of SLURM's commands against this cluster; return what it prints.
+
+        Raises
+        ------
+        RuntimeError
+            With its message, when it fails.
+        """
+        done = subprocess.run(
+            arguments,
+            env=self.daemons.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def start_controller(self, seconds: float = 60) -> None:
+        """Start slurmctld, and wait until it answers."""
+        self.daemons.start("slurmctld", ["slurmctld", "-D"])
+        self._wait(lambda: "is UP" in self.command(["scontrol", "ping"]), "slurmctld", seconds)
+
+    def start_node(self, node: str) -> None:
+        """Start a node's slurmd."""
+        (self.folder / "spool" / node).mkdir(exist_ok=True)
+        self.daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node])
+
+    def kill_node(self, node: str) -> None:
+        """End a node as a power cut would: its slurmd and all processes of its jobs."""
+        jobs = list(self.daemons.jobs(node))
+        self.daemons.stop(f"slurmd-{node}", 5, signal.SIGKILL)
+        kill([*jobs, *self.daemons.jobs(node)])
+
+    def _start_munge(self, seconds: float) -> None:
+        home = self.folder / "munge"
+        key = home / "key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(secrets.token_bytes(1024))
+        for name in ("socket", "socket.lock"):
+            (home / name).unlink(missing_ok=True)
+        self.daemons.start(
+            "munged",
+            [
+                *("munged", "--foreground", "--force", f"--key-file={key}"),
+                *(f"--socket={home}/socket", f"--pid-file={home}/munged.pid"),
+                *(f"--log-file={self.folder}/log/munged.log", f"--seed-file={home}/seed"),
+            ],
+        )
+        self._wait(lambda: self._works(["munge", "-n", "-S", f"{home}/socket"]), "munged", seconds)
+
+    def _start_accounting(self, ports: Ports, seconds: float) -> None:
+        data, socket = self.folder / "mysql", self.folder / "run" / "mysql.sock"
+        size = "--innodb-log-file-size=16M"
+        if not (data / "mysql").is_dir():
+            shutil.rmtree(data, ignore_errors=True)
+            self.command(
+                [
+                    *("mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}"),
+                    *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", size),
+                    "--auth-root-authentication-method=normal",
+                ]
+            )
+        self.daemons.start(
+            "mariadbd",
+            [
+                *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}"),
+                *(f"--socket={socket}", f"--pid-file={self.folder}/run/mariadbd.pid"),
+                *("--bind-address=127.0.0.1", f"--port={ports.database}", "--skip-name-resolve"),
+                *(size, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),
+                *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
+                *("--performance-schema=0", "--skip-log-bin"),
+            ],
+        )
+        sql = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=root", "--execute"]
+        self._wait(lambda: self._works([*sql, "select 1"]), "mariadbd", seconds)
+        self.command(
+            [
+                *sql,
+                "create database if not exists slurm; create user if not exists "
+                "'slurm'@'127.0.0.1' identified by 'slurm'; "
+                "grant all on slurm.* to 'slurm'@'127.0.0.1'",
+            ]
+        )
+        self.daemons.start("slurmdbd", ["slurmdbd", "-D"])
+        # the cluster must be known before slurmctld registers, or its jobs are refused
+        show = ["sacctmgr", "-nP", "show", "cluster", "format=cluster"]
+        self._wait(lambda: self._works(show), "slurmdbd", seconds)
+        if NAME not in self.command(show).split():
+            self.command(["sacctmgr", "-i", "add", "cluster", NAME])
+
+    def _all_idle(self, settings: Settings) -> bool:
+        states = self.command(["sinfo", "-h", "-N", "-o", "%N %T"]).splitlines()
+        return {line.split()[0] for line in states} == set(settings.nodes) and all(
+            line.split()[1] == "idle" for line in states
+        )
+
+    def _works(self, arguments: Sequence[str]) -> bool:
+        try:
+            self.command(arguments)
+        except RuntimeError:
+            return False
+        return True
+
+    def _wait(self, condition: Callable[[], bool], daemon: str, seconds: float) -> None:
+        def came() -> bool:
+            if not self.daemons.is_alive(daemon):
+                raise RuntimeError(f"{daemon} ended\n{self._logs()}")
+            with suppress(RuntimeError):
+                return condition()
+            return False
+
+        if not wait_until(came, seconds):
+            raise RuntimeError(f"{daemon} was not ready within {seconds:g} s\n{self._logs()}")
+
+    def _logs(self) -> str:
+        logs = sorted((self.folder / "log").glob("*"))
+        tails = [(log.name, log.read_text(errors="replace").splitlines()[-4:]) for log in logs]
+        return "\n".join(f"{name}: {line}" for name, lines in tails for line in lines)
+
+
+def check_packages(accounting: bool) -> None:
+    """Refuse to start where programs are missing.
+
+    Raises
+    ------
+    MissingPackages
+    """
+    programs = [name for name in _PACKAGES if accounting or name not in _ACCOUNTING]
+    missing = {_PACKAGES[name] for name in programs if shutil.which(name, path=PATH) is None}
+    if missing:
+        packages = " ".join(sorted(missing))
+        raise MissingPackages(
+            f"the test cluster needs {packages}: "
+            f"sudo apt-get install -y --no-install-recommends {packages}"
+        )
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes that may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

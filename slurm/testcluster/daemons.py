@@ -1,0 +1,114 @@
+"""Daemons that outlive the command that started them, and are ended by name, none else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from slurm.local import fingerprint, is_alive
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Daemons:
+    """Processes of a folder: one file ``run/<name>.process`` each, with its fingerprint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._conf = f"{folder}/etc/slurm.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the daemons, and of SLURM's commands that shall reach them."""
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SRUN", "SBATCH"))
+        }
+        return {**kept, "PATH": PATH, "SLURM_CONF": self._conf}
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a daemon in a session of its own."""
+        (self._folder / "run").mkdir(exist_ok=True)
+        with (self._folder / "log" / f"{name}.out").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._file(name).write_text(fingerprint(process.pid))
+
+    def names(self) -> list[str]:
+        """Return the daemons that were started and not stopped."""
+        return sorted(file.stem for file in (self._folder / "run").glob("*.process"))
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a daemon runs."""
+        file = self._file(name)
+        return file.exists() and is_alive(file.read_text())
+
+    def pid(self, name: str) -> int:
+        """Return a daemon's process id."""
+        return int(self._file(name).read_text().split()[2])
+
+    def stop(self, name: str, seconds: float, number: int = signal.SIGTERM) -> None:
+        """End a daemon, by force after `seconds`."""
+        if self.is_alive(name):
+            os.kill(self.pid(name), number)
+            end = time.monotonic() + seconds
+            while self.is_alive(name) and time.monotonic() < end:
+                time.sleep(0.02)
+            if self.is_alive(name):
+                os.kill(self.pid(name), signal.SIGKILL)
+        self._file(name).unlink(missing_ok=True)
+
+    def jobs(self, node: str | None = None) -> Iterator[int]:
+        """Yield the processes of this cluster's jobs, of one node or all: steps and tasks."""
+        daemons = {self.pid(name) for name in self.names()}
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit() or int(folder.name) in daemons:
+                continue
+            with suppress(OSError):
+                values = (folder / "environ").read_bytes().split(b"\0")
+                if f"SLURM_CONF={self._conf}".encode() not in values:
+                    continue
+                is_step = (folder / "comm").read_text().strip() == "slurmstepd"
+                of_node = any(v.startswith(b"SLURMD_NODENAME=") for v in values)
+                if node is not None:
+                    here = f"SLURMD_NODENAME={node}".encode() in values
+                    here = here or (is_step and self._step_node(folder) == node)
+                    if not here:
+                        continue
+                elif not (is_step or of_node):
+                    continue
+                yield int(folder.name)
+
+    def _step_node(self, folder: Path) -> str:
+        """Return the node of a step's process: its spool folder's name is in its open files."""
+        spool = f"{self._folder}/spool/"
+        for link in (folder / "fd").iterdir():
+            with suppress(OSError):
+                target = str(link.readlink())
+                if target.startswith(spool):
+                    return target.removeprefix(spool).partition("/")[0]
+        return ""
+
+    def _file(self, name: str) -> Path:
+        return self._folder / "run" / f"{name}.process"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition; return whether it came."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.03)
+    return True

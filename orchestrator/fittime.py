@@ -1,58 +1,90 @@
 """What a fit takes on one core, before anything has run.
 
-A table's entry for its classifier and size, times the share of the training part that it uses.
-``docs/sweep-file.md`` says where the table comes from.
+Each classifier's work as a function of rows, features and classes, with constants that were
+measured in a warm worker and are held to the runtime table of the tabular study (MV, Runtime
+considerations) by a test; ``docs/sweep-file.md`` shows both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
+import math
+from collections.abc import Callable, Mapping
 
 from jobs.classifiers import ClassifierInfo
 from jobs.datasets import DatasetInfo
 
-MANY_CLASSES = 300
+_START = 0.005
+"""Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
 
-ROWS: Mapping[str, int] = {"small": 634, "medium": 10_000, "large": 190_000}
-"""Training rows that an entry of `SECONDS` stands for; between them times follow a power law."""
+_IMAGE_BATCH = 32
 
-SECONDS: Mapping[str, Mapping[str, float]] = {
-    "lr-sgd": {"small": 0.01, "medium": 4.6, "large": 42.3, "many classes": 2712.0},
-    "svm-sgd": {"small": 0.006, "medium": 2.8, "large": 25.1, "many classes": 1920.0},
-    "xgb": {"small": 0.07, "medium": 4.9, "large": 59.3, "many classes": 312.0},
-    "mlp": {"small": 1.5, "medium": 38.0, "large": 216.0, "many classes": 180.0},
+
+def core_seconds(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    """Return the expected time of a fit on so many training rows, on one core."""
+    work = _WORK[str(classifier.canonical["name"])]
+    return _START + work(dataset, classifier, rows)
+
+
+def _lr(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
+    return 5.5e-7 * _sgd_values(dataset, rows)
+
+
+def _svm(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
+    return 3.5e-7 * _sgd_values(dataset, rows)
+
+
+def _sgd_values(dataset: DatasetInfo, rows: float) -> float:
+    """Return values visited: a step costs as much as four features besides its own."""
+    # one model a class beyond two; models with few positive rows converge sooner
+    return rows * (dataset.n_features + 4) * math.pow(_models(dataset), 0.9)
+
+
+def _xgb(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    # trees have more nodes with more rows, and fewer where a class is rare
+    trees = float(classifier.canonical["rounds"]) * math.pow(_models(dataset), 0.7)
+    return 2.7e-4 * trees * dataset.n_features * math.pow(rows / 10_000, 0.6)
+
+
+def _mlp(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    first, second = (float(classifier.hparams[name]) for name in ("width1", "width2"))
+    weights = first * (dataset.n_features + 2 * first + second)
+    weights += second * (2 * second + len(dataset.class_names))
+    step = 4e-3 / float(classifier.canonical["batch_size"])
+    return _epochs(classifier) * rows * (step + 6e-6 + 1.15e-10 * weights)
+
+
+def _cnn(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    return _epochs(classifier) * rows * (2.5e-3 / _IMAGE_BATCH + 2e-7 * dataset.n_features)
+
+
+def _vit(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    assert dataset.image is not None
+    patch = int(classifier.canonical["patch"])
+    patches = math.ceil(dataset.image[0] / patch) * math.ceil(dataset.image[1] / patch)
+    return _epochs(classifier) * rows * 6.5e-5 * patches
+
+
+def _vit_transfer(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
+    return _epochs(classifier) * rows * 1.6e-8 * dataset.n_features
+
+
+def _models(dataset: DatasetInfo) -> int:
+    """Return how many times a binary problem is solved: once, or against the rest of each class."""
+    n_classes = len(dataset.class_names)
+    return 1 if n_classes == 2 else n_classes
+
+
+def _epochs(classifier: ClassifierInfo) -> int:
+    assert classifier.epochs is not None
+    return classifier.epochs
+
+
+_WORK: Mapping[str, Callable[[DatasetInfo, ClassifierInfo, float], float]] = {
+    "lr-sgd": _lr,
+    "svm-sgd": _svm,
+    "xgb": _xgb,
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "vit": _vit,
+    "vit-transfer": _vit_transfer,
 }
-"""Seconds a fit on one core. Small: measured, in a warm worker, on vehicle's shape. The others are
-the tabular study's (MV, Runtime considerations): median and 95th percentile over its datasets, at
-the sizes that have these ranks, and the mean of its "VerySlow" ones, aloi and dionis."""
-
-_MLP_EPOCHS = 20
-IMAGE_SECONDS: Mapping[str, float] = {"cnn": 2e-7, "vit": 1.2e-6, "vit-transfer": 1.6e-8}
-"""Seconds an epoch, a training row and a pixel value, on one core (measured on 32 × 32 × 3)."""
-
-
-def core_seconds(dataset: DatasetInfo, classifier: ClassifierInfo) -> float:
-    """Return the expected time of a fit on the whole training part, on one core."""
-    name = str(classifier.canonical["name"])
-    if name in SECONDS:
-        epochs = classifier.epochs or _MLP_EPOCHS
-        return _tabular(SECONDS[name], dataset) * epochs / _MLP_EPOCHS
-    values = dataset.n_train * dataset.n_features * (classifier.epochs or 1)
-    return IMAGE_SECONDS[name] * values
-
-
-def _tabular(entries: Mapping[str, float], dataset: DatasetInfo) -> float:
-    """Return an entry at a dataset's rows: proportional outside of the table, else between two."""
-    rows = dataset.n_train
-    if len(dataset.class_names) >= MANY_CLASSES:
-        return entries["many classes"]
-    if rows <= ROWS["small"]:
-        return entries["small"] * rows / ROWS["small"]
-    if rows >= ROWS["large"]:
-        return entries["large"] * rows / ROWS["large"]
-    known = list(ROWS)
-    sizes = np.log([ROWS[size] for size in known])
-    times = np.log([entries[size] for size in known])
-    return float(np.exp(np.interp(np.log(rows), sizes, times)))

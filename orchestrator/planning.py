@@ -260,17 +260,16 @@ def _of_groups(
 
 def _with_wishes(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
-    pairs = asked.select("dataset", "classifier").unique()
-    infos = [(expansion.datasets[d], expansion.classifiers[c, d]) for d, c in pairs.iter_rows()]
-    pairs = pairs.with_columns(
-        pl.Series("device", [model.device for _, model in infos], dtype=pl.String),
-        pl.Series("core_seconds", [core_seconds(*info) for info in infos], dtype=pl.Float64),
-        pl.Series("n_train", [data.n_train for data, _ in infos], dtype=pl.Int64),
+    by = ["dataset", "classifier", "train_fraction"]
+    sizes = asked.select(by).unique()
+    devices, times = [], []
+    for dataset, classifier, fraction in sizes.iter_rows():
+        data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
+        rows = fraction if fraction > 1 else fraction * data.n_train
+        devices.append(model.device)
+        times.append(core_seconds(data, model, rows))
+    wishes = sizes.with_columns(
+        pl.Series("device", devices, dtype=pl.String),
+        pl.Series("core_seconds", times, dtype=pl.Float64),
     )
-    fraction = pl.col("train_fraction")
-    share = pl.when(fraction > 1).then(fraction / pl.col("n_train")).otherwise(fraction)
-    return (
-        asked.join(pairs, on=["dataset", "classifier"], how="left", maintain_order="left")
-        .with_columns(pl.col("core_seconds") * share)
-        .drop("n_train")
-    )
+    return asked.join(wishes, on=by, how="left", maintain_order="left")

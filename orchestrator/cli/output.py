@@ -37,9 +37,11 @@ def print_table(
     listed = [list(row) for row in rows]
     for number, name in enumerate(columns):
         numeric = bool(listed) and all(_is_number(row[number]) for row in listed)
+        heads = name.replace("_", "_\n") if len(name) > 9 else name  # breaks where words end
         table.add_column(
-            name.replace("_", "_\n") if len(name) > 9 else name,  # breaks where words end
+            heads,
             justify="right" if numeric else "left",
+            min_width=max(map(len, heads.split("\n"))),
             header_style="dim",
             overflow="fold",
             no_wrap=numeric,  # a name may be cut in two, a number not
@@ -71,7 +73,7 @@ def size(n_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """Show a time."""
     if seconds < 60:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, seconds = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {seconds:02d} s"

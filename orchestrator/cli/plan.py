@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli.common import Json, Out, SweepToml
 from orchestrator.cli.output import console, duration, print_json, print_table, size
+from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
     from orchestrator.change import Change
@@ -23,6 +24,14 @@ def plan(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show the plan; write nothing.")
     ] = False,
+    walltime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Name fits that end in no job of this time, as SLURM writes it: 4:00:00, 1-12.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
@@ -35,15 +44,25 @@ def plan(
 
         manyseed plan sweep.toml --out /scratch/me/sweep
     """
+    from orchestrator.cost import beyond
     from orchestrator.planning import plan_change, plan_sweep
     from orchestrator.sweepfile import read_sweep_file
 
+    hours = None if walltime is None else _parsed(walltime)
     directory = out or Path(read_sweep_file(sweep_file).name)
     change = (plan_change if dry_run else plan_sweep)(sweep_file, directory)
+    too_long = [] if hours is None else beyond(change.after, hours, change.observed).to_dicts()
     if as_json:
-        print_json(change.summary() | {"directory": str(directory), "written": not dry_run})
+        done = {"directory": str(directory), "written": not dry_run}
+        print_json(change.summary() | done | {"beyond_walltime": too_long})
         return
     _print(change)
+    for fit in too_long:
+        _say(
+            f"A fit of {fit['classifier']} on {fit['dataset']} takes about "
+            f"{duration(fit['hours'] * 3600)} and cannot go on in a second job: leave the pair "
+            "out, lower train_fraction, or ask for more time."
+        )
     if dry_run:
         console.print("Nothing was written (--dry-run).")
     elif change.is_empty:
@@ -52,17 +71,30 @@ def plan(
         console.print(f"Planned into {directory}. Next: manyseed submit {directory}")
 
 
+def _parsed(walltime: str) -> float:
+    from slurm.profile import minutes
+
+    try:
+        return minutes(walltime) / 60
+    except ValueError as error:
+        raise UserError(str(error), key="--walltime") from None
+
+
 def _print(change: Change) -> None:
     summary = change.summary()
+    groups = summary["by_group"]
     hours = [kind for kind in ("core", "gpu") if summary[f"{kind}_hours"]]
     counts = ("cells", "runs", "fits")
+    rows = [
+        [*(group[name] for name in (*_DATA, *counts)), *_ends(group, hours)] for group in groups
+    ]
+    for row, group, above in zip(rows[1:], groups[1:], groups, strict=False):
+        if group["dataset"] == above["dataset"]:
+            row[0] = ""  # a long name takes several lines: once is enough
     print_table(
         change.sweep.name,
         (*_DATA, *counts, *(_HOURS[kind] for kind in hours), "store"),
-        [
-            (*(group[name] for name in (*_DATA, *counts)), *_ends(group, hours))
-            for group in summary["by_group"]
-        ],
+        rows,
         total=("all", "", "", "", *(summary[name] for name in counts), *_ends(summary, hours)),
     )
     console.print()
@@ -88,10 +120,12 @@ def _print(change: Change) -> None:
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."
     )
+    longest = max(groups, key=lambda group: group["longest_seconds"])
     _say(
         f"Training: about {_hours(summary['core_hours'])} core-hours"
         + (f" and {_hours(summary['gpu_hours'])} GPU-hours" if summary["gpu_hours"] else "")
-        + f"; the longest fit {duration(summary['longest_fit_seconds'])}."
+        + f"; the longest fit {duration(longest['longest_seconds'])} "
+        f"({longest['classifier']} on {longest['dataset']})."
     )
     _say(
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
@@ -104,6 +138,8 @@ def _ends(figures: dict[str, Any], hours: list[str]) -> tuple[str, ...]:
 
 
 def _hours(hours: float) -> str:
+    if not hours:
+        return "–"
     return "<0.01" if 0 < hours < 0.005 else f"{hours:,.2f}" if hours < 100 else f"{hours:,.0f}"
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -13,7 +14,7 @@ from jobs import classifiers, datasets
 from orchestrator import cost, room
 from orchestrator.cost import GPU_SPEEDUP, OBSERVED, estimate
 from orchestrator.errors import UserError
-from orchestrator.fittime import MANY_CLASSES, SECONDS, core_seconds
+from orchestrator.fittime import core_seconds
 from orchestrator.paths import SweepPaths
 from orchestrator.plan import Plan
 from orchestrator.planning import plan_change, plan_sweep
@@ -51,31 +52,60 @@ def info(name, dataset, **options):
     return classifiers.resolve(name, options, dataset)
 
 
-@pytest.mark.parametrize("name", SECONDS)
-def test_times_grow_with_rows_and_meet_the_table(name):
-    sizes = [100, 634, 2000, 10_000, 50_000, 190_000, 400_000]
-    times = []
-    for rows in sizes:
-        dataset = datasets.resolve("synthetic:gaussian", n_samples=rows + 100, test=100)
-        assert dataset.n_train == rows
-        times.append(core_seconds(dataset, info(name, dataset)))
-    assert times == sorted(times)
-    for rows, size in ((634, "small"), (10_000, "medium"), (190_000, "large")):
-        assert times[sizes.index(rows)] == pytest.approx(SECONDS[name][size])
+def whole(dataset, name, **options):
+    """Seconds of a fit on the whole training part."""
+    return core_seconds(dataset, info(name, dataset, **options), dataset.n_train)
 
 
-def test_the_studys_slow_sets_are_slow():
-    for name in ("aloi", "dionis"):
-        dataset = datasets.resolve(name)
-        assert len(dataset.class_names) >= MANY_CLASSES
-        assert core_seconds(dataset, info("lr-sgd", dataset)) == SECONDS["lr-sgd"]["many classes"]
+@pytest.mark.parametrize("name", ["lr-sgd", "svm-sgd", "xgb", "mlp"])
+def test_times_grow_with_rows_and_with_classes(name):
+    def shape(rows, **options):
+        return datasets.resolve("synthetic:gaussian", n_samples=rows + 200, test=200, **options)
+
+    for times in (
+        [whole(shape(rows), name) for rows in (100, 634, 10_000, 190_000, 400_000)],
+        [whole(shape(1000, n_classes=n), name) for n in (2, 3, 10)],
+    ):
+        assert times == sorted(times)
+        assert times[0] < times[-1]
 
 
-def test_epochs_count():
-    dataset = datasets.resolve("sklearn:digits")
-    for name in ("mlp", "cnn"):
-        few, many = (core_seconds(dataset, info(name, dataset, epochs=n)) for n in (2, 20))
-        assert many == pytest.approx(10 * few)
+@pytest.mark.parametrize(
+    ("name", "highest", "slow"),
+    [
+        ("lr-sgd", 42.3, 2712),
+        ("svm-sgd", 25.1, 1920),
+        ("xgb", 59.3, None),
+        ("mlp", 216, None),
+    ],
+)
+def test_the_model_meets_the_studys_table(name, highest, slow):
+    """MV, Runtime considerations: 95th percentile over its sets, and the mean of the slow two.
+
+    Within a factor of 2.2: another machine, another implementation.
+    """
+    times = {
+        dataset: whole(datasets.resolve(dataset), name)
+        for dataset in datasets.suite("model-variance-37")
+    }
+    slowest = [times.pop(dataset) for dataset in ("aloi", "dionis")]
+    assert 1 / 2.2 < np.percentile(list(times.values()), 95) / highest < 2.2
+    assert slow is None or 1 / 2.2 < np.mean(slowest) / slow < 2.2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("mlp", {}), ("cnn", {}), ("vit", {}), ("vit-transfer", {})],
+)
+def test_epochs_count(name, options, tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    if name == "vit-transfer":
+        (tmp_path / "weights.pth").write_bytes(b"the digest is what a plan needs")
+        options = {"weights": str(tmp_path / "weights.pth")}
+    source = "torchvision:CIFAR10" if name == "vit-transfer" else "sklearn:digits"
+    dataset = datasets.resolve(source)
+    few, many = (whole(dataset, name, epochs=n, **options) for n in (2, 20))
+    assert many == pytest.approx(10 * few, rel=0.05)
 
 
 def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
@@ -90,10 +120,11 @@ def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
         rows = plan.cells.join(table, on="cell", suffix="_wish").iter_rows(named=True)
         for row in rows:
             dataset = datasets.resolve(row["dataset"])
-            whole = core_seconds(dataset, info(row["classifier"], dataset))
+            rows_used = row["train_fraction"] * dataset.n_train
+            expected = core_seconds(dataset, info(row["classifier"], dataset), rows_used)
             if row["classifier"] == "mlp":
-                whole /= factor
-            assert row["seconds"] == pytest.approx(whole * row["train_fraction"])
+                expected /= factor
+            assert row["seconds"] == pytest.approx(expected)
             assert row["device_wish"] == (
                 "gpu" if row["classifier"] == "mlp" and factor > 1 else "cpu"
             )
@@ -105,11 +136,12 @@ def test_fits_that_no_job_can_end_are_named_unless_they_save_themselves(tmp_path
         'classifier = ["lr-sgd", "svm-sgd", "mlp"]\ntrain_fraction = [0.25, 1.0]\n'
     )
     plan = plan_change(tmp_path / "s.toml", tmp_path / "out").after
-    hours = SECONDS["lr-sgd"]["many classes"] / 3600
-    found = cost.beyond(plan, 0.5)
+    dionis = datasets.resolve("dionis")
+    hours = whole(dionis, "lr-sgd") / 3600
+    found = cost.beyond(plan, 0.3)
     assert found.rows() == [
         ("lr-sgd", "dionis", pytest.approx(hours)),
-        ("svm-sgd", "dionis", pytest.approx(SECONDS["svm-sgd"]["many classes"] / 3600)),
+        ("svm-sgd", "dionis", pytest.approx(whole(dionis, "svm-sgd") / 3600)),
     ]
     assert cost.beyond(plan, hours).is_empty()
     assert cost.beyond(plan, 1e-9)["classifier"].is_in(["lr-sgd", "svm-sgd"]).all()
@@ -117,15 +149,20 @@ def test_fits_that_no_job_can_end_are_named_unless_they_save_themselves(tmp_path
 
 def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
     table = {(r["dataset"], r["classifier"]): r for r in priced(change).iter_rows(named=True)}
+
+    def fit(classifier, share):
+        model = change.expansion.classifiers[classifier, "vehicle"]
+        return core_seconds(vehicle, model, share * vehicle.n_train) / 3600
+
     vehicle = change.expansion.datasets["vehicle"]
-    mlp = core_seconds(vehicle, change.expansion.classifiers["mlp", "vehicle"])
-    assert table["vehicle", "mlp"]["fits"] == 20
-    assert table["vehicle", "mlp"]["core_hours"] == pytest.approx((10 * mlp + 10 * mlp / 2) / 3600)
-    assert table["vehicle", "mlp"]["gpu_hours"] == 0
-    assert table["vehicle", "mlp"]["longest_seconds"] == pytest.approx(mlp)
-    xgb = core_seconds(vehicle, change.expansion.classifiers["xgb", "vehicle"])
-    assert table["vehicle", "xgb"]["fits"] == 10 + 2  # at 100 % one of each repeat's five
-    assert table["vehicle", "xgb"]["core_hours"] == pytest.approx((2 * xgb + 10 * xgb / 2) / 3600)
+    mlp = table["vehicle", "mlp"]
+    assert mlp["fits"] == 20
+    assert mlp["core_hours"] == pytest.approx(10 * fit("mlp", 1) + 10 * fit("mlp", 0.5))
+    assert mlp["gpu_hours"] == 0
+    assert mlp["longest_seconds"] == pytest.approx(fit("mlp", 1) * 3600)
+    xgb = table["vehicle", "xgb"]
+    assert xgb["fits"] == 10 + 2  # at 100 % one of each repeat's five
+    assert xgb["core_hours"] == pytest.approx(2 * fit("xgb", 1) + 10 * fit("xgb", 0.5))
 
 
 def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
@@ -135,11 +172,9 @@ def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
         & (pl.col("classifier") == "mlp")
         & (pl.col("train_fraction") == 0.5)
     )["cell"][0]
-    mlp = core_seconds(
-        change.expansion.datasets["vehicle"], change.expansion.classifiers["mlp", "vehicle"]
-    )
+    [expected] = cost.seconds(change.after).filter(cell=cell)["seconds"]
     observed = pl.DataFrame(
-        {"cell": [cell], "n": [4], "observed": [4 * 3 * mlp / 2]}, schema=NOTHING.schema
+        {"cell": [cell], "n": [4], "observed": [4 * 3 * expected]}, schema=NOTHING.schema
     )
     ratio = priced(change, observed)["core_hours"] / before["core_hours"]
     by_classifier = dict(zip(before["classifier"], ratio, strict=True))

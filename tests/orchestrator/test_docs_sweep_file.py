@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from jobs import classifiers, datasets
 from orchestrator.cost import GPU_SPEEDUP
-from orchestrator.fittime import IMAGE_SECONDS, SECONDS
+from orchestrator.fittime import core_seconds
 from orchestrator.planning import plan_change
-from orchestrator.sweepfile import ClassifierTable, DatasetTable, Grid, Keep, SweepFile, Tune
+from orchestrator.sweepfile import (
+    Analysis,
+    ClassifierTable,
+    DatasetTable,
+    Grid,
+    Keep,
+    SweepFile,
+    Tune,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweep-file.md").read_text()
 FURTHER = {"hparams", "epochs", "snapshots", "device"}
@@ -29,6 +40,7 @@ def test_every_key_has_a_row():
         ("`[[grid]]`", Grid),
         ("`[keep]`", Keep),
         ("`[tune]`", Tune),
+        ("`[analysis]`", Analysis),
         ("`[dataset.NAME]`", DatasetTable),
     ):
         assert keys(section(title)) == set(model.model_fields), title
@@ -57,12 +69,15 @@ def test_fragments_are_valid_parts_of_a_grid(tmp_path):
 
 
 def test_the_table_of_seconds_is_the_models():
-    rows = re.findall(
-        r"^\| ([a-z-]+)(?:, 20 epochs)? \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| (\d+) \|", PAGE, re.M
-    )
-    assert {name: [float(value) for value in values] for name, *values in rows} == {
-        name: list(entries.values()) for name, entries in SECONDS.items()
-    }
-    for name, seconds in IMAGE_SECONDS.items():
-        assert f"{seconds * 1e6:g} µs ({name})" in PAGE
-    assert f"A GPU counts as {GPU_SPEEDUP:g} cores" in PAGE
+    text = section("What `plan` tells")
+    names = re.search(r"^\| rows × features, classes \| (.*) \|$", text, re.M)[1].split(" | ")
+    rows = re.findall(r"^\| ([\d ]+) × (\d+), (\d+) \| (.*) \|$", text, re.M)
+    assert len(rows) == 4
+    for n_rows, n_features, n_classes, seconds in rows:
+        shape = {"n_features": int(n_features), "n_classes": int(n_classes)}
+        n_train = int(n_rows.replace(" ", ""))
+        dataset = datasets.resolve("synthetic:gaussian", n_samples=n_train + 200, test=200, **shape)
+        for name, value in zip(names, seconds.split(" | "), strict=True):
+            expected = core_seconds(dataset, classifiers.resolve(name, {}, dataset), n_train)
+            assert float(value) == pytest.approx(expected, rel=0.06)
+    assert f"A GPU counts as {GPU_SPEEDUP:g} cores" in text

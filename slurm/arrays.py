@@ -15,7 +15,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from submitit.core import utils
 
 from slurm import commands, signals
 from slurm.commands import ClusterError
+from slurm.discover import configuration
 from slurm.profile import Profile, Resources
 
 STOPPED = "stopped"
@@ -102,11 +102,8 @@ def cut(n: int, limit: int) -> list[range]:
     return [range(first, min(first + limit, n)) for first in range(0, n, limit)]
 
 
-@cache
 def max_array_size() -> int:
     """Return how many elements the cluster allows in one array."""
-    from slurm.discover import configuration
-
     return int(configuration()["MaxArraySize"])
 
 

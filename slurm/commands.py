@@ -15,6 +15,7 @@ _NO_ANSWER = (
     "connection timed out",
     "zero bytes were transmitted",
     "could not establish a configuration source",
+    "unable to process configuration file",
     "communication connection failure",
     "problem talking to the database",
     "unable to establish control",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
-from functools import cache
 
 from slurm import commands, profile
 from slurm.commands import ClusterError
@@ -64,7 +63,6 @@ def discover() -> Cluster:
     )
 
 
-@cache
 def configuration() -> dict[str, str]:
     """Return SLURM's settings."""
     lines = commands.run(["scontrol", "show", "config"]).splitlines()

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slurm.commands import ClusterUnavailable
+
 # fmt: off
 OPTIONS = frozenset({
     "account", "begin", "constraint", "cores-per-socket", "cpus-per-gpu", "cpus-per-task",
@@ -135,8 +137,16 @@ class Profile:
         return dataclasses.replace(self, cpu=changed(self.cpu), gpu=gpu)
 
     def activate(self) -> None:
-        """Let SLURM's commands of this process speak to this cluster, where it names its own."""
+        """Let SLURM's commands of this process speak to this cluster, where it names its own.
+
+        Raises
+        ------
+        ClusterUnavailable
+            When its slurm.conf is not there.
+        """
         if self.slurm_conf is not None:
+            if not self.slurm_conf.is_file():  # SLURM's commands would try for a minute
+                raise ClusterUnavailable(f"{self.path}: {self.slurm_conf}: no such file")
             os.environ["SLURM_CONF"] = str(self.slurm_conf)
 
 

@@ -93,7 +93,7 @@ def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[
     found = _states(["-j", arrays], wanted, since)
     for job in wanted - found.keys():
         found[job] = JobState(job, "", "gone")
-    return {job: _out_of_memory(state, logs) for job, state in found.items() if job in wanted}
+    return {job: named_for_memory(state, logs) for job, state in found.items() if job in wanted}
 
 
 def find(name: str, since: float) -> dict[str, JobState]:
@@ -186,7 +186,7 @@ def _fields(printed: str, n: int) -> Iterator[list[str]]:
             yield fields
 
 
-def _out_of_memory(state: JobState, logs: Path | None) -> JobState:
+def named_for_memory(state: JobState, logs: Path | None) -> JobState:
     """Name a kill for memory that SLURM calls a failure: its message is in the task's log."""
     if state.state not in ("failed", "gone", "cancelled") or logs is None:
         return state

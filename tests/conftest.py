@@ -1,0 +1,64 @@
+"""A real SLURM, started once for each process of the test run that needs one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm.testcluster import Settings, TestCluster
+from tests import cluster as clusters
+from tests.cluster import MAX_ARRAY_SIZE, Slurm
+
+_ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """A cluster with accounting, for all tests; use `slurm`."""
+    yield from _running(tmp_path_factory, Settings(max_array_size=MAX_ARRAY_SIZE))
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster_without_accounting(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[TestCluster]:
+    """A cluster without accounting; use `slurm_without_accounting`."""
+    settings = Settings(cpu_nodes=2, gpu_nodes=0, max_array_size=MAX_ARRAY_SIZE, accounting=False)
+    yield from _running(tmp_path_factory, settings)
+
+
+@pytest.fixture
+def slurm(
+    slurm_cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Slurm]:
+    """The cluster, with SLURM's commands speaking to it; no job is left when the test ends."""
+    yield from _used(slurm_cluster, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def slurm_without_accounting(
+    slurm_cluster_without_accounting: TestCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Slurm]:
+    """The same without accounting."""
+    yield from _used(slurm_cluster_without_accounting, tmp_path, monkeypatch)
+
+
+def _running(factory: pytest.TempPathFactory, settings: Settings) -> Iterator[TestCluster]:
+    cluster = clusters.start(factory.mktemp("slurm"), settings)
+    yield cluster
+    cluster.stop()
+
+
+def _used(cluster: TestCluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    path = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    used = Slurm(cluster, folder / "jobs")
+    yield used
+    used.cancel_all()

@@ -1,0 +1,75 @@
+"""Functions that tests run in jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from slurm import signals
+from slurm.arrays import STOPPED
+
+_NAMES = ("SLURM_", "SLURMD_", "CUDA_", "PYTHONSAFEPATH")
+
+
+def environment(path: str) -> str:
+    """Write what a job sees."""
+    seen = {name: value for name, value in os.environ.items() if name.startswith(_NAMES)}
+    _place(Path(path), json.dumps(seen))
+    return "finished"
+
+
+def work(path: str, steps: str) -> str:
+    """Work step by step, in a log that all lives share; end when asked to."""
+    stops: list[int] = []
+    signals.on_stop(lambda: stops.append(1))
+    log = Path(path)
+    with signals.shielded():
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    _note(log, f"life on {os.environ['SLURMD_NODENAME']}")
+    while log.read_text().count("step") < int(steps):
+        time.sleep(0.1)
+        _note(log, "step")
+        if stops:
+            assert child.poll() is None, "a shielded process must not hear what ends the job"
+            child.kill()
+            _note(log, "stopped")
+            return STOPPED
+    child.kill()
+    _note(log, "finished")
+    return "finished"
+
+
+def deaf(path: str) -> str:
+    """Work on, whatever is asked."""
+    _note(Path(path), "life")
+    if Path(path).read_text().count("life") > 1:
+        return "finished"
+    time.sleep(600)
+    return STOPPED
+
+
+def fail(path: str) -> str:
+    raise ValueError(path)
+
+
+def eat(megabytes: str) -> str:
+    """Use memory, for a minute."""
+    kept = bytearray(int(megabytes) * 2**20)
+    kept[:: 2**12] = bytes(1) * len(kept[:: 2**12])
+    time.sleep(60)
+    return "finished"
+
+
+def _note(log: Path, line: str) -> None:
+    with log.open("a") as file:
+        file.write(f"{line}\n")
+
+
+def _place(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.rename(path)

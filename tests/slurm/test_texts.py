@@ -1,0 +1,114 @@
+"""What SLURM's commands print and take, without a cluster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm import ClusterError, ClusterUnavailable, commands, states
+from slurm.arrays import cut, job_id
+from slurm.control import compact
+from slurm.signals import shielded
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        ("Submitted batch job 17\n", "17"),
+        ("Submitted batch job 17 on cluster fast\n", "17"),
+        ("*** your last job 99 waited 3 h ***\nSubmitted batch job 17\nbye\n", "17"),
+    ],
+)
+def test_the_job_id_is_found_between_a_sites_own_lines(printed: str, found: str) -> None:
+    assert job_id(printed) == found
+
+
+def test_no_job_id_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="your last job 99"):
+        job_id("your last job 99 waited 3 h")
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        ("7", ["7"]),
+        ("7_3", ["7_3"]),
+        ("7_[0-2,5%4]", ["7_0", "7_1", "7_2", "7_5"]),
+        ("7_[4]", ["7_4"]),
+    ],
+)
+def test_a_line_stands_for_all_its_jobs(line: str, ids: list[str]) -> None:
+    assert states.expand(line) == ids
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), unique=True))
+def test_job_ids_are_said_shortly(pairs: list[tuple[int, int]]) -> None:
+    ids = [f"{array}_{index}" for array, index in pairs]
+    said = compact(ids)
+    assert len(said) == len({array for array, _ in pairs})
+    assert sorted(job for text in said for job in states.expand(text)) == sorted(ids)
+
+
+@given(st.integers(0, 50), st.integers(1, 20))
+def test_arrays_are_cut_whole(n: int, limit: int) -> None:
+    chunks = cut(n, limit)
+    assert [index for chunk in chunks for index in chunk] == list(range(n))
+    assert all(0 < len(chunk) <= limit for chunk in chunks)
+
+
+def test_every_state_that_slurm_documents_has_a_word() -> None:
+    documented = """BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
+        PREEMPTED RUNNING SUSPENDED TIMEOUT REQUEUED RESIZING REVOKED CONFIGURING COMPLETING
+        REQUEUE_FED REQUEUE_HOLD SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED"""
+    assert set(documented.split()) <= states.WORDS.keys()
+
+
+def test_silence_is_told_from_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answers(tmp_path, "squeue: error: Unable to contact slurm controller (connect failure)")
+    with pytest.raises(ClusterUnavailable, match="does not answer"):
+        states.ask(["1_0"], 0)
+    answers(tmp_path, "a banner\nsqueue: error: Access denied for user")
+    with pytest.raises(ClusterError, match=r"^Access denied for user$") as refused:
+        states.ask(["1_0"], 0)
+    assert not isinstance(refused.value, ClusterUnavailable)
+    (tmp_path / "squeue").unlink()
+    with pytest.raises(ClusterUnavailable, match="not on PATH"):
+        states.ask(["1_0"], 0)
+
+
+def test_nothing_of_a_surrounding_job_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_CPU_BIND", "SRUN_DEBUG", "SLURM_CONF", "SBATCH_ACCOUNT"):
+        monkeypatch.setenv(name, "1")
+    seen = commands.run(["env"])
+    assert "SLURM_CONF=1" in seen
+    assert "SBATCH_ACCOUNT=1" in seen
+    assert "SLURM_JOB_ID" not in seen
+    assert "SLURM_CPU_BIND" not in seen
+    assert "SRUN_DEBUG" not in seen
+
+
+def test_a_shielded_process_is_deaf_to_what_ends_a_job() -> None:
+    code = "import sys; print('ready', flush=True); input()"
+    with shielded():
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        child.send_signal(number)
+    child.communicate("\n", timeout=60)
+    assert child.returncode == 0
+
+
+def answers(folder: Path, error: str) -> None:
+    shim = folder / "squeue"
+    shim.write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
+    shim.chmod(0o755)

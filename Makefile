@@ -16,7 +16,7 @@ test: $(VENV)/.installed-dev browser
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.installed-dev browser
-	$(PYTEST) -m slow
+	$(PYTEST) --timeout 1200 -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from slurm.profile import user_folder
 from slurm.testcluster.daemons import PATH, Daemons, wait_until
 from slurm.testcluster.settings import NAME, Ports, Settings, write
 
@@ -27,6 +28,7 @@ _PACKAGES = {
 }
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db")
 _SHUTDOWN_SECONDS = 20.0
+_LONGEST = 90  # a socket's path has at most 107 letters
 
 
 class MissingPackages(RuntimeError):
@@ -42,8 +44,14 @@ class TestCluster:
     __test__ = False  # not a test, whatever pytest thinks of the name
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
+        self.folder = folder.resolve()
         self.daemons = Daemons(self.folder)
+
+    @staticmethod
+    def default_folder() -> Path:
+        """Return where a user's test cluster is, when no folder is named."""
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(cache) / "manyseed" / NAME
 
     @property
     def conf(self) -> Path:
@@ -65,12 +73,19 @@ class TestCluster:
 
         Raises
         ------
+        ValueError
+            When the folder's name is too long, or has spaces, for SLURM.
         MissingPackages
             When SLURM's programs are not installed.
         RuntimeError
             When it is running already, or does not come up; with the last lines of the logs.
         """
         settings = settings or Settings()
+        if len(str(self.folder)) > _LONGEST or " " in str(self.folder):
+            raise ValueError(
+                f"{self.folder}: sockets need a folder without spaces and of at most {_LONGEST} "
+                "letters; choose one with --dir"
+            )
         check_packages(settings.accounting)
         if any(self.daemons.is_alive(name) for name in self.daemons.names()):
             raise RuntimeError(f"a test cluster is running in {self.folder}")
@@ -91,6 +106,19 @@ class TestCluster:
         except RuntimeError:
             self.stop()
             raise
+
+    def register(self) -> None:
+        """Let its profile be found by its name, ``testcluster``."""
+        link = user_folder() / f"{NAME}.toml"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.profile)
+
+    def unregister(self) -> None:
+        """Let its profile be found no more."""
+        link = user_folder() / f"{NAME}.toml"
+        if link.is_symlink() and link.readlink() == self.profile:
+            link.unlink()
 
     def stop(self) -> None:
         """End its jobs and its processes, and no others."""

@@ -1,0 +1,145 @@
+"""``manyseed cluster``: write a cluster's profile, and check that it can train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.common import Json
+from orchestrator.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from slurm.discover import Cluster, Partition
+    from slurm.profile import Profile
+
+app = typer.Typer(help="Describe a SLURM cluster, and check it.", no_args_is_help=True)
+
+
+@app.command()
+def init(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="What to call it.", show_default="SLURM's name of the cluster"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The profile.", show_default="in ~/.config"),
+    ] = None,
+) -> None:
+    """Ask SLURM what there is, and write a profile to be completed by hand.
+
+    Examples:
+
+        manyseed cluster init
+
+        manyseed cluster check NAME
+    """
+    from orchestrator.errors import UnavailableError, UserError
+    from slurm import ClusterError, discover
+    from slurm.profile import user_folder
+
+    try:
+        cluster = discover.discover()
+    except ClusterError as error:
+        raise UnavailableError(str(error)) from None
+    name = name or (out.stem if out else cluster.name)
+    file = out or user_folder() / f"{name}.toml"
+    if file.exists():
+        raise UserError("the profile exists", file=file, remedy="edit it, or give another name")
+    if not any(partition.is_up for partition in cluster.partitions):
+        raise UnavailableError(f"{cluster.name}: no partition is up")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(profile_text(cluster))
+    console.print(file.read_text(), markup=False, end="")
+    console.print(
+        f"\nWrote {file}. Complete it, then: manyseed cluster check {name}", soft_wrap=True
+    )
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A profile's name or file.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="A folder that the nodes share.")
+    ] = Path(),
+    wait: Annotated[float, typer.Option("--wait", min=1, help="Minutes to wait.")] = 15,
+    as_json: Json = False,
+) -> None:
+    """Submit a tiny job of each resource class, and say what works on a node.
+
+    Imports, GPUs, submitting from jobs, requeueing, accounting. Ends with 4 where something
+    that a sweep needs does not work.
+    """
+    from orchestrator import nodecheck
+    from orchestrator.errors import UnavailableError
+
+    profile = _profile(name)
+    with console.status("asking") as status:
+        findings = nodecheck.check(profile, folder, wait * 60, lambda text: status.update(text))
+    if as_json:
+        print_json({"findings": [vars(finding) for finding in findings]})
+    for finding in () if as_json else findings:
+        mark = "[red]✗[/]" if finding.problem else "[green]✓[/]"
+        console.print(f"{mark} {finding.what}: {finding.answer}", soft_wrap=True)
+        if finding.problem:
+            console.print(f"  {finding.problem}", markup=False, soft_wrap=True)
+    if any(finding.problem for finding in findings):
+        raise typer.Exit(UnavailableError.exit_code)
+
+
+def profile_text(cluster: Cluster) -> str:
+    """Return a profile that fits the cluster: its default partition, and one with GPUs."""
+    up = [partition for partition in cluster.partitions if partition.is_up]
+    plain = [partition for partition in up if not partition.has_gpus] or up
+    cpu = next((partition for partition in plain if partition.is_default), plain[0])
+    gpu = next((partition for partition in up if partition.has_gpus), None)
+    lines = [
+        f"# {cluster.name}: SLURM {cluster.version}; arrays of at most {cluster.max_array_size}.",
+        "# Keys are sbatch's options; other ones go into a table [extra].",
+        "",
+        '# account = "my-project"',
+        '# modules = ["python/3.11"]',
+        '# setup   = ["source ~/manyseed/bin/activate"]',
+    ]
+    if cluster.max_submit_jobs is not None:
+        lines.append(f"max-jobs = {cluster.max_submit_jobs}")
+    lines += ["", "# Partitions:"]
+    lines += [f"#   {_shown(partition)}" for partition in cluster.partitions]
+    lines += ["", "[cpu]", f'partition     = "{cpu.name}"', f'time          = "{_walltime(cpu)}"']
+    lines += [f"cpus-per-task = {min(cpu.cores, 16)}", 'mem-per-cpu   = "2G"']
+    if gpu is not None:
+        lines += ["", "[gpu]", f'partition     = "{gpu.name}"', 'gres          = "gpu:1"']
+        lines += [f'time          = "{_walltime(gpu)}"', f"cpus-per-task = {min(gpu.cores, 4)}"]
+        lines += ['mem-per-cpu   = "4G"', "processes-per-gpu = 1"]
+    return "\n".join(lines) + "\n"
+
+
+def _walltime(partition: Partition) -> str:
+    """Return four hours, or what the partition allows."""
+    minutes = min(partition.max_minutes or 240, 240)
+    return f"{minutes // 60}:{minutes % 60:02d}:00"
+
+
+def _shown(partition: Partition) -> str:
+    longest = "no limit" if partition.max_minutes is None else f"{partition.max_minutes} min"
+    text = f"{partition.name}: {partition.n_nodes} nodes, {partition.cores} cores, "
+    text += f"{partition.memory_mb} MB, {longest}"
+    return text + (f", {partition.gres}" if partition.gres else "")
+
+
+def _profile(name: str) -> Profile:
+    """Read a profile, and let SLURM's commands speak to its cluster."""
+    from orchestrator.errors import UnavailableError, UserError
+    from slurm import ClusterError
+    from slurm.profile import find_profile, read_profile
+
+    try:
+        profile = read_profile(find_profile(name))
+        profile.activate()
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    except ClusterError as error:
+        raise UnavailableError(str(error)) from None
+    return profile

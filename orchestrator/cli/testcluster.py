@@ -1,0 +1,142 @@
+"""``manyseed testcluster``: a throw-away SLURM on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.common import Json
+from orchestrator.cli.output import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from slurm.testcluster import TestCluster
+
+app = typer.Typer(
+    help="Try SLURM without a cluster: a throw-away one on this machine, of virtual nodes.",
+    no_args_is_help=True,
+)
+
+_Folder = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Its folder.", show_default="in ~/.cache"),
+]
+
+
+@app.command()
+def start(
+    folder: _Folder = None,
+    cpu_nodes: Annotated[int, typer.Option(min=1, help="Nodes without GPUs.")] = 3,
+    gpu_nodes: Annotated[int, typer.Option(min=0, help="Nodes with GPUs.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Virtual cores of a node.")] = 8,
+    gpus: Annotated[int, typer.Option(min=1, help="Virtual GPUs of a GPU node.")] = 2,
+    max_array_size: Annotated[int, typer.Option(min=2, help="SLURM's MaxArraySize.")] = 64,
+    max_job_count: Annotated[int, typer.Option(min=2, help="SLURM's MaxJobCount.")] = 500,
+    accounting: Annotated[bool, typer.Option(help="Keep what ended: sacct answers.")] = True,
+) -> None:
+    """Start it, in the background, in a folder of its own; the system's SLURM is not touched.
+
+    Its profile is called testcluster. Partitions: cpu, gpu, and urgent, which preempts cpu.
+
+    Examples:
+
+        manyseed testcluster start
+
+        manyseed submit sweep --cluster testcluster
+    """
+    from orchestrator.errors import UnavailableError, UserError
+    from slurm.testcluster import MissingPackages, Settings
+
+    settings = Settings(
+        cpu_nodes=cpu_nodes,
+        gpu_nodes=gpu_nodes,
+        cores=cores,
+        gpus=gpus,
+        max_array_size=max_array_size,
+        max_job_count=max_job_count,
+        accounting=accounting,
+    )
+    try:
+        cluster = _cluster(folder)
+        with console.status("starting"):
+            cluster.start(settings)
+            cluster.register()
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    except (MissingPackages, RuntimeError) as error:
+        raise UnavailableError(str(error)) from None
+    _show(cluster)
+    own = f"\nFor SLURM's own commands: export SLURM_CONF={cluster.conf}"
+    console.print(own, soft_wrap=True)
+    console.print("Submit to it: manyseed submit DIR --cluster testcluster")
+
+
+@app.command()
+def stop(
+    folder: _Folder = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove its folder, too.")] = False,
+) -> None:
+    """End its jobs and its processes, and no others."""
+    import shutil
+
+    cluster = _cluster(folder)
+    was_running = bool(cluster.daemons.names())
+    with console.status("stopping"):
+        cluster.stop()
+        cluster.unregister()
+    if purge and cluster.conf.exists():  # never a folder that is not a test cluster's
+        shutil.rmtree(cluster.folder)
+    console.print("Stopped the test cluster." if was_running else "No test cluster is running.")
+
+
+@app.command()
+def status(folder: _Folder = None, as_json: Json = False) -> None:
+    """Show its nodes and partitions."""
+    cluster = _cluster(folder)
+    if as_json:
+        nodes = _nodes(cluster) if cluster.is_running else []
+        partitions = {name for row in nodes for name in row[1].split(",")}
+        print_json(
+            {
+                "running": cluster.is_running,
+                "folder": str(cluster.folder),
+                "partitions": sorted(partitions),
+                "nodes": [dict(zip(_COLUMNS, row, strict=True)) for row in nodes],
+            }
+        )
+    elif cluster.is_running:
+        _show(cluster)
+    else:
+        console.print("No test cluster is running. Start one: manyseed testcluster start")
+
+
+_COLUMNS = ("node", "partitions", "state", "cores", "gpus", "memory_mb", "reason")
+
+
+def _cluster(folder: Path | None) -> TestCluster:
+    from slurm.testcluster import TestCluster
+
+    return TestCluster(folder or TestCluster.default_folder())
+
+
+def _show(cluster: TestCluster) -> None:
+    print_table(f"Test cluster in {cluster.folder}", _COLUMNS, _nodes(cluster))
+
+
+def _nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, int, str]]:
+    """Return one row a node."""
+    from orchestrator.errors import UnavailableError
+
+    try:
+        printed = cluster.command(["sinfo", "-h", "-N", "-o", "%N|%R|%T|%c|%G|%m|%E"])
+    except RuntimeError as error:
+        raise UnavailableError(str(error)) from None
+    rows: dict[str, tuple[str, str, str, int, int, int, str]] = {}
+    for line in printed.splitlines():
+        name, partition, state, cores, gres, memory, reason = line.split("|")
+        partitions = f"{rows[name][1]},{partition}" if name in rows else partition
+        gpus = int(gres.rpartition(":")[2]) if gres.startswith("gpu") else 0
+        shown = "" if reason == "none" else reason
+        rows[name] = (name, partitions, state, int(cores), gpus, int(memory), shown)
+    return list(rows.values())

@@ -98,7 +98,7 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
             text = toml_value(exclusion.patterns())
             removed.append((key, text, int(repeats[gone["dataset"]].sum()) * runs))
         for kind in used:
-            used[kind] |= {found.values[kind][code] for code in np.unique(found.codes[kind])}
+            used[kind] |= {found.values[kind][code] for code in _present(found.codes[kind])}
         frames.append(_resolve(found, where, resolver, tables, notes, repeats, runs))
         asked += int(repeats[found.codes["dataset"]].sum()) * runs
     distinct = _distinct(pl.concat(frames), tables, notes, path)
@@ -152,7 +152,7 @@ def _resolve(
             raw = found.codes[axis][places]
             codes = np.zeros(len(found.values[axis]), dtype=np.uint32)
             still = np.zeros(len(codes), dtype=bool)
-            for code in np.unique(raw):
+            for code in _present(raw):
                 value = found.values[axis][code]
                 resolved = resolver.axis(pair, where, first["hparams"], axis, value)
                 notes.add(axis, value, first, resolved)
@@ -178,6 +178,11 @@ def _groups(found: Combinations) -> list[NDArray[np.int64]]:
     keys = np.ravel_multi_index([found.codes[axis] for axis in _FITS], shape)
     order = np.argsort(keys, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+
+
+def _present(codes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return the codes that occur, ascending; they are small."""
+    return np.flatnonzero(np.bincount(codes))
 
 
 def axis_value(cell: Cell, axis: str) -> Any:

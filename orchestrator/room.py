@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.errors import UnavailableError, UserError
@@ -19,7 +20,7 @@ _CHEAPER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stored:
     """A group of the store with the rows and repeats that a plan gives it."""
 
@@ -27,12 +28,12 @@ class Stored:
     rows: int
     repeats: int
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes once everything is published."""
         return self.spec.stored_bytes(self.rows, self.repeats)
 
-    @property
+    @cached_property
     def files(self) -> int:
         """Files and folders once everything is published."""
         return self.spec.files(self.rows, self.repeats)

@@ -144,7 +144,7 @@ def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
             found = np.isin(statuses(groups[number]), (DONE, COPY))[: len(finished)]
             finished[: len(found)] = found
         for row in held[~finished[held]].tolist():
-            kept |= {journal for journal, _ in journals.records(number, row, row + 1)[row]}
+            kept |= {place.journal for place in journals.records(number, row, row + 1)[row]}
     return kept
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
@@ -63,22 +63,68 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
 @contextlib.contextmanager
 def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iterator[Path]:
     """Let the block write a temporary file, then put it in place, as `place` does."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
-    with unavailable("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing([path], before_rename) as (partial,):
+        yield partial
+
+
+@contextlib.contextmanager
+def replacing(
+    paths: Sequence[Path], before_rename: Callable[[], None] | None = None
+) -> Iterator[list[Path]]:
+    """Let the block write temporary files, then put them in place, in this order.
+
+    The last file is put in place when all others are there to stay, also after a power cut.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files; their folders are made if need be.
+    before_rename : callable, optional
+        Called before each; what it raises abandons the files that are not yet in place.
+
+    Raises
+    ------
+    StoreUnavailable
+        Where the file system refuses.
+    LeaseLost
+        If somebody removed a temporary file.
+    """
+    partials = [path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}") for path in paths]
+    with unavailable("write", Path(os.path.commonpath(paths))):
         try:
-            yield partial
-            _sync(partial, os.O_RDONLY)
-            if before_rename is not None:
-                before_rename()
-            try:
-                partial.rename(path)
-            except FileNotFoundError:
-                raise LeaseLost(f"{path} belongs to the next holder of its lease") from None
+            for path in paths:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            yield partials
+            for partial, path in zip(partials, paths, strict=True):
+                with _ours(path):
+                    _sync(partial, os.O_RDONLY)
+            for partial, path in zip(partials, paths, strict=True):
+                if path is paths[-1]:
+                    for other in paths[:-1]:
+                        sync_folder(other.parent)
+                with _ours(path):
+                    rename(partial, path, before_rename)
         except BaseException:
-            partial.unlink(missing_ok=True)
+            for partial in partials:
+                partial.unlink(missing_ok=True)
             raise
-        sync_folder(path.parent)
+        sync_folder(paths[-1].parent)
+
+
+def rename(partial: Path, path: Path, before: Callable[[], None] | None) -> None:
+    """Put a temporary file in place."""
+    if before is not None:
+        before()
+    partial.rename(path)
+
+
+@contextlib.contextmanager
+def _ours(path: Path) -> Iterator[None]:
+    """Tell whoever finds the temporary file of `path` gone why it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise LeaseLost(f"{path} belongs to the next holder of its lease") from None
 
 
 def remove_partial(folder: Path, name: str = "") -> int:

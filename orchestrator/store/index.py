@@ -7,17 +7,21 @@ journal name and place: everybody prefers the same one.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import operator
 import os
 from array import array
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.store.arrays import COPY
 from orchestrator.store.errors import StoreUnavailable
 from orchestrator.store.files import unavailable
 from orchestrator.store.journal import SUFFIX
@@ -32,6 +36,14 @@ from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
 from orchestrator.store.tombstones import Tombstone, read_tombstone
 
 _SEARCH_BYTES = 2**20
+
+
+class Place(NamedTuple):
+    """Where a record is; in this order the first is preferred."""
+
+    journal: str
+    offset: int
+    is_copy: bool = False
 
 
 @dataclass(slots=True)
@@ -67,7 +79,7 @@ class JournalIndex:
         self._bad: set[tuple[int, int]] = set()
         self._group, self._row = array("I"), array("Q")
         self._journal, self._offset = array("I"), array("Q")
-        self._seconds = array("f")
+        self._copy, self._seconds = array("B"), array("f")
         self.refresh()
 
     def refresh(self) -> None:
@@ -101,7 +113,7 @@ class JournalIndex:
             self._journals.append(_Journal(name))
         journal = self._journals[number]
         try:
-            with path.open("rb") as file:
+            with path.open("rb", buffering=0) as file:
                 status = os.fstat(file.fileno())
                 if status.st_mtime_ns != journal.modified:
                     # What failed before may have been on its way through a network file system.
@@ -124,6 +136,7 @@ class JournalIndex:
                 self._row.append(header.row)
                 self._journal.append(number)
                 self._offset.append(offset)
+                self._copy.append(header.status == COPY)
                 self._seconds.append(header.fit_seconds)
                 journal.inside = offset + HEADER_SIZE
                 offset += HEADER_SIZE + header.payload
@@ -152,7 +165,7 @@ class JournalIndex:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return row and fit seconds of every trained run's record, some journals left out."""
         seconds = np.array(self._seconds, dtype=np.float32)
-        keep = self._valid() & (_ints(self._group) == group) & ~np.isnan(seconds)  # no copies
+        keep = self._valid() & (_ints(self._group) == group) & (_ints(self._copy) == 0)
         out = [n for n, journal in enumerate(self._journals) if journal.name in besides]
         keep &= ~np.isin(_ints(self._journal), out)
         return _ints(self._row)[keep], seconds[keep]
@@ -170,39 +183,46 @@ class JournalIndex:
         keep = self._valid() & (_ints(self._group) == group)
         return np.unique(_ints(self._row)[keep])
 
-    def records(self, group: int, start: int, stop: int) -> dict[int, list[tuple[str, int]]]:
-        """Return, for each row of a range, journal and offset of its records, preferred first."""
+    def records(self, group: int, start: int, stop: int) -> dict[int, list[Place]]:
+        """Return, for each row of a range, the places of its records, preferred first."""
         rows = _ints(self._row)
         keep = self._valid() & (_ints(self._group) == group) & (rows >= start) & (rows < stop)
-        found: dict[int, list[tuple[str, int]]] = {}
+        found: dict[int, list[Place]] = {}
         for position in np.flatnonzero(keep):
             name = self._journals[self._journal[position]].name
-            found.setdefault(int(rows[position]), []).append((name, self._offset[position]))
+            place = Place(name, self._offset[position], bool(self._copy[position]))
+            found.setdefault(int(rows[position]), []).append(place)
         return {row: sorted(places) for row, places in found.items()}
 
     def read(self, group: int, row: int) -> Record | None:
         """Return the preferred good record of a row; None where there is none."""
-        for journal, offset in self.records(group, row, row + 1).get(row, []):
-            if (record := self.read_at(journal, offset)) is not None:
-                return record
+        for place in self.records(group, row, row + 1).get(row, []):
+            for _, record in self.read_all([place]):
+                if record is not None:
+                    return record
         return None
 
-    def read_at(self, journal: str, offset: int) -> Record | None:
-        """Read a record; one whose checksum does not fit no longer counts and yields None."""
-        path = os.path.join(self.folder, journal)  # noqa: PTH118 - once for every record
-        with unavailable("read", self.folder):
-            try:
-                with open(path, "rb") as file:  # noqa: PTH123
-                    file.seek(offset)
-                    header = parse_header(file.read(HEADER_SIZE))
-                    payload = file.read(header.payload) if header is not None else b""
-            except FileNotFoundError:
-                header = None
-        values = None if header is None else parse_payload(header, payload)
-        if header is None or values is None:
-            self._bad.add((self._numbers[journal], offset))
-            return None
-        return Record(header, values)
+    def read_all(
+        self, places: Iterable[Place], size: int = 0
+    ) -> Iterator[tuple[Place, Record | None]]:
+        """Read records in the order of the files, each opened once.
+
+        One whose checksum does not fit no longer counts and yields None.
+
+        Parameters
+        ----------
+        places : iterable of Place
+            Where the records are.
+        size : int
+            Bytes of most payloads; others take a second look.
+        """
+        for journal, here in itertools.groupby(sorted(places), key=operator.attrgetter("journal")):
+            with unavailable("read", path := self.folder / journal), _opened(path) as file:
+                for place in here:
+                    record = None if file is None else _read_record(file, place.offset, size)
+                    if record is None:
+                        self._bad.add((self._numbers[journal], place.offset))
+                    yield place, record
 
     def _valid(self) -> NDArray[np.bool_]:
         """Return which records count: in a journal that exists, not void, not found damaged."""
@@ -220,6 +240,31 @@ class JournalIndex:
                     & np.isin(_ints(self._row), list(rows))
                 )
         return keep
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """Open a file that may have been removed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read_record(file: int, offset: int, size: int) -> Record | None:
+    data = os.pread(file, HEADER_SIZE + size, offset)
+    header = parse_header(data[:HEADER_SIZE])
+    if header is None:
+        return None
+    if header.payload > size:
+        data = os.pread(file, HEADER_SIZE + header.payload, offset)
+    values = parse_payload(header, data[HEADER_SIZE : HEADER_SIZE + header.payload])
+    return None if values is None else Record(header, values)
 
 
 def _ints(column: array[int]) -> NDArray[np.int64]:

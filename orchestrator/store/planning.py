@@ -23,6 +23,7 @@ from orchestrator.store.arrays import FLAGS, ArraySpec
 from orchestrator.store.errors import GroupMismatch
 from orchestrator.store.files import place, unavailable
 from orchestrator.store.groups import METADATA, Group, open_group
+from orchestrator.store.metadata import array_metadata, group_metadata
 from orchestrator.store.schema import ATTRIBUTE, COORDINATE_ROWS, GroupSpec
 
 Integers = NDArray[np.integer[Any]]
@@ -123,7 +124,7 @@ def create_group(store: Path, spec: GroupSpec, rows: Rows, repeats: int) -> Grou
             shutil.rmtree(folder)
     for parent in (store, folder.parent):
         if not (parent / METADATA).exists():
-            place(parent / METADATA, encoding.group_metadata({}))
+            place(parent / METADATA, group_metadata({}))
     _write(Group(store, spec, 0, repeats), rows, _history("created", []))
     return open_group(store, spec.path)
 
@@ -184,7 +185,7 @@ def _write(group: Group, rows: Rows, history: str) -> None:
     for array in sorted(spec.arrays, key=lambda array: array.role != "coordinate"):
         extra: dict[str, Any] = {}
         values = _column(group, array, rows, extra) if array.role == "coordinate" else None
-        metadata = encoding.array_metadata(spec, array, total, group.repeats, extra)
+        metadata = array_metadata(spec, array, total, group.repeats, extra)
         if values is not None:
             _place_coordinate(group, array, metadata, values)
         place(group.folder / array.name / METADATA, metadata)
@@ -196,7 +197,7 @@ def _write(group: Group, rows: Rows, history: str) -> None:
         "coordinates": coordinates,
         ATTRIBUTE: {**spec.to_attributes(), "rows": total, "repeats": group.repeats},
     }
-    place(group.folder / METADATA, encoding.group_metadata(attributes))
+    place(group.folder / METADATA, group_metadata(attributes))
 
 
 def _column(group: Group, array: ArraySpec, rows: Rows, extra: dict[str, Any]) -> NDArray[Any]:

@@ -33,6 +33,16 @@ class RowBytes:
     clipped: int = 0
 
     @property
+    def parts(self) -> tuple[bytes, ...]:
+        """The parts that are kept, in the order of the group's arrays."""
+        return (self.label, *filter(None, (self.score, self.confidence)))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Bytes of label, score and confidence."""
+        return len(self.label), len(self.score), len(self.confidence)
+
+    @property
     def crc(self) -> int:
         """CRC-32C over label, score, confidence."""
         crc = google_crc32c.value(self.label)

@@ -11,27 +11,27 @@ publishes and however late:
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import math
+from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from orchestrator.store import encoding
 from orchestrator.store.arrays import COPY, DONE, MISSING, NO_RECIPE, PADDING, ArraySpec
+from orchestrator.store.chunkfile import ChunkWriter, parse
 from orchestrator.store.encoding import Array, Bools
-from orchestrator.store.errors import DamagedShard, LeaseLost, StoreError, StoreUnavailable
-from orchestrator.store.files import place, remove_partial
+from orchestrator.store.errors import DamagedShard, LeaseLost
+from orchestrator.store.files import remove_partial, replacing
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import Lease, LeaseWatch
-from orchestrator.store.records import Header
-from orchestrator.store.rows import RowBytes
+from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources, Values
 
 _TAKES = 3  # of a lease that is lost while publishing
-_LIGHT_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +109,6 @@ def lease_name(group: Group, shard: int) -> str:
     return f"g{group.spec.number:05d}-s{shard:06d}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where a new row's values are: in a journal's record, or in a published row that it equals."""
-
-    status: int
-    recipe: int
-    fit_seconds: float
-    record: tuple[str, int] | None
-    header: Header | None
-    published: int | None = None
-    values: RowBytes | None = None
-
-
 class _Damage(Exception):
     """Published rows of the shard that cannot be decoded."""
 
@@ -144,6 +131,7 @@ class _Merge:
         self.group, self.spec, self.shard = group, group.spec, shard
         self.start, self.stop = group.span(shard)
         self.journals, self.lease = journals, lease
+        self.sources = Sources(group, journals)
         numbers = np.arange(self.start, self.stop)
         cell = group.folder / "cell"
         self.padding = encoding.patiently(
@@ -154,10 +142,6 @@ class _Merge:
         self.damaged = np.zeros(len(numbers), dtype=np.bool_)
         self.records = [array for array in self.spec.arrays if array.role == "record"]
         self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
-        self.part_bytes = self.spec.part_bytes
-        self.light = self.spec.shard_length * self.spec.row_bytes <= _LIGHT_BYTES
-        self.shapes = {array.name: self.spec.part_shape(array) for array in self.predictions}
-        self.originals: dict[tuple[str, int], Any] = {}
         self.published = group.file(self.spec.array("status"), shard).exists()
 
     def run(self) -> Publication:
@@ -170,11 +154,13 @@ class _Merge:
                 return self._merge()
             except _Damage as damage:
                 self.damaged |= damage.rows
+            except DamagedRecord:
+                continue
 
     def _merge(self) -> Publication:
         stored, blind = {}, False
         for array in self.records:
-            stored[array.name], damaged = self._stored(array)
+            stored[array.name], damaged = self._stored(array, self.start, self.stop)
             blind |= bool(damaged.any())
         before = stored["status"]
         if blind:  # any row may have been published
@@ -183,7 +169,11 @@ class _Merge:
         lost = finished & (self.damaged | blind)
         unusable = lost | self.dropped
         wanted = ~self.padding & ~self.dropped & (~finished | self.distrusted | lost)
-        sources, waiting = self._sources(wanted, unusable)
+        sources, waiting = self.sources.find(
+            (self.start + np.flatnonzero(wanted)).tolist(),
+            (self.start, self.stop),
+            set((self.start + np.flatnonzero(unusable)).tolist()),
+        )
         replaced = np.isin(np.arange(self.start, self.stop), list(sources))
         if hopeless := np.count_nonzero(lost & ~replaced & ~self.dropped):
             raise DamagedShard(
@@ -197,143 +187,97 @@ class _Merge:
         status = np.where(self.padding, PADDING, status).astype(before.dtype)
         differs = bool(sources) or blind or not np.array_equal(status, stored["status"])
         if differs and (self.published or now.any()):
-            self._place({**stored, "status": status}, sources, finished & ~lost)
+            kept = finished & ~lost & ~self.dropped
+            self._place({**stored, "status": status}, sources, kept)
         added = int(np.count_nonzero(now & ~finished))
         return Publication(added, int(np.count_nonzero(now)), tuple(waiting))
 
-    def _stored(self, array: ArraySpec) -> tuple[Array, Bools]:
-        """Return what is published of an array, and which rows cannot be decoded."""
-        values = encoding.filled(self.spec, array, self.stop - self.start)
+    def _stored(self, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
+        """Return what is published of rows of an array, and which cannot be decoded."""
+        values = encoding.filled(self.spec, array, stop - start)
         if not self.published:
             return values, np.zeros(len(values), dtype=np.bool_)
         if not self.group.file(array, self.shard).exists():
             return values, np.ones(len(values), dtype=np.bool_)
         folder, step = self.group.folder / array.name, self.spec.chunks(array)[0]
-        damaged = encoding.read_undamaged(folder, self.start, self.stop, step, into=values)
+        damaged = encoding.read_undamaged(folder, start, stop, step, into=values)
         return values, damaged
 
-    def _sources(self, wanted: Bools, unusable: Bools) -> tuple[dict[int, _Source], list[int]]:
-        """Return where the values of wanted rows are, and the copies that have to wait."""
-        sources: dict[int, _Source] = {}
-        copies: dict[int, Header] = {}
-        found = self.journals.records(self.spec.number, self.start, self.stop)
-        for row in (row for row in found if wanted[row - self.start]):
-            best = self._record(found[row])
-            if best is not None and best[1].status == DONE:
-                place, header, values = best
-                sources[row] = _Source(
-                    DONE, header.recipe, header.fit_seconds, place, header, values=values
-                )
-            elif best is not None:
-                copies[row] = best[1]
-        waiting = []
-        originals = self._originals({header.source for header in copies.values()}, unusable)
-        for row, header in copies.items():
-            original = originals[header.source]
-            if original is None:
-                waiting.append(row)
-                continue
-            recipe = original.recipe if header.recipe == NO_RECIPE else header.recipe
-            sources[row] = replace(original, status=COPY, recipe=recipe, fit_seconds=math.nan)
-        return sources, waiting
-
-    def _originals(self, rows: set[int], unusable: Bools) -> dict[int, _Source | None]:
-        """Return where the rows that copies equal are."""
-        if not rows:
-            return {}
-        originals: dict[int, _Source | None] = {}
-        found = self.journals.records(self.spec.number, min(rows), max(rows) + 1)
-        for row in rows:
-            best = self._record(found.get(row, []))
-            here = self.start <= row < self.stop
-            if best is not None and best[1].status == DONE:
-                place, header, values = best
-                originals[row] = _Source(
-                    DONE, header.recipe, header.fit_seconds, place, header, values=values
-                )
-            elif (here and unusable[row - self.start]) or self._published("status", row) not in (
-                DONE,
-                COPY,
-            ):
-                originals[row] = None
-            else:
-                recipe = int(self._published("recipe", row))
-                originals[row] = _Source(DONE, recipe, math.nan, None, None, row)
-        return originals
-
-    def _record(
-        self, places: list[tuple[str, int]]
-    ) -> tuple[tuple[str, int], Header, RowBytes | None] | None:
-        """Return the first record that is undamaged and of the group's shape.
-
-        Its values, too, where those of a whole shard do not weigh; else they are read once more.
-        """
-        for journal, offset in places:
-            record = self.journals.read_at(journal, offset)
-            if record is None:
-                continue
-            parts = (record.header.label, record.header.score, record.header.confidence)
-            if record.header.status == DONE and parts != self.part_bytes:
-                raise StoreError(
-                    f"{journal} holds a row of {parts} bytes for {self.spec.path}, which has "
-                    f"{self.part_bytes}: was it written for another sweep?"
-                )
-            return (journal, offset), record.header, record.values if self.light else None
-        return None
-
-    def _place(self, stored: dict[str, Array], sources: dict[int, _Source], kept: Bools) -> None:
-        """Replace all files, ``status`` last."""
-        for array in self.predictions:
-            values, damaged = self._stored(array)
-            if (damaged & kept).any():
-                raise _Damage(damaged)
-            values[~kept | self.dropped] = array.fill_value
-            for row, source in sources.items():
-                values[row - self.start] = self._prediction(array, source)
-            self._place_array(array, values)
+    def _place(self, stored: dict[str, Array], sources: dict[int, Source], kept: Bools) -> None:
+        """Replace all files, ``status`` last; one inner chunk is held in memory."""
         for array in self.records:
-            values = stored[array.name]
             if array.name != "status":
-                values[~kept | self.dropped] = array.fill_value
-                for row, source in sources.items():
-                    values[row - self.start] = self._number(array.name, source)
-            self._place_array(array, values)
+                stored[array.name][~kept] = array.fill_value
+        arrays = [*self.predictions, *self.records]
+        paths = [self.group.file(array, self.shard) for array in arrays]
+        with replacing(paths, self.lease.check) as partials:
+            rest = partials[len(self.predictions) :]
+            self._write_predictions(partials, sources, kept, stored)
+            for array, partial in zip(self.records, rest, strict=True):
+                metadata = self.group.metadata(array)
+                partial.write_bytes(encoding.encode(metadata, self.shard, stored[array.name])[1])
 
-    def _place_array(self, array: ArraySpec, values: Array) -> None:
-        if array.role == "prediction":  # padding at the shard's end takes no space, now or later
-            values = values[: len(self.padding) - int(self.padding[::-1].argmin())]
-        key, encoded = encoding.encode(self.group.metadata(array), self.shard, values)
-        place(self.group.folder / array.name / key, encoded, before_rename=self.lease.check)
+    def _write_predictions(
+        self,
+        partials: list[Path],
+        sources: dict[int, Source],
+        kept: Bools,
+        numbers: dict[str, Array],
+    ) -> None:
+        """Write the files of predictions, and into `numbers` what comes with them."""
+        planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
+        with contextlib.ExitStack() as stack:
+            writers = []
+            for array, partial in zip(self.predictions, partials, strict=False):
+                file = stack.enter_context(partial.open("xb", buffering=0))
+                writers.append(ChunkWriter(parse(self.group.metadata(array)), file))
+            for first in range(0, planned, self.spec.chunk_length):
+                chunk = slice(first, first + self.spec.chunk_length)
+                parts = self._chunk(chunk, sources, kept, numbers)
+                for writer, values in zip(writers, parts, strict=True):
+                    writer.add(values)
+            for writer in writers:
+                writer.finish()
 
-    def _prediction(self, array: ArraySpec, source: _Source) -> Array:
-        if source.record is None:
-            assert source.published is not None
-            return np.asarray(self._published(array.name, source.published))
-        values = source.values
-        if values is None and (record := self.journals.read_at(*source.record)) is not None:
-            values = record.values
-        if values is None:
-            raise StoreUnavailable(
-                f"{self.journals.folder / source.record[0]} changed while it was read: resume"
-            )
-        part = {"label": values.label, "confidence": values.confidence}
-        dtype = np.dtype(array.dtype).newbyteorder("<")
-        flat = np.frombuffer(part.get(array.name, values.score), dtype=dtype)
-        return flat.reshape(self.shapes[array.name])
+    def _chunk(
+        self, chunk: slice, sources: dict[int, Source], kept: Bools, numbers: dict[str, Array]
+    ) -> list[Array]:
+        """Return an inner chunk of each prediction, merged."""
+        start, stop = self.start + chunk.start, self.start + chunk.stop
+        damaged, parts = np.zeros_like(kept), []
+        for array in self.predictions:
+            values, bad = self._stored(array, start, stop)
+            damaged[chunk] |= bad
+            if self.published:
+                values[~kept[chunk]] = array.fill_value
+            parts.append(values)
+        if (damaged & kept).any():
+            raise _Damage(damaged)
+        rows = defaultdict[Origin, list[int]](list)
+        for row in range(start, stop):
+            if row in sources:
+                rows[sources[row].origin].append(row)
+        flat = [values.reshape(len(values), -1) for values in parts]
+        for origin, original in self.sources.read(rows):
+            for row in rows[origin]:
+                self._set(row, sources[row], original, flat, chunk.start, numbers)
+        return parts
 
-    def _number(self, name: str, source: _Source) -> float:
-        if name == "recipe":
-            return source.recipe
-        if name == "fit_seconds":
-            return source.fit_seconds
-        if source.header is None:
-            assert source.published is not None
-            return float(self._published(name, source.published))
-        return {"crc": source.header.crc, "clipped": source.header.clipped}[name]
-
-    def _published(self, name: str, row: int) -> Any:
-        if (name, row) not in self.originals:  # a repeat's copies all equal its first run
-            folder = self.group.folder / name
-            read = functools.partial(encoding.read, folder, row, row + 1)
-            self.originals[name, row] = encoding.patiently(read, folder)[0]
-        return self.originals[name, row]
+    def _set(
+        self,
+        row: int,
+        source: Source,
+        original: Values,
+        flat: list[Array],
+        first: int,
+        numbers: dict[str, Array],
+    ) -> None:
+        place = row - self.start
+        for values, part in zip(flat, original.parts, strict=True):
+            values[place - first] = part
+        own = source.status == COPY and source.recipe != NO_RECIPE
+        numbers["recipe"][place] = source.recipe if own else original.recipe
+        numbers["fit_seconds"][place] = math.nan if source.status == COPY else original.fit_seconds
+        numbers["crc"][place] = original.crc
+        if "clipped" in numbers:
+            numbers["clipped"][place] = original.clipped

@@ -23,14 +23,14 @@ def work(folder: Path, made: GroupSpec, seconds: float, life: str, seed: int) ->
     group = open_group(folder / "predictions.zarr", made.path)
     watch = LeaseWatch(folder / "leases", seconds)
     journals = JournalIndex(folder / "journals")
-    real = files.place
+    real = files.rename
 
-    def place(path, data, before_rename=None):
-        real(path, data, before_rename)
+    def rename(partial, path, before):
+        real(partial, path, before)
         if chance.random() < 0.03:  # a random moment may well never be this one
             os.kill(os.getpid(), signal.SIGKILL)
 
-    shards.place = place
+    files.rename = rename
     with (
         JournalWriter(folder / "journals" / f"{life}.journal") as journal,
         (folder / f"{life}.log").open("a") as log,
@@ -55,17 +55,17 @@ def publish_suspended(
     """Publish shard 0, but stop right before the file of one array is renamed."""
     group = open_group(folder / "predictions.zarr", made.path)
     watch = LeaseWatch(folder / "leases", seconds)
-    real, stopped = files.place, []
+    real, stopped = files.rename, []
 
-    def place(path, data, before_rename=None):
+    def rename(partial, path, check):
         def stop() -> None:
-            before_rename()
+            check()
             if path.parent.name == before and not stopped:
                 stopped.append(path)
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-        real(path, data, stop)
+        real(partial, path, stop)
 
-    shards.place = place
+    files.rename = rename
     shards.publish(group, 0, JournalIndex(folder / "journals"), watch, wait=60)

@@ -1,16 +1,23 @@
-"""What a reader finds who has the index of one version of a shard and the bytes of the next."""
+"""Files of arrays: zarr-python's, bit for bit, and what a reader finds who mixes two versions."""
 
 from __future__ import annotations
 
+import json
 import struct
 
 import google_crc32c
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
 
 from orchestrator.store import encoding
+from orchestrator.store.errors import StoreError
+from orchestrator.store.metadata import array_metadata
 from tests.orchestrator.store.world import spec
 
 ABSENT = 2**64 - 1
@@ -36,7 +43,7 @@ def is_whole(chunk: bytes) -> bool:
 def test_an_old_index_never_finds_the_chunk_of_other_runs(name, samples, data):
     made = spec(2, samples=samples, shard=20, chunk=5)
     array = made.array(name)
-    metadata = encoding.array_metadata(made, array, 20, 1, {})
+    metadata = array_metadata(made, array, 20, 1, {})
     flags = st.lists(st.booleans(), min_size=20, max_size=20)
     before = np.array(data.draw(flags))
     after = before | np.array(data.draw(flags))
@@ -63,11 +70,86 @@ def test_an_old_index_never_finds_the_chunk_of_other_runs(name, samples, data):
         np.testing.assert_array_equal(new_values[theirs], old_values[own])
 
 
-def test_padding_at_the_end_takes_no_space(tmp_path):
+def test_padding_at_the_end_takes_no_space():
     made = spec(2, samples=500, shard=20, chunk=5)
     array = made.array("margin")
-    metadata = encoding.array_metadata(made, array, 20, 1, {})
+    metadata = array_metadata(made, array, 20, 1, {})
     values = encoding.filled(made, array, 10)
-    short = encoding.encode(metadata, 0, values)[1]
+    key, short = encoding.encode(metadata, 0, values)
     assert [offset == ABSENT for offset, _ in index_of(short, 4)] == [False, False, True, True]
-    assert np.isnan(encoding.decode(metadata, 0, short)).all()
+    assert np.isnan(by_zarr(metadata, key, short)[:]).all()
+
+
+def by_zarr(metadata: bytes, key: str = "", encoded: bytes = b"") -> zarr.Array:
+    """Open an array of which one file is given."""
+    buffer = default_buffer_prototype().buffer.from_bytes
+    files = {"zarr.json": buffer(metadata), **({key: buffer(encoded)} if key else {})}
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        return zarr.open_array(MemoryStore(files), mode="r+")
+
+
+BINARY = spec(2, samples=70, shard=20, chunk=5)
+MARGINS = spec(300, samples=9, shard=6, chunk=6, dtype="float16")
+SCORES = spec(3, samples=9, shard=8, chunk=4, scores="all")
+ARRAYS = [
+    *((BINARY, name) for name in ("label", "margin", "crc", "status", "test_index")),
+    *((MARGINS, name) for name in ("label", "margin", "confidence")),
+    *((SCORES, name) for name in ("score", "y_true", "epoch", "cell")),
+]
+
+
+@pytest.mark.parametrize(("made", "name"), ARRAYS)
+@settings(deadline=None, max_examples=15)
+@given(data=st.data())
+def test_files_are_those_of_zarr(tmp_path_factory, made, name, data):
+    """Bit for bit, and read the same: whole and in parts, also where nothing was written."""
+    array, rows, repeats = made.array(name), 2 * made.shard_length, 2
+    metadata = array_metadata(made, array, rows, repeats, {})
+    length = min(made.shards(array)[0], made.shape(array, rows, repeats)[0])
+    n = data.draw(st.integers(1, length))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    values = random.integers(0, 9, (n, *made.part_shape(array))).astype(array.dtype)
+    key, encoded = encoding.encode(metadata, 0, values)
+    theirs = by_zarr(metadata)
+    theirs[:n] = values
+    written = sync(theirs.store_path.store.get(key, default_buffer_prototype()))
+    assert encoded == written.to_bytes()
+    folder = tmp_path_factory.mktemp("array")
+    (folder / "zarr.json").write_bytes(metadata)
+    (folder / key).write_bytes(encoded)
+    expected = by_zarr(metadata, key, encoded)[:]
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
+    found = encoding.read(folder, start, stop)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected[start:stop])
+    chosen = data.draw(st.lists(st.integers(0, len(expected) - 1), max_size=9))
+    np.testing.assert_array_equal(encoding.read_rows(folder, chosen), expected[chosen])
+    index = (data.draw(st.slices(len(expected)) | st.integers(-len(expected), -1)),)
+    index += (slice(None, None, 2),) * (expected.ndim - 1)
+    np.testing.assert_array_equal(encoding.read_part(folder, index), expected[index])
+
+
+@pytest.mark.parametrize("name", ["label", "margin", "crc"])
+def test_no_damaged_byte_is_overlooked(tmp_path, name):
+    made = spec(2, samples=6, shard=4, chunk=2)
+    array = made.array(name)
+    metadata = array_metadata(made, array, 4, 1, {})
+    values = np.arange(4 * 12).reshape(4, 2, 6)[:, : 1 if array.dims == ("run",) else 2]
+    values = values[:, 0, 0] if array.dims == ("run",) else values
+    key, encoded = encoding.encode(metadata, 0, values.astype(array.dtype))
+    (tmp_path / "zarr.json").write_bytes(metadata)
+    for place in range(len(encoded)):
+        damaged = bytearray(encoded)
+        damaged[place] ^= 16
+        for content in (bytes(damaged), encoded[:place]):
+            (tmp_path / key).write_bytes(content)
+            with pytest.raises(ValueError, match=r"checksum|too short"):
+                encoding.read(tmp_path, 0, 4)
+
+
+def test_arrays_that_are_stored_in_another_way_are_refused():
+    made = spec(2)
+    document = json.loads(array_metadata(made, made.array("crc"), 4, 1, {}))
+    document["codecs"].insert(1, {"name": "gzip", "configuration": {"level": 5}})
+    with pytest.raises(StoreError, match="gzip"):
+        encoding.encode(json.dumps(document).encode(), 0, np.zeros(4, np.uint32))

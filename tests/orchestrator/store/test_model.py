@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from orchestrator.store import encoding, files, shards
+from orchestrator.store import encoding, files
 from orchestrator.store.compact import compact
 from orchestrator.store.journal import JournalWriter
 from orchestrator.store.lease import Lease
@@ -61,7 +61,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.synced: set[int] = set()  # and not dropped since
         self.unsynced: dict[str, set[int]] = {}
         self.published: set[int] = set()
-        self.real_place = files.place
+        self.real_rename = files.rename
         self.unpatched = encoding.ATTEMPTS
         self.alive: list[JournalWriter] = []
         self.changed = True
@@ -69,7 +69,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
-            shards.place = self.real_place
+            files.rename = self.real_rename
             encoding.ATTEMPTS = self.unpatched
             shutil.rmtree(self.folder)
 
@@ -129,13 +129,13 @@ class StoreMachine(RuleBasedStateMachine):
         shard %= self.world.group.shards
         placed = []
 
-        def place(path, data, before_rename=None):
+        def rename(partial, path, before):
             if len(placed) == stop:
                 raise Killed
             placed.append(path)
-            self.real_place(path, data, before_rename)
+            self.real_rename(partial, path, before)
 
-        shards.place = place
+        files.rename = rename
         try:
             publish(self.world.group, shard, self.index, self.world.watch)
         except Killed:
@@ -143,7 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.published |= {row for row in self.readable() if self.shard(row) == shard}
         finally:
-            shards.place = self.real_place
+            files.rename = self.real_rename
 
     @rule(shard=st.integers(0, 9), at=st.integers(0, 5), data=st.data())
     def publish_suspended(self, shard, at, data) -> None:
@@ -152,13 +152,13 @@ class StoreMachine(RuleBasedStateMachine):
         group, done = self.world.group, []
         shard %= group.shards
 
-        def place(path, data_, before_rename=None):
+        def rename(partial, path, before):
             def suspended():
-                before_rename()
+                before()
                 if len(done) == at:
                     done.append(path)
                     self.free(shard)
-                    shards.place = self.real_place
+                    files.rename = self.real_rename
                     row = data.draw(st.sampled_from(sorted(self.planned)))
                     if row not in self.original:
                         self.world.finish(row)
@@ -166,14 +166,14 @@ class StoreMachine(RuleBasedStateMachine):
                     publish(group, shard, self.world.index(), self.world.watch)
                     self.published |= {r for r in self.readable() if self.shard(r) == shard}
 
-            self.real_place(path, data_, suspended)
+            self.real_rename(partial, path, suspended)
             done.append(path)
 
-        shards.place = place
+        files.rename = rename
         try:
             publish(group, shard, self.index, self.world.watch)
         finally:
-            shards.place = self.real_place
+            files.rename = self.real_rename
         self.published |= {row for row in self.readable() if self.shard(row) == shard}
 
     def free(self, shard) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store import encoding, files, reader, shards
+from orchestrator.store import encoding, files, reader
 from orchestrator.store.errors import (
     DamagedShard,
     LeaseHeld,
@@ -111,11 +111,11 @@ def test_copies_hold_what_their_source_holds(world):
 def test_files_are_replaced_in_order(world, monkeypatch):
     order = []
 
-    def place(path, data, before_rename=None, original=files.place):
+    def rename(partial, path, before, original=files.rename):
         order.append(path.parent.name)
-        original(path, data, before_rename)
+        original(partial, path, before)
 
-    monkeypatch.setattr(shards, "place", place)
+    monkeypatch.setattr(files, "rename", rename)
     world.finish(0)
     publish(world.group, 0, world.index(), world.watch)
     assert order == ["label", "margin", "fit_seconds", "recipe", "crc", "status"]
@@ -128,14 +128,14 @@ def test_a_killed_publisher_leaves_the_shard_readable(world, monkeypatch, stop_b
     world.finish(2)
     placed = []
 
-    def place(path, data, before_rename=None, original=files.place):
+    def rename(partial, path, before, original=files.rename):
         if len(placed) == stop_before:
             raise KeyboardInterrupt
         placed.append(path)
-        original(path, data, before_rename)
+        original(partial, path, before)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "place", place)
+        patch.setattr(files, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
             publish(world.group, 0, world.index(), world.watch)
     assert finished(world.group) == {0, 1}
@@ -150,9 +150,9 @@ def test_a_suspended_publisher_cannot_undo_a_later_one(world, monkeypatch):
     world.finish(0)
     seen = []
 
-    def place(path, data, before_rename=None, original=files.place):
+    def rename(partial, path, before, original=files.rename):
         def then_suspended() -> None:
-            before_rename()
+            before()
             if not seen:
                 seen.append(path)
                 # Another takes the lease over, publishes more, and gives the lease back.
@@ -167,9 +167,9 @@ def test_a_suspended_publisher_cannot_undo_a_later_one(world, monkeypatch):
                 assert finished(world.group) == {0, 1}
                 index.refresh = lambda: None  # whatever the first one knows, it knows already
 
-        original(path, data, then_suspended)
+        original(partial, path, then_suspended)
 
-    monkeypatch.setattr(shards, "place", place)
+    monkeypatch.setattr(files, "rename", rename)
     index = world.index()
     publish(world.group, 0, index, world.watch)
     assert seen
@@ -322,8 +322,8 @@ def test_a_plain_reader_sees_only_true_rows_at_every_step(world, monkeypatch):
     world.write_splits()
     looks = []
 
-    def place(path, data, before_rename=None, original=files.place):
-        original(path, data, before_rename)
+    def rename(partial, path, before, original=files.rename):
+        original(partial, path, before)
         plain = xr.open_zarr(world.store, group=world.spec.path, consolidated=False)
         done = np.flatnonzero(np.isin(plain.status.values, (1, 2)))
         label, crc = plain.label.values[done], plain.crc.values[done]
@@ -334,7 +334,7 @@ def test_a_plain_reader_sees_only_true_rows_at_every_step(world, monkeypatch):
             assert google_crc32c.value(stored) == crc[number]
         looks.append(set(done.tolist()))
 
-    monkeypatch.setattr(shards, "place", place)
+    monkeypatch.setattr(files, "rename", rename)
     for row in (0, 3, 1, 2):
         world.finish(row)
         publish(world.group, 0, world.index(), world.watch)

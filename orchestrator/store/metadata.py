@@ -1,0 +1,61 @@
+"""The ``zarr.json`` of arrays and groups, as zarr-python writes them.
+
+Only this module says how arrays are stored: zarr format 3, keys ``c.0.0``, shards for predictions,
+a CRC-32C after every compressor. Scores hardly compress (1.1×), so they are left alone; labels do
+(2× for ten classes, 5–8× for two), fastest by lz4 after a bit shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import MemoryStore
+
+from orchestrator.store.arrays import ArraySpec
+from orchestrator.store.groups import METADATA
+from orchestrator.store.schema import GroupSpec
+
+
+def array_metadata(
+    spec: GroupSpec, array: ArraySpec, rows: int, repeats: int, extra: Mapping[str, Any]
+) -> bytes:
+    """Return the ``zarr.json`` of an array; `extra` goes into its attributes."""
+    chunks, shards = spec.chunks(array), spec.shards(array)
+    codecs: list[Any] = [Crc32cCodec()]
+    if array.compressed:
+        size = np.dtype(array.dtype).itemsize
+        codecs.insert(0, BloscCodec(typesize=size, cname="lz4", clevel=5, shuffle="bitshuffle"))
+    store = MemoryStore()
+    zarr.create_array(
+        store,
+        shape=spec.shape(array, rows, repeats),
+        dtype=array.dtype,
+        chunks=chunks,
+        shards=None if chunks == shards else shards,
+        compressors=codecs,
+        fill_value=array.fill,
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=array.dims,
+        attributes={**array.attributes, **extra},
+        zarr_format=3,
+    )
+    return _metadata(store)
+
+
+def group_metadata(attributes: Mapping[str, Any]) -> bytes:
+    """Return the ``zarr.json`` of a group."""
+    store = MemoryStore()
+    zarr.create_group(store, attributes=dict(attributes), zarr_format=3)
+    return _metadata(store)
+
+
+def _metadata(store: MemoryStore) -> bytes:
+    value = sync(store.get(METADATA, default_buffer_prototype()))
+    assert value is not None
+    return value.to_bytes()

@@ -33,6 +33,11 @@ def recipe() -> dict[str, Any]:
     }
 
 
+def of_machine(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe without what was found for tuned cells: what depends on the machine."""
+    return {name: value for name, value in recipe.items() if name != "tuned"}
+
+
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that compute."""
     versions = {}

@@ -47,6 +47,10 @@ class SweepPaths:
         """How runs were made, one JSON file a recipe."""
         return self.plan / "recipes"
 
+    def tuned(self, search: str) -> Path:
+        """Return the file of the hparams that a search found."""
+        return self.plan / "tuned" / f"{search}.json"
+
     @property
     def store(self) -> Path:
         """The predictions."""
@@ -84,6 +88,11 @@ class SweepPaths:
     def lock(self) -> Path:
         """Held by whoever plans or submits."""
         return self.directory / ".lock"
+
+    @property
+    def tuning_lock(self) -> Path:
+        """Held by whoever searches for hparams."""
+        return self.directory / ".tuning.lock"
 
     @property
     def results(self) -> Path:

@@ -6,9 +6,7 @@ whatever else is wrong ends the process with a message, and leaves runs missing.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
+import json
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -22,6 +20,7 @@ from jobs.trainer import Trainer
 from jobs.training.checkpoint import Checkpoint
 from orchestrator import origin
 from orchestrator.checkpoints import checkpoint
+from orchestrator.child import belong_to_parent
 from orchestrator.messages import Batch, Fault, Outcome, Ready
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreError
@@ -31,6 +30,7 @@ from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.rows import encode_row
 from orchestrator.store.splits import write_splits
 from orchestrator.tasks import Task
+from orchestrator.tuned import fitted
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors of the machine, not of a run."""
@@ -42,7 +42,8 @@ class _Process:
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
         self._trainer = Trainer()
-        self._recipe = origin.register(paths.recipes, origin.recipe())
+        self._recipe = origin.recipe()
+        self._recipes: dict[str, int] = {}
         self._paths, self._journal = paths, JournalWriter(journal)
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
@@ -50,7 +51,7 @@ class _Process:
     def train(self, batch: Batch) -> Outcome:
         """Train a batch; whatever a fit raises is its run's failure."""
         group, cell = self._group(batch), self._cell(batch.cell)
-        snapshots = self._task.cells[batch.cell].snapshots
+        snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
         y_true = self._trainer.test_set(cell, batch.repeat).y_true
         done: list[int] = []
         failures: list[dict[str, Any]] = []
@@ -59,14 +60,14 @@ class _Process:
             try:
                 if batch.source in (-1, row):
                     fit = Run(cell, batch.repeat, run)
-                    saved = checkpoint(self._paths, batch.group, row, fit, self._recipe)
+                    saved = checkpoint(self._paths, batch.group, row, fit, recipe)
                     prediction = self._trainer.train(fit, snapshots, checkpoint=saved)
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group,
                         row,
                         values,
-                        recipe=self._recipe,
+                        recipe=recipe,
                         fit_seconds=prediction.fit_seconds,
                     )
                     self._forget(saved)
@@ -113,10 +114,22 @@ class _Process:
             self._groups[batch.group] = group
         return self._groups[batch.group]
 
+    def _recipe_of(self, cell: int) -> int:
+        """Return the recipe's number; what was found for a tuned cell is a part of it."""
+        hparams = self._cell(cell).hparams
+        found = {"tuned": dict(hparams)} if hparams != self._asked(cell).hparams else {}
+        key = json.dumps(found)
+        if key not in self._recipes:
+            self._recipes[key] = origin.register(self._paths.recipes, self._recipe | found)
+        return self._recipes[key]
+
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:
-            self._cells[number] = Cell.from_canonical(self._task.cells[number].canonical)
+            self._cells[number] = fitted(self._paths, self._asked(number))
         return self._cells[number]
+
+    def _asked(self, number: int) -> Cell:
+        return Cell.from_canonical(self._task.cells[number].canonical)
 
 
 def _failure(batch: Batch, row: int, run: int, error: Exception) -> dict[str, Any]:
@@ -135,8 +148,7 @@ def main(arguments: list[str]) -> int:
     """Serve batches until the pipe says None or closes."""
     directory, task_file, life, index, descriptor = arguments
     pipe = Connection(int(descriptor))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the task decides when to stop
-    _die_with_parent()
+    belong_to_parent()
     try:
         paths = SweepPaths(Path(directory))
         journal = paths.journals / f"{life}-{int(index):03d}.journal"
@@ -156,14 +168,6 @@ def main(arguments: list[str]) -> int:
         return 4
     process.close()
     return 0
-
-
-def _die_with_parent() -> None:
-    # a process whose task was killed would go on training what is about to be trained again
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from orchestrator.show import stored
 from orchestrator.store.groups import open_group
 from orchestrator.store.reader import read_rows
 from orchestrator.store.rows import encode_row
+from orchestrator.tuned import fitted
 
 
 def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
@@ -31,9 +33,9 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
     Raises
     ------
     UserError
-        For a run that is not published, or whose hparams were to be tuned.
+        For a run that is not published.
     UnavailableError
-        Where its data or packages are missing.
+        Where its data, its tuned hparams or packages are missing.
     """
     found = find_run(paths, address)
     published = stored(paths, found)
@@ -47,6 +49,7 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
         )
     trainer, run = Trainer(), found.fitted
     try:
+        run = replace(run, cell=fitted(paths, run.cell))
         prediction = trainer.train(run, tuple(found.cell["snapshots"]))
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:

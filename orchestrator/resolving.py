@@ -16,13 +16,11 @@ from jobs import classifiers, datasets, hparams
 from jobs.cells import ResolvedCell, resolve_cell
 from jobs.classifiers import ClassifierInfo
 from jobs.datasets import DatasetInfo
+from jobs.hparams.search import SPACE_VERSION
 from orchestrator.errors import UserError, nearest, toml_value
 from orchestrator.sweepfile import SweepFile
 
 T = TypeVar("T")
-
-SPACE_VERSION = 1
-"""Version of the spaces that tuned hparams are searched in; part of a tuned cell's identity."""
 
 
 @dataclass(frozen=True, slots=True)

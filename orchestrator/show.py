@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from jobs.datasets import dataset_id
-from jobs.run import Run
+from jobs.run import MachineError, Run
 from jobs.trainer import run_hparams
+from jobs.tuning import is_tuned
 from orchestrator.origin import read_recipes
 from orchestrator.paths import SweepPaths
 from orchestrator.runs import PlannedRun, find_run
@@ -16,6 +19,7 @@ from orchestrator.store.arrays import NO_RECIPE, STATUSES
 from orchestrator.store.groups import METADATA, open_group
 from orchestrator.store.reader import read_rows
 from orchestrator.sweepfile import AXES
+from orchestrator.tuned import fitted
 
 
 def show(paths: SweepPaths, address: str) -> dict[str, Any]:
@@ -27,7 +31,9 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         As `orchestrator.runs.find_run`.
     """
     found = find_run(paths, address)
-    tuned = found.cell["hparams"] == "tuned"
+    cell = found.run.cell
+    with suppress(MachineError):  # nobody has searched for its hparams yet
+        cell = fitted(paths, cell)
     return {
         "cell": found.cell["cell"],
         "cell_id": found.cell["cell_id"],
@@ -36,7 +42,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         **{axis: found.cell[axis] for axis in AXES},
         "identical": found.cell["identical"],
         "description": found.run.cell.canonical(),
-        "fitted_with": None if tuned else run_hparams(found.fitted),
+        "fitted_with": None if is_tuned(cell) else run_hparams(replace(found.fitted, cell=cell)),
         "streams": streams(found.fitted),
         "stored": {"group": found.spec.path, "row": found.row, **stored(paths, found)},
     }

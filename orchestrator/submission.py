@@ -176,7 +176,8 @@ def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataF
 
 
 def _check_recipe(paths: SweepPaths, other_recipe: bool) -> None:
-    recorded = origin.read_recipes(paths.recipes)
+    recipes = origin.read_recipes(paths.recipes)
+    recorded = {number: origin.of_machine(value) for number, value in recipes.items()}
     here = origin.recipe()
     if not recorded or other_recipe or here in recorded.values():
         return

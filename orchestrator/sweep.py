@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from analysis.options import Options
     from orchestrator.drop import Drop
     from orchestrator.store.compact import Compaction
+    from orchestrator.tuned import Search
 
 _FAILURES_SHOWN = 3
 
@@ -101,6 +103,25 @@ class Sweep:
             failed=failed,
             other_recipe=other_recipe,
         )
+
+    def tune(
+        self,
+        *,
+        workers: int | None = None,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> list[Search]:
+        """Search for the hparams that tuned cells still need; return the searches that were done.
+
+        Parameters
+        ----------
+        workers : int
+            Processes; by default the cores that this process may use.
+        progress : callable
+            Told after each draw: (draws that are judged, all draws).
+        """
+        from orchestrator.tuning import tune
+
+        return tune(self.paths, workers=workers or local.available_cores(), tell=progress)
 
     def running(self) -> list[Submission]:
         """Return the submissions of which something still lives."""

@@ -16,6 +16,7 @@ from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
 from orchestrator.cli.status import status
 from orchestrator.cli.submit import cancel, resume, submit
+from orchestrator.cli.tune import tune
 from orchestrator.cli.verify import compact, verify
 from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError
 
@@ -50,7 +51,7 @@ def _main(
 
 
 _PANELS = {
-    "Train": (run, plan, submit, status, resume, cancel),
+    "Train": (run, plan, tune, submit, status, resume, cancel),
     "Keep": (verify, compact, export, rerun, drop),
     "Learn": (analyze, query, report, show),
 }

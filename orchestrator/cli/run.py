@@ -12,6 +12,7 @@ from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
 from orchestrator.cli.output import console, duration, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
+from orchestrator.cli.tune import search
 from orchestrator.errors import INTERRUPTED, NOT_FINISHED
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def run(
         f"[bold]{change.sweep.name}[/]: {plan['runs']:,} runs in {plan['cells']:,} cells "
         f"of {plan['groups']} groups → {directory}"
     )
+    search(sweep, workers)
     submission = sweep.submit(workers=workers, other_recipe=other_recipe)
     running = sweep.running()
     for watched in [submission] if submission else running:

@@ -201,16 +201,3 @@ def test_conditions_that_are_none_drop_nothing(quick, where, told):
     with pytest.raises(UserError, match=told):
         quick.drop(where)
     assert not list((quick.directory / "plan").glob("dropped-*.json"))
-
-
-def test_tuned_cells_are_planned_counted_and_refused_by_submit(tmp_path):
-    (tmp_path / "s.toml").write_text(
-        'name = "t"\nseed = 1\nruns = 2\nrepeats = 1\n[[grid]]\ndataset = ["sklearn:wine"]\n'
-        'classifier = ["lr-sgd"]\nhparams = ["default", "tuned"]\n'
-    )
-    sweep = Sweep.plan(tmp_path / "s.toml", tmp_path / "sweep")
-    with pytest.raises(UserError, match="1 cells need hparams that a search finds"):
-        sweep.submit(workers=1)
-    assert not (sweep.directory / "tasks").exists()
-    sweep.drop("hparams = 'tuned'")
-    assert sweep.status()["runs"]["runs"] == 2

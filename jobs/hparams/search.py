@@ -1,0 +1,48 @@
+"""Random draws from an hparam space, for the search that tunes a classifier (MV)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jobs.hparams.kinds import Continuous, Hparam, Value
+from jobs.hparams.spaces import SPACES
+from jobs.streams import raw
+
+SPACE_VERSION = 1
+"""Of the spaces and of how they are drawn from; part of a tuned cell's identity."""
+
+
+def draw(
+    classifier: Mapping[str, Any], fixed: Mapping[str, Value], generator: np.random.Generator
+) -> dict[str, Value]:
+    """Return one point of a classifier's space.
+
+    A continuous hparam is uniform on its scale (on log10 of it where that is the scale), any other
+    over its levels.
+
+    Parameters
+    ----------
+    classifier : mapping
+        Canonical description of the classifier.
+    fixed : mapping
+        Hparams that are not searched.
+    generator : numpy.random.Generator
+        The draw's stream ``tune``.
+    """
+    space = SPACES[classifier["name"]]
+    # Frozen: one raw word an hparam, used or not, in the order of the space.
+    uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53
+    return {
+        hparam.name: fixed[hparam.name] if hparam.name in fixed else _at(hparam, float(u))
+        for hparam, u in zip(space, uniforms, strict=True)
+    }
+
+
+def _at(hparam: Hparam, u: float) -> Value:
+    if isinstance(hparam, Continuous):
+        low, high = hparam.ends
+        return hparam.settle(low + u * (high - low))
+    return hparam.levels[int(u * len(hparam.levels))]

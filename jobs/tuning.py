@@ -1,0 +1,177 @@
+"""Tuned hparams: a random search for each dataset and classifier (MV, tuned scenario).
+
+Every draw is fitted on three quarters of the first repeat's training part and judged by its
+accuracy on the last quarter, which is the same for all draws and classifiers. What is found serves
+all repeats and runs. The first repeat's test set is never seen; those of later repeats share points
+with the search, as they do with one another's training parts (choice: one search, as in the study,
+whose code judged on test data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from jobs import classifiers
+from jobs.datasets import dataset_id
+from jobs.datasets.split import n_points, stratified_order
+from jobs.hparams.kinds import Value
+from jobs.hparams.search import SPACE_VERSION, draw
+from jobs.identity import IDENTITY_VERSION, identity
+from jobs.run import Cell, Generators, MachineError, Origin, Run, TrainingSet
+from jobs.streams import Stream, raw, stream
+from jobs.trainer import Trainer
+from jobs.training.handling import Device
+
+SEARCH = "tuned"
+"""The entry of a tuned cell's hparams that holds its search; beside it stand fixed hparams."""
+
+VALIDATION_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One point of a search.
+
+    Attributes
+    ----------
+    hparams : dict
+        A value for every hparam.
+    accuracy : float or None
+        Share of the validation rows that are predicted right; None where the fit failed.
+    seconds : float
+        Wall time, prediction included.
+    error : str or None
+        Why the fit failed.
+    """
+
+    hparams: dict[str, Value]
+    accuracy: float | None
+    seconds: float
+    error: str | None = None
+
+
+def is_tuned(cell: Cell) -> bool:
+    """Tell whether a cell's hparams are what a search finds."""
+    return SEARCH in cell.hparams
+
+
+def search_id(cell: Cell) -> str:
+    """Return the identity of a tuned cell's search, which cells of other axes share."""
+    return identity(
+        {
+            "v": IDENTITY_VERSION,
+            "seed": cell.seed,
+            "dataset": dict(cell.dataset),
+            "classifier": dict(cell.classifier),
+            "hparams": dict(cell.hparams),
+        }
+    )
+
+
+def n_draws(cell: Cell) -> int:
+    """Return how many points a tuned cell's search draws.
+
+    Raises
+    ------
+    ValueError
+        For a search in spaces of another version.
+    """
+    search = cell.hparams[SEARCH]
+    if search["space"] != SPACE_VERSION:
+        raise ValueError(f"a search of version {search['space']}; this is {SPACE_VERSION}")
+    return int(search["draws"])
+
+
+def drawn(cell: Cell, number: int) -> dict[str, Value]:
+    """Return the hparams of one draw, counted from 0."""
+    fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
+    return draw(cell.classifier, fixed, _stream(cell, number))
+
+
+def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Draw:
+    """Fit one draw of a tuned cell's search and judge it.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where data or a package is missing; whatever else a fit raises fails the draw.
+    """
+    started, hparams = perf_counter(), drawn(cell, number)
+    data = validation(trainer, cell)
+    generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
+    try:
+        prediction = classifiers.fit(cell.classifier, hparams, data, generators, device=device)
+    except ImportError as error:
+        raise MachineError(f"{cell.classifier['name']} lacks a package: {error}") from error
+    except (MachineError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Draw(hparams, None, perf_counter() - started, reason)
+    accuracy = float(np.mean(prediction.label[-1] == data.y_test))
+    return Draw(hparams, accuracy, perf_counter() - started)
+
+
+def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
+    """Return what a search fits on, its validation rows in the place of the test set."""
+    whole = trainer.training_set(Run(_plain(cell), 0, 0))
+    assert whole.origin is not None
+    assert whole.origin.train is not None
+    words = raw(stream(cell.seed, "tune", dataset_id(cell.dataset)), whole.y.size)
+    order = stratified_order(whole.y, words)
+    n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
+    fit, judged = np.sort(order[n:]), np.sort(order[:n])
+    rows = whole.origin.train
+    return replace(
+        whole,
+        X=whole.X[fit],
+        y=whole.y[fit],
+        X_test=whole.X[judged],
+        y_test=whole.y[judged],
+        origin=Origin(whole.origin.dataset, whole.origin.X, rows[fit], rows[judged]),
+    )
+
+
+def best(draws: Sequence[Draw]) -> int:
+    """Return the number of the draw with the highest accuracy, of several the first.
+
+    Raises
+    ------
+    ValueError
+        Where every draw failed, with the last reason.
+    """
+    scores = [-1.0 if draw.accuracy is None else draw.accuracy for draw in draws]
+    if max(scores) < 0:
+        raise ValueError(f"all {len(draws)} draws failed, the last one with {draws[-1].error}")
+    return scores.index(max(scores))
+
+
+def with_hparams(cell: Cell, found: dict[str, Any]) -> Cell:
+    """Return a tuned cell as it is trained: with values in the place of the search."""
+    return replace(cell, hparams=found)
+
+
+def evaluate_in_process(canonical: dict[str, Any], number: int, device: Device) -> Draw:
+    """Evaluate a draw in a process that keeps its data between calls."""
+    return evaluate(_trainer(), Cell.from_canonical(canonical), number, device)
+
+
+@lru_cache(maxsize=1)
+def _trainer() -> Trainer:
+    return Trainer()
+
+
+def _plain(cell: Cell) -> Cell:
+    """Return a cell that trains on its whole training part as it is."""
+    return Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
+
+
+def _stream(cell: Cell, number: int, *part: Stream) -> np.random.Generator:
+    classifier = f"{cell.classifier['name']}@{cell.classifier['version']}"
+    return stream(cell.seed, "tune", dataset_id(cell.dataset), classifier, number, *part)

@@ -1,0 +1,142 @@
+"""The search for tuned hparams: where its points lie, what it sees, what it chooses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jobs import classifiers
+from jobs.cells import resolve_cell
+from jobs.datasets import resolve
+from jobs.hparams.kinds import Continuous
+from jobs.hparams.search import SPACE_VERSION, draw
+from jobs.hparams.spaces import SPACES
+from jobs.run import MachineError, Run
+from jobs.streams import stream
+from jobs.trainer import Trainer
+from jobs.tuning import (
+    Draw,
+    best,
+    drawn,
+    evaluate,
+    n_draws,
+    search_id,
+    validation,
+    with_hparams,
+)
+
+SOURCE = resolve("synthetic:gaussian", n_samples=200, n_features=4, separation=4.0)
+GOLDEN = {
+    "alpha": 0.004030633200391819,
+    "l1_ratio": 0.4168186913968137,
+    "eta0": 0.015343252472969294,
+    "penalty": "l1",
+    "average": True,
+}
+SEARCH = {"draws": 5, "space": SPACE_VERSION}
+
+
+def tuned(classifier="lr-sgd", options=None, **axes):
+    info = classifiers.resolve(classifier, options or {}, SOURCE)
+    cell = resolve_cell(1, SOURCE, info, **axes).cell
+    return replace(cell, hparams={**(options or {}).get("hparams", {}), "tuned": SEARCH})
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_draws_cover_the_space_evenly(name):
+    draws = [draw({"name": name}, {}, stream(1, "tune", "d", "c", n)) for n in range(400)]
+    for hparam in SPACES[name]:
+        values = [each[hparam.name] for each in draws]
+        assert [hparam.check(value) for value in values] == values
+        if isinstance(hparam, Continuous):
+            low, high = hparam.ends
+            shares = (np.array([hparam.position(v) for v in values]) - low) / (high - low)
+        else:
+            shares = np.array([hparam.levels.index(v) for v in values]) / len(hparam.levels)
+            shares += 0.5 / len(hparam.levels)
+        assert abs(shares.mean() - 0.5) < 4 * np.sqrt(1 / 12 / 400)
+
+
+def test_a_draw_is_written_out():
+    assert drawn(tuned(options={"hparams": {"penalty": "l1"}}), 3) == pytest.approx(GOLDEN)
+
+
+def test_fixed_hparams_leave_the_others_where_they_are():
+    free, fixed = drawn(tuned(), 2), drawn(tuned(options={"hparams": {"eta0": 0.5}}), 2)
+    assert fixed == free | {"eta0": 0.5}
+
+
+def test_the_search_never_sees_the_first_test_set_and_judges_all_draws_alike():
+    trainer, cell = Trainer(), tuned()
+    data = validation(trainer, cell)
+    test = trainer.test_set(cell, 0).index
+    fit, judged = data.origin.train, data.origin.test
+    assert not np.intersect1d(np.concatenate([fit, judged]), test).size
+    assert not np.intersect1d(fit, judged).size
+    assert len(judged) == round(0.25 * (len(fit) + len(judged)))
+    X, y = data.origin.X, trainer.training_set(Run(cell, 0, 0))
+    np.testing.assert_array_equal(data.X, X[fit])
+    np.testing.assert_array_equal(data.X_test, X[judged])
+    assert abs(data.y_test.mean() - y.y.mean()) < 1 / len(judged)  # stratified
+    other = validation(trainer, tuned("xgb", perturb_continuous="relative:0.5", vary="train"))
+    np.testing.assert_array_equal(other.X, data.X)
+    np.testing.assert_array_equal(other.X_test, data.X_test)
+
+
+def test_a_draw_depends_on_nothing_but_itself():
+    trainer, cell = Trainer(), tuned("mlp", {"epochs": 2})
+    alone = evaluate(Trainer(), cell, 3)
+    evaluate(trainer, tuned(), 0)
+    among = evaluate(trainer, cell, 3)
+    assert (among.hparams, among.accuracy) == (alone.hparams, alone.accuracy)
+    assert alone.hparams == drawn(cell, 3)
+
+
+def test_all_cells_of_a_dataset_and_classifier_share_their_search():
+    cell = tuned()
+    assert search_id(cell) == search_id(tuned(train_fraction=0.5, perturb_hparams="relative:0.1"))
+    assert search_id(cell) != search_id(tuned("svm-sgd"))
+    assert search_id(cell) != search_id(replace(cell, seed=2))
+    assert search_id(cell) != search_id(tuned(options={"hparams": {"eta0": 0.5}}))
+    assert n_draws(cell) == 5
+    with pytest.raises(ValueError, match="version 2; this is 1"):
+        n_draws(replace(cell, hparams={"tuned": {"draws": 5, "space": 2}}))
+
+
+def test_a_tuned_cell_is_trained_with_what_was_found():
+    cell = tuned()
+    found = drawn(cell, 0)
+    default = replace(cell, hparams=found)
+    made = with_hparams(cell, found)
+    assert made == default
+    Trainer().train(Run(made, 0, 1))
+
+
+def test_the_best_draw_is_the_first_of_the_most_accurate():
+    accuracies = [0.5, None, 0.75, 0.75, 0.25]
+    assert best([Draw({}, accuracy, 0.0) for accuracy in accuracies]) == 2
+    with pytest.raises(ValueError, match="all 2 draws failed, the last one with diverged"):
+        best([Draw({}, None, 0.0, "diverged")] * 2)
+
+
+@pytest.mark.parametrize("raised", [FloatingPointError("diverged"), ValueError("odd")])
+def test_a_fit_that_fails_fails_its_draw(monkeypatch, raised):
+    monkeypatch.setattr(classifiers, "fit", _raising(raised))
+    found = evaluate(Trainer(), tuned(), 0)
+    assert found.accuracy is None
+    assert found.error == f"{type(raised).__name__}: {raised}"
+
+
+@pytest.mark.parametrize("raised", [MachineError("no GPU"), ImportError("xgboost"), OSError(28)])
+def test_the_machine_s_faults_end_the_search(monkeypatch, raised):
+    monkeypatch.setattr(classifiers, "fit", _raising(raised))
+    expected = MachineError if isinstance(raised, ImportError) else type(raised)
+    with pytest.raises(expected):
+        evaluate(Trainer(), tuned(), 0)
+
+
+def _raising(error):
+    def fit(*_, **__):
+        raise error
+
+    return fit

@@ -1,0 +1,131 @@
+"""Tuned cells from the plan to the results, with the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jobs import tuning as search
+from jobs.tuning import Draw
+from orchestrator import Sweep, tuning
+from orchestrator.errors import RunsError, UserError
+from orchestrator.files import read_json
+from orchestrator.origin import of_machine, read_recipes
+from orchestrator.tuned import searches
+from tests.orchestrator.conftest import command, write
+
+TEXT = """
+name = "tuned"
+seed = 1
+runs = 2
+repeats = 1
+tune = { draws = 4 }
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+hparams    = ["default", "tuned"]
+perturb_hparams = ["none", "relative:0.1"]
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    return Sweep.plan(write(tmp_path / "tuned.toml", TEXT), tmp_path / "sweep")
+
+
+def test_submit_refuses_what_was_not_searched_for(sweep: Sweep) -> None:
+    with pytest.raises(UserError, match=r"to be searched for: lr-sgd × sklearn:wine\n .*tune"):
+        sweep.submit(workers=1)
+    assert not sweep.paths.tasks.exists()
+    assert sweep.show("1:0:0")["fitted_with"] is None or sweep.show("2:0:0")["fitted_with"] is None
+
+
+@pytest.mark.slow
+def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
+    result = command("tune", sweep.directory, "--workers", 2, "--json")
+    assert result.returncode == 0, result.stderr
+    (told,) = json.loads(result.stdout)["searches"]
+    (file,) = (sweep.paths.plan / "tuned").glob("*.json")
+    kept = read_json(file)
+    assert told["hparams"] == kept["hparams"] == kept["draws"][kept["draw"]]["hparams"]
+    assert kept["accuracy"] == max(draw["accuracy"] for draw in kept["draws"])
+    assert len(kept["draws"]) == told["draws"] == 4
+    assert not list((sweep.paths.tasks / "tuning").iterdir())
+    assert sweep.tune(workers=1) == []
+
+    sweep.submit(workers=1)
+    sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["done"] == 8
+    for cell in range(4):
+        shown = sweep.show(f"{cell}:0:1")
+        recipe = shown["stored"]["recipe"]
+        if shown["hparams"] == "tuned":
+            assert "tuned" in shown["description"]["hparams"]
+            assert recipe["tuned"] == kept["hparams"]
+            assert sweep.rerun(f"{cell}:0:1")["equal"]
+        else:
+            assert "tuned" not in recipe
+        exact = shown["perturb_hparams"] == "none" and shown["hparams"] == "tuned"
+        assert (shown["fitted_with"] == kept["hparams"]) == exact
+    recipes = read_recipes(sweep.paths.recipes).values()
+    assert [of_machine(recipe) for recipe in recipes] == [of_machine(kept["recipe"])] * 2
+
+
+def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+
+    def stopping(draws, workers):  # type: ignore[no-untyped-def]
+        for each, number in draws:
+            if len(judged) == 2:
+                raise KeyboardInterrupt
+            judged.append(number)
+            yield each, number, Draw(search.drawn(each.cell, number), 0.1 * number, 1.0)
+
+    monkeypatch.setattr(tuning, "_judged", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        sweep.tune(workers=1)
+    (log,) = (sweep.paths.tasks / "tuning").iterdir()
+    log.write_bytes(log.read_bytes() + b'{"number": 3, "dr')  # torn
+    judged.clear()
+    (done,) = sweep.tune(workers=1)
+    assert judged == [2, 3]
+    kept = read_json(sweep.paths.tuned(done.id))
+    assert kept["draw"] == 3
+    assert [draw["hparams"] for draw in kept["draws"]] == [
+        search.drawn(done.cell, number) for number in range(4)
+    ]
+
+
+def test_draws_of_another_recipe_are_judged_again(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (open_search,) = searches(sweep.paths)
+    log = tuning._Log(sweep.paths, open_search, {"threads": 1})
+    log.add(0, Draw({}, 0.5, 1.0))
+    assert list(tuning._Log(sweep.paths, open_search, {"threads": 1}).draws) == [0]
+    assert not tuning._Log(sweep.paths, open_search, {"threads": 2}).draws
+
+
+def test_a_search_without_any_fit_that_worked_says_why(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(draws, _):  # type: ignore[no-untyped-def]
+        for each, number in draws:
+            yield each, number, Draw({}, None, 1.0, "FloatingPointError: diverged")
+
+    monkeypatch.setattr(tuning, "_judged", failing)
+    with pytest.raises(RunsError, match=r"lr-sgd × sklearn:wine: all 4 draws failed.*diverged"):
+        sweep.tune(workers=1)
+    assert not list((sweep.paths.plan / "tuned").glob("*"))
+
+
+def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> None:
+    before = dict(os.environ)
+    with tuning._one_thread():
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert dict(os.environ) == before

@@ -186,12 +186,12 @@ def _executor(
     python = f"{resources.python or shlex.quote(sys.executable)} -P"
     container = f"{resources.container} " if resources.container else ""
     options: dict[str, Any] = {**resources.options, **resources.extra, "requeue": True}
-    step = ["--cpu-bind=none"]  # a task's processes share all its cores
     if resources.whole_node:
         options |= {"exclusive": True, "mem": options.get("mem", "0")}
+        step = "--cpu-bind=none"  # else a task of one CPU is bound to one core
     else:
         options["cpus-per-task"] = resources.cores
-        step.append(f"--cpus-per-task={resources.cores}")  # srun does not inherit it
+        step = f"--cpus-per-task={resources.cores}"  # srun does not inherit it
     executor = Executor(folder, max_num_timeout=_LIVES, python=container + python)
     executor.update_parameters(
         time=resources.minutes,
@@ -200,7 +200,7 @@ def _executor(
         signal_delay_s=signal_seconds,
         array_parallelism=parallelism or resources.parallelism or sys.maxsize,
         setup=list(_setup(profile, resources)),
-        srun_args=step,
+        srun_args=[step],
         additional_parameters=options,
     )
     return executor

@@ -167,10 +167,10 @@ class TestCluster:
         self.daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node])
 
     def kill_node(self, node: str) -> None:
-        """End a node as a power cut would: its slurmd and all processes of its jobs."""
-        jobs = list(self.daemons.jobs(node))
-        self.daemons.stop(f"slurmd-{node}", 5, signal.SIGKILL)
-        kill([*jobs, *self.daemons.jobs(node)])
+        """End a node as a power cut would: its slurmd and all processes of its jobs, at once."""
+        name = f"slurmd-{node}"
+        kill([self.daemons.pid(name), *self.daemons.jobs(node)])
+        self.daemons.stop(name, 0)
 
     def _start_munge(self, seconds: float) -> None:
         home = self.folder / "munge"
@@ -278,7 +278,9 @@ def check_packages(accounting: bool) -> None:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kill processes that may have ended."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill processes, so that none has the time to tell of another's end."""
+    pids = list(pids)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)

@@ -70,35 +70,28 @@ class Daemons:
         self._file(name).unlink(missing_ok=True)
 
     def jobs(self, node: str | None = None) -> Iterator[int]:
-        """Yield the processes of this cluster's jobs, of one node or all: steps and tasks."""
+        """Yield the processes of this cluster's jobs, on one node or all: steps and tasks."""
         daemons = {self.pid(name) for name in self.names()}
+        ours = f"SLURM_CONF={self._conf}".encode()
         for folder in Path("/proc").iterdir():
             if not folder.name.isdigit() or int(folder.name) in daemons:
                 continue
             with suppress(OSError):
                 values = (folder / "environ").read_bytes().split(b"\0")
-                if f"SLURM_CONF={self._conf}".encode() not in values:
-                    continue
-                is_step = (folder / "comm").read_text().strip() == "slurmstepd"
-                of_node = any(v.startswith(b"SLURMD_NODENAME=") for v in values)
-                if node is not None:
-                    here = f"SLURMD_NODENAME={node}".encode() in values
-                    here = here or (is_step and self._step_node(folder) == node)
-                    if not here:
-                        continue
-                elif not (is_step or of_node):
-                    continue
-                yield int(folder.name)
+                found = self._node(folder, values) if ours in values else None
+                if found is not None and node in (None, found):
+                    yield int(folder.name)
 
-    def _step_node(self, folder: Path) -> str:
-        """Return the node of a step's process: its spool folder's name is in its open files."""
-        spool = f"{self._folder}/spool/"
-        for link in (folder / "fd").iterdir():
-            with suppress(OSError):
-                target = str(link.readlink())
-                if target.startswith(spool):
-                    return target.removeprefix(spool).partition("/")[0]
-        return ""
+    def _node(self, process: Path, environment: list[bytes]) -> str | None:
+        """Return the node of a job's process; None for other processes."""
+        if (process / "comm").read_text().strip() != "slurmstepd":
+            names = (v for v in environment if v.startswith(b"SLURMD_NODENAME="))
+            return next((v.partition(b"=")[2].decode() for v in names), None)
+        # a step is not told its node, but writes to its log
+        log = f"{self._folder}/log/slurmd-"
+        files = (str(link.readlink()) for link in (process / "fd").iterdir())
+        logs = (file for file in files if file.startswith(log))
+        return next((file.removeprefix(log).removesuffix(".log") for file in logs), "")
 
     def _file(self, name: str) -> Path:
         return self._folder / "run" / f"{name}.process"

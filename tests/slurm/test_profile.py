@@ -1,0 +1,155 @@
+"""Cluster profiles: what they say, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm import ClusterUnavailable
+from slurm.profile import find_profile, minutes, read_profile, user_folder
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "clusters"
+
+
+def write(folder: Path, text: str, name: str = "here.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_common_keys_hold_for_both_resource_classes(tmp_path: Path) -> None:
+    text = """
+        account = "science"
+        time = "1:00:00"
+        cpus-per-task = 4
+        parallelism = 10
+        extra = { switches = 1, spread-job = true }
+        [gpu]
+        gres = "gpu:1"
+        time = "2-0"
+        processes-per-gpu = 3
+        exclude = ["n1", "n2"]
+        extra = { switches = 2 }
+    """
+    profile = read_profile(write(tmp_path, text))
+    assert profile.name == "here"
+    cpu, gpu = profile.resources("cpu"), profile.resources("gpu")
+    assert dict(cpu.options) == {"account": "science", "cpus-per-task": "4"}
+    assert (cpu.minutes, cpu.cores, cpu.parallelism, cpu.processes_per_gpu) == (60, 4, 10, 1)
+    assert (gpu.minutes, gpu.cores, gpu.parallelism, gpu.processes_per_gpu) == (2880, 4, 10, 3)
+    assert gpu.options["exclude"] == "n1,n2"
+    assert (dict(cpu.extra), dict(gpu.extra)) == (
+        {"switches": "1", "spread-job": True},
+        {"switches": "2", "spread-job": True},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (7, 7),
+        ("90", 90),
+        ("1:30", 2),
+        ("4:00:00", 240),
+        ("00:00:59", 1),
+        ("2-3", 51 * 60),
+        ("1-02:30", 26 * 60 + 30),
+        ("1-02:30:01", 26 * 60 + 31),
+    ],
+)
+def test_times_are_slurms(text: str | int, expected: int) -> None:
+    assert minutes(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('time = "1:00:00"\npartitoin = "x"', 'unknown key "partitoin"; did you mean "partition"'),
+        ('time = "1:00:00"\n[gpu]\ngress = "x"', 'unknown key "gpu.gress"; did you mean "gres"'),
+        ('time = "1:00:00"\narray = "0-3"', "array cannot be set"),
+        ('time = "1:00:00"\nextra = { signal = "x" }', "signal cannot be set"),
+        ('partition = "x"', r"\[cpu\] time is missing"),
+        ('time = "soon"', '"soon" is not a time'),
+        ('time = "0"', "a minute or more"),
+        ("time = 04:00:00", "must be a number or a text in quotes"),
+        ('time = "60"\nmem = "much"', 'memory "much"'),
+        ('time = "60"\n[gpu]\npartition = "x"', "asks for no GPU"),
+        ('time = "60"\nwhole-node = true\ncpus-per-task = 2', "exclude each other"),
+        ('time = "60"\nwhole-node = "yes"', "must be true or false"),
+        ('time = "60"\ncpus-per-task = 0', "whole number from 1"),
+        ('time = "60"\nparallelism = 0', "whole number from 1"),
+        ('time = "60"\nsetup = "module load x"', "must be a list of texts"),
+        ('time = "60"\nextra = 3', "must be a table"),
+        ('time = "60"\ncpu = 3', "must be a table"),
+        ("time = ", "not a TOML file"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_and_key(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ValueError, match=message) as refused:
+        read_profile(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    profile = read_profile(write(tmp_path, 'time = "60"'))
+    with pytest.raises(ValueError, match=r"add a table \[gpu\]"):
+        profile.resources("gpu")
+    with pytest.raises(ValueError, match="neither cpu nor gpu"):
+        profile.resources("tpu")
+
+
+def test_more_memory_replaces_every_kind_of_it(tmp_path: Path) -> None:
+    text = 'time = "60"\nmem-per-cpu = "2G"\n[gpu]\ngpus = 1\nmem = "4G"'
+    more = read_profile(write(tmp_path, text)).with_memory("32G")
+    assert dict(more.resources("cpu").options) == {"mem": "32G"}
+    assert dict(more.resources("gpu").options) == {"gpus": "1", "mem": "32G"}
+    with pytest.raises(ValueError, match="lots"):
+        more.with_memory("lots")
+
+
+def test_a_profile_is_found_by_path_then_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="make one: manyseed cluster init"):
+        find_profile("fast")
+    user_folder().mkdir(parents=True)
+    mine = write(user_folder(), 'time = "60"', "fast.toml")
+    assert find_profile("fast") == mine
+    near = write(tmp_path, 'time = "60"', "fast.toml")
+    assert find_profile("fast").resolve() == near
+    assert find_profile("./fast.toml").resolve() == near
+    with pytest.raises(ValueError, match='did you mean "fast"'):
+        find_profile("fats")
+    with pytest.raises(ValueError, match="no such file"):
+        find_profile("./slow.toml")
+    with pytest.raises(ValueError, match="manyseed testcluster start"):
+        find_profile("testcluster")
+
+
+def test_a_cluster_of_its_own_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    conf = tmp_path / "slurm.conf"
+    profile = read_profile(write(tmp_path, f'time = "60"\nslurm-conf = "{conf}"'))
+    with pytest.raises(ClusterUnavailable, match="no such file"):
+        profile.activate()
+    conf.touch()
+    profile.activate()
+    assert os.environ["SLURM_CONF"] == str(conf)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_example_profiles_are_valid(path: Path) -> None:
+    profile = read_profile(path)
+    assert profile.cpu.options["account"] == "my-project"
+
+
+def test_there_is_an_example_for_each_kind_of_cluster() -> None:
+    examples = {path.stem: read_profile(path) for path in EXAMPLES.glob("*.toml")}
+    assert examples.keys() == {"generic", "gpu", "whole-node"}
+    assert examples["whole-node"].cpu.whole_node
+    assert examples["gpu"].resources("gpu").processes_per_gpu == 4

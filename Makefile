@@ -12,10 +12,10 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 quickstart: $(VENV)/.installed-run
 	$(BIN)/manyseed run examples/quickstart.toml
 
-test: $(VENV)/.installed-dev browser
+test: $(VENV)/.installed-dev browser slurm
 	$(PYTEST) -m "not slow"
 
-test-slow: $(VENV)/.installed-dev browser
+test-slow: $(VENV)/.installed-dev browser slurm
 	$(PYTEST) --timeout 1200 -m slow
 
 lint: $(VENV)/.installed-dev
@@ -37,6 +37,17 @@ browser:
 	@command -v chromium >/dev/null || { \
 	  test "$$(id -u)" = 0 || { echo "The tests need a browser: sudo apt-get install chromium"; exit 1; }; \
 	  apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
+
+# Submission is tested on a real SLURM, which the tests start and stop themselves.
+SLURM := slurm-wlm munge slurmdbd mariadb-server
+.PHONY: slurm
+slurm:
+	@PATH="$$PATH:/usr/sbin"; for program in slurmctld slurmd munged slurmdbd mariadbd; do \
+	  command -v $$program >/dev/null || missing=1; done; test -z "$$missing" || { \
+	  test "$$(id -u)" = 0 || { \
+	    echo "The tests need SLURM: sudo apt-get install --no-install-recommends $(SLURM)"; exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -qy --no-install-recommends $(SLURM); }
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -58,10 +58,12 @@ class Models:
         return Reference.sort((total / size)[None])
 
 
-def probe(margin: Floats | None, options: Options) -> Floats:
+def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
     """Return what the eCDFs are of: margins, limited and standardised as the options say."""
     if margin is None:
         raise ValueError("alpha_hat needs one number a point; no margins or scores are stored")
+    if held_out.n_classes == 2 and options.probe == "true_margin":
+        margin = np.where(held_out.y_true == 1, margin, -margin)
     limit = options.probe_limit
     if limit is not None:
         margin = np.clip(margin, -limit, limit)
@@ -100,7 +102,7 @@ def _gather(part: Part, options: Options) -> tuple[Positions, Floats]:
     references = _split(part.n_repeat, options)[0]
     here = slice(0, max(references - part.start, 0))
     own = part.margin if part.reference_margin is None else part.reference_margin
-    values = probe(own, options)[here]
+    values = probe(own, part.held_out, options)[here]
     usable = defined(values)
     return part.start + np.flatnonzero(usable), values[usable]
 
@@ -127,7 +129,7 @@ def _chunk(part: Part, _: Part, models: Models, options: Options) -> Real:
     held_out = part.held_out
     if side(held_out.n_test, options) < 1:
         return result
-    own = probe(part.margin, options)
+    own = probe(part.margin, held_out, options)
     position = part.start + np.arange(part.n_runs)
     first = _split(part.n_repeat, options)[1]
     candidate = defined(own) & (position >= first)
@@ -197,9 +199,15 @@ def _share_of(found: NDArray[np.bool_], levels: Real) -> Real:
     return np.where(np.isnan(levels[:, 0]), np.nan, found.mean(axis=1))
 
 
+def _allowed(n_classes: int, options: Options) -> None:
+    if options.probe == "gap" and n_classes > 2:
+        raise ValueError(f"needs two classes for the logit gap, and there are {n_classes}")
+
+
 ALPHA_HAT = Metric(
     name="alpha_hat",
     needs="margin",
+    allowed=_allowed,
     source="RKS, algorithm 1 and eq. 32-33; RKS24 (leave-one-out ensemble)",
     gather=_gather,
     share=_share,

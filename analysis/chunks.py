@@ -28,29 +28,15 @@ from dask.base import optimize as dask_optimize
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from analysis.metric import Finished, HeldOut, Metric, Need, Part
+from analysis.blocks import Arrays, Check, Member, Rows, concatenate, rows_of, take
+from analysis.metric import HeldOut, Metric, Need, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
-from analysis.summaries import summarise
 from analysis.tables import Block
 
 BLOCK_RUNS = 256  # at most, so that small test sets make several tasks too
 ROW_GAP = 32  # rows of no use that may be read to keep one slice (unfinished runs)
-
-Rows = NDArray[np.int64]
-Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A repeat of a block: its key, and where its runs are stored."""
-
-    cell: int
-    held_out: HeldOut
-    run_index: Rows
-    identical: NDArray[np.bool_]
-    row: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +159,11 @@ def single_repeat(
         sources = Sources.of(only, needs, options)
         read = dask_compute(*sources.read(plan.slices))
         arrays = _join(tuple(sources.arrays), plan.slices, read)
-        return _part(member, slice(0, member.row.size), plan.slices, arrays)
+        part, check = take(member, slice(0, member.row.size), plan.slices, arrays)
+        problem = check.problem(member.held_out)
+        if problem is not None:
+            raise ValueError(f"cell {cell}, repeat {repeat_index}: {problem}")
+        return part
     raise ValueError(f"cell {cell}, repeat {repeat_index} has no finished runs")
 
 
@@ -186,25 +176,6 @@ def _slices(rows: Rows) -> tuple[slice, ...]:
     rows = np.sort(rows)
     neighbours = np.split(rows, np.flatnonzero(np.diff(rows) > ROW_GAP) + 1)
     return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in neighbours)
-
-
-def _part(member: Member, runs: slice, slices: Sequence[slice], arrays: Arrays) -> Part:
-    """Return some runs of a repeat, out of the rows that were read."""
-    read = np.concatenate([np.arange(rows.start, rows.stop) for rows in slices])
-    position = np.searchsorted(read, member.row[runs])
-    own = {name: _wide(array[position]) for name, array in arrays.items()}
-    largest = own["label"].max(initial=0)
-    if largest >= member.held_out.n_classes:
-        raise ValueError(
-            f"cell {member.cell}, repeat {member.held_out.repeat_index}: a label is {largest}, and "
-            f"there are {member.held_out.n_classes} classes"
-        )
-    return Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
-
-
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    # float16 sorts slowly, and float32 holds the same values.
-    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _compute_block(
@@ -221,18 +192,14 @@ def _compute_block(
     results = []
     for listed in plan.members:
         member = replace(listed, held_out=held_out[listed.held_out.repeat_index])
-        part = _part(member, slice(0, member.row.size), plan.slices, joined)
+        part, check = take(member, slice(0, member.row.size), plan.slices, joined)
         finished = []
         for metric in metrics:
             shared = metric.share(part.held_out, [metric.gather(part, options)], options)
             computed_part = metric.chunk(part, part, shared, options)
             finished.append(metric.finish(part.held_out, [computed_part], options))
-        results.append(_columns(member, metrics, options, *finished))
-    return Block(
-        runs=_concatenate([block.runs for block in results]),
-        pairs=_concatenate([block.pairs for block in results]),
-        repeats=_concatenate([block.repeats for block in results]),
-    )
+        results.append(rows_of(member, metrics, options, finished, check))
+    return concatenate(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +219,15 @@ class Stored:
         arrays = dask_optimize(*sources.read(slices))
         return cls(member, runs, slices, tuple(sources.arrays), arrays)
 
-    def load(self) -> Part:
+    def load(self) -> tuple[Part, Check]:
         """Read it in this thread."""
         own = replace(self.member, held_out=replace(self.member.held_out))
         read = dask_compute(*self.arrays, scheduler="synchronous")
-        return _part(own, self.runs, self.slices, _join(self.names, self.slices, read))
+        return take(own, self.runs, self.slices, _join(self.names, self.slices, read))
+
+    def part(self) -> Part:
+        """Read it in this thread, unchecked."""
+        return self.load()[0]
 
 
 def _cut(
@@ -277,7 +248,7 @@ def _cut(
         delayed(partial(_chunk, part, alone, options), pure=False)(shared) for part in stored
     ]
     labels = Sources({"label": sources.arrays["label"]})
-    kept = [delayed(Stored.of(member, part, labels).load, pure=False)() for part in runs]
+    kept = [delayed(Stored.of(member, part, labels).part, pure=False)() for part in runs]
     tiles = {}
     for metric in metrics:
         if metric.pairwise:
@@ -300,7 +271,7 @@ def _rows_of_tiles(metric: Metric, kept: Sequence[Delayed], options: Options) ->
 
 
 def _gather(stored: Stored, metrics: Sequence[Metric], options: Options) -> dict[str, Any]:
-    part = stored.load()
+    part = stored.part()
     return {metric.name: metric.gather(part, options) for metric in metrics}
 
 
@@ -318,9 +289,9 @@ def _share(
 
 def _chunk(
     stored: Stored, metrics: Sequence[Metric], options: Options, shared: Mapping[str, Any]
-) -> dict[str, Any]:
-    part = stored.load()
-    return {
+) -> tuple[Check, dict[str, Any]]:
+    part, check = stored.load()
+    return check, {
         metric.name: metric.chunk(part, part, shared[metric.name], options) for metric in metrics
     }
 
@@ -336,56 +307,12 @@ def _finish(
     member: Member,
     metrics: Sequence[Metric],
     options: Options,
-    chunked: Sequence[Mapping[str, Any]],
+    chunked: Sequence[tuple[Check, Mapping[str, Any]]],
     tiles: Mapping[str, Sequence[Any]],
 ) -> Block:
     finished = []
     for metric in metrics:
-        partials = tiles.get(metric.name) or [part[metric.name] for part in chunked]
+        partials = tiles.get(metric.name) or [part[metric.name] for _, part in chunked]
         finished.append(metric.finish(member.held_out, partials, options))
-    return _columns(member, metrics, options, *finished)
-
-
-def _columns(
-    member: Member, metrics: Sequence[Metric], options: Options, *finished: Finished
-) -> Block:
-    """Give the values of one repeat their keys, and summarise them."""
-    n_runs = member.run_index.size
-    copies = int(np.count_nonzero(member.identical))
-    repeats: dict[str, Any] = {
-        "n_runs": n_runs,
-        "n_distinct": max(n_runs - copies, 1),
-        "n_test": member.held_out.n_test,
-    }
-    runs: dict[str, NDArray[Any]] = {"run_index": member.run_index, "identical": member.identical}
-    i, j = np.triu_indices(n_runs if n_runs <= options.max_pair_runs else 0, k=1)
-    pairs: dict[str, NDArray[Any]] = {"run_i": member.run_index[i], "run_j": member.run_index[j]}
-    nothing = np.empty(0)
-    for metric, values in zip(metrics, finished, strict=True):
-        runs |= {column.name: values.runs[column.name] for column in metric.runs}
-        pairs |= {column.name: values.pairs.get(column.name, nothing) for column in metric.pairs}
-        for column in (*metric.runs, *metric.pairs):
-            if column.name in values.spreads:
-                summary = values.spreads[column.name].summary(column.summaries)
-            else:
-                of = values.runs if column in metric.runs else values.pairs
-                summary = summarise(of[column.name], column.summaries)
-            repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
-        repeats |= values.repeat
-    return Block(
-        runs=_keyed(member, runs, n_runs),
-        pairs=_keyed(member, pairs, i.size),
-        repeats=_keyed(member, {name: np.asarray([v]) for name, v in repeats.items()}, 1),
-    )
-
-
-def _keyed(member: Member, columns: dict[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
-    return {
-        "cell": np.full(size, member.cell, dtype=np.int64),
-        "repeat_index": np.full(size, member.held_out.repeat_index, dtype=np.int64),
-        **columns,
-    }
-
-
-def _concatenate(tables: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    check = Check.of([check for check, _ in chunked])
+    return rows_of(member, metrics, options, finished, check)

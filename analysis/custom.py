@@ -26,6 +26,10 @@ from analysis.options import Options
 Function = Callable[[Part], Any]
 
 
+class MetricFailed(ValueError):
+    """A user's function raised, or did not return a number for each run."""
+
+
 def load(name: str) -> Metric:
     """Make a record of a user's function.
 
@@ -48,7 +52,9 @@ def load(name: str) -> Metric:
     if not callable(function):
         near = difflib.get_close_matches(function_name, dir(module), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{module_name} has no function {function_name!r}{hint}")
+        raise ValueError(
+            f"the metric {name!r}: {module_name} has no function {function_name!r}{hint}"
+        )
     needs: Any = getattr(function, "needs", "label")
     if needs not in get_args(Need):
         raise ValueError(f"{name} needs {needs!r}; there are {', '.join(get_args(Need))}")
@@ -66,9 +72,14 @@ def load(name: str) -> Metric:
 def _chunk(
     name: str, function: Function, part: Part, _: Part, shared: None, options: Options
 ) -> NDArray[np.float64]:
-    values = np.asarray(function(part), dtype=np.float64)
+    try:
+        values = np.asarray(function(part), dtype=np.float64)
+    except Exception as error:  # whatever a user's code raises
+        raise MetricFailed(
+            f"the metric {name!r} failed with {type(error).__name__}: {error}"
+        ) from error
     if values.shape != (part.n_runs,):
-        raise ValueError(
+        raise MetricFailed(
             f"{name} returned shape {values.shape} for {part.n_runs} runs; one number a run, "
             f"{(part.n_runs,)}, is needed"
         )

@@ -138,7 +138,7 @@ def ensemble_draws(
     """
     n_models = pool.members.shape[0]
     chosen = [size for size in SIZES if size < n_models] if sizes is None else list(sizes)
-    reference = Reference.sort(probe(pool.reference, options))
+    reference = Reference.sort(probe(pool.reference, pool.held_out, options))
     whole = labels(pool.ensemble(np.arange(n_models)))
     batches = []
     for size in chosen:
@@ -162,7 +162,8 @@ def _test(
 ) -> pl.DataFrame:
     averages = [pool.ensemble(chosen) for chosen in members]
     label = np.stack([labels(average) for average in averages])
-    candidates = probe(np.stack([pool.probe(average) for average in averages]), options)
+    margins = np.stack([pool.probe(average) for average in averages])
+    candidates = probe(margins, pool.held_out, options)
     drawn = resamples(pool.held_out, options)
     delta = dkw_threshold(drawn.n_side, options.epsilon)
     levels, distances = alpha_stars(candidates, reference, drawn, member=False, gamma=delta)

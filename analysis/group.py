@@ -15,7 +15,7 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed
 
 from analysis.chunks import build
-from analysis.metrics import schema
+from analysis.metrics import schema, unavailable
 from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import Block, Tables, combine
@@ -32,6 +32,11 @@ class Group:
     options: Options
     blocks: tuple[Delayed, ...]
 
+    def _probe(self) -> str | None:
+        if "alpha_hat" in unavailable(self.predictions, self.options):
+            return None
+        return self.predictions.probe(self.options) if self.predictions.has_margin else None
+
     def combine(self, blocks: Sequence[Block]) -> Tables:
         """Put computed blocks, in any order, together."""
         types = self.predictions.runs.schema
@@ -39,7 +44,7 @@ class Group:
             blocks,
             keys={name: types[name] for name in ("cell", "repeat_index", "run_index")},
             metrics=schema(self.options.metrics),
-            probe=self.predictions.probe if self.predictions.has_margin else None,
+            probe=self._probe(),
             planned=self.predictions.runs_planned,
         )
 

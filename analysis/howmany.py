@@ -191,9 +191,19 @@ def for_alpha(table: pl.DataFrame, close: float = CLOSE) -> list[Answer]:
         largest size that failed, so that the interval is as wide as the sizes are apart.
     """
     return [
-        _all_pass(table, "close", f"an ensemble with α̂ ≤ {close:g}"),
-        _all_pass(table, "accepted", "an ensemble that the classical KS test accepts"),
+        _all_pass(table, "close", _CLOSE.format(close)),
+        _all_pass(table, "accepted", _ACCEPTED),
     ]
+
+
+_CLOSE = "an ensemble with α̂ ≤ {:g}"
+_ACCEPTED = "an ensemble that the classical KS test accepts"
+
+
+def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
+    """Return the answers of `for_alpha` where no ensembles could be drawn."""
+    purposes = (_CLOSE.format(close), _ACCEPTED)
+    return [Answer(purpose, None, None, None, 0, reason=reason) for purpose in purposes]
 
 
 def _all_pass(table: pl.DataFrame, column: str, purpose: str) -> Answer:

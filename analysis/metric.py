@@ -154,6 +154,11 @@ def share_nothing(held_out: HeldOut, gathered: Sequence[Any], options: Options) 
     del held_out, gathered, options
 
 
+def always(n_classes: int, options: Options) -> None:
+    """Allow everything."""
+    del n_classes, options
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """How a metric is computed.
@@ -175,6 +180,8 @@ class Metric:
         (part, options) to what the others must know of it.
     share : callable
         (test set, what all parts gathered, options) to what each chunk is given.
+    allowed : callable
+        (number of classes, options); raises `ValueError` where the metric has no meaning.
     pairwise : bool
         Whether parts are computed two by two, the first never after the second, from their labels
         alone; such a record gathers and shares nothing, and its partial results can be added.
@@ -189,6 +196,7 @@ class Metric:
     finish: Callable[[HeldOut, Sequence[Any], Options], Finished]
     gather: Callable[[Part, Options], Any] = gather_nothing
     share: Callable[[HeldOut, Sequence[Any], Options], Any] = share_nothing
+    allowed: Callable[[int, Options], None] = always
     pairwise: bool = False
     runs: tuple[Column, ...] = ()
     pairs: tuple[Column, ...] = ()

@@ -71,6 +71,7 @@ def unavailable(predictions: Predictions, options: Options) -> dict[str, str]:
     for metric in select(options.metrics):
         try:
             predictions.source(metric.needs)
+            metric.allowed(predictions.n_classes, options)
         except ValueError as reason:
             reasons[metric.name] = str(reason)
     return reasons

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 DEFAULT_METRICS = ("accuracy", "agreement", "alpha_hat", "ece", "proper_scores", "ensemble")
 
 Mode = Literal["exact", "paper"]
+Probe = Literal["gap", "true_margin"]
 ReferenceKind = Literal["others", "half", "loo_ensemble", "ensemble"]
 
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
@@ -44,6 +45,9 @@ class Options:
         Epoch of the reference where it is another than the candidates' (RKS24); not for `others`.
     max_references : int
         Runs in a reference at most, the first ones; bounds the memory of large repeats.
+    probe : {"gap", "true_margin"} or None
+        What a point is reduced to for α̂: the logit gap of two classes, or the score of the true
+        class minus the largest other; None for the first with two classes, the second with more.
     clip : float or None
         Probe values are limited to ± this; None for no limit (15 in mode `paper`).
     standardise : bool
@@ -66,6 +70,7 @@ class Options:
     alpha_reference: ReferenceKind = "others"
     reference_epoch: int | None = None
     max_references: int = 1000
+    probe: Probe | None = None
     clip: float | None = None
     standardise: bool = False
     ece_bins: int = 15
@@ -81,6 +86,8 @@ class Options:
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip is {self.clip!r}; it must be positive")
         _one_of("alpha_mode", self.alpha_mode, Mode)
+        if self.probe is not None:
+            _one_of("probe", self.probe, Probe)
         _one_of("alpha_reference", self.alpha_reference, ReferenceKind)
         if self.reference_epoch is not None and self.alpha_reference == "others":
             raise ValueError(

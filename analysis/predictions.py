@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -11,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.metric import Need, Probability
+from analysis.options import Options, Probe
 
 ArrayName = Literal["margin", "confidence", "score"]
-Probe = Literal["gap", "true_margin"]
 
 RUN_COLUMNS = ("row", "cell", "repeat_index", "run_index", "identical")
 
@@ -49,7 +50,7 @@ class Predictions:
         The finished runs only, in any order: `row` (position on the run axis), `cell`,
         `repeat_index`, `run_index` (integers), `identical` (true where the row is a copy of
         another run of its repeat, because nothing of its training varies).
-    runs_planned : int or None
+    runs_planned : int or mapping of cell to int, or None
         Runs that a repeat should have, for the coverage; None where that isn't known.
     """
 
@@ -65,7 +66,7 @@ class Predictions:
     class_names: tuple[str, ...]
     probability: Probability = "softmax"
     runs: pl.DataFrame = field(repr=False)
-    runs_planned: int | None = None
+    runs_planned: int | Mapping[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays and frames that don't fit each other."""
@@ -131,10 +132,9 @@ class Predictions:
         """Whether one number a point can be had, as α̂ needs it."""
         return self.margin is not None or self.score is not None
 
-    @property
-    def probe(self) -> Probe:
-        """What the one number a point is: `gap` for two classes, `true_margin` for more."""
-        return "gap" if self.n_classes == 2 else "true_margin"
+    def probe(self, options: Options) -> Probe:
+        """Return what a point is reduced to for α̂."""
+        return options.probe or ("gap" if self.n_classes == 2 else "true_margin")
 
     def source(self, need: Need) -> ArrayName | None:
         """Return the array beside the labels that answers a need, None for the labels alone.

@@ -16,6 +16,15 @@ from analysis.metric import Column, Metric
 Table = Mapping[str, NDArray[Any]]
 Schema = dict[str, type[pl.DataType]]
 
+FACTS: Schema = {
+    "n_runs": pl.UInt32,
+    "n_distinct": pl.UInt32,
+    "n_test": pl.UInt32,
+    "n_undefined": pl.UInt32,
+    "problem": pl.String,
+}
+"""What the table of repeats says of each repeat beside its metrics."""
+
 OVER_REPEATS = (
     "accuracy_mean",
     "accuracy_std",
@@ -94,7 +103,7 @@ def combine(
     keys: Mapping[str, pl.DataType],
     metrics: Sequence[Metric],
     probe: str | None,
-    planned: int | None,
+    planned: int | Mapping[int, int] | None,
 ) -> Tables:
     """Put the blocks of a group together.
 
@@ -108,7 +117,7 @@ def combine(
         Those whose columns the tables have, computed or not.
     probe : str or None
         What α̂ was computed from.
-    planned : int or None
+    planned : int or mapping of cell to int, or None
         Runs that a repeat should have.
     """
     run_key = ("cell", "repeat_index", "run_index")
@@ -122,13 +131,19 @@ def combine(
         [b.repeats for b in blocks],
         run_key[:2],
         types,
-        {"n_runs": pl.UInt32, "n_distinct": pl.UInt32, "n_test": pl.UInt32},
+        FACTS,
         repeat_columns(metrics),
     )
     named = pl.lit(probe, dtype=pl.String).alias("probe")
-    coverage = (pl.col("n_runs") / pl.lit(planned, dtype=pl.UInt32)).alias("coverage")
+    wanted: pl.Expr = (
+        pl.col("cell").replace_strict(planned, default=None, return_dtype=pl.UInt32)
+        if isinstance(planned, Mapping)
+        else pl.lit(planned, dtype=pl.UInt32)
+    )
+    coverage = (pl.col("n_runs") / wanted).alias("coverage")
     identical = ((pl.col("n_distinct") == 1) & (pl.col("n_runs") > 1)).alias("identical")
-    repeats = repeats.with_columns(coverage, identical, named)
+    problem = pl.when(pl.col("problem") != "").then("problem").alias("problem")
+    repeats = repeats.with_columns(coverage, identical, named, problem)
     return Tables(runs.with_columns(named), pairs, repeats, cells(repeats))
 
 

@@ -9,9 +9,21 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.errors import UserError, nearest
-from orchestrator.tables import DESCRIPTORS, TABLES
+from orchestrator.tables import DESCRIPTORS, ENSEMBLES, TABLES
 
 FORMATS = (".parquet", ".csv", ".json")
+
+_MEANS = ("accuracy_mean", "accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
+MAIN = {
+    "runs": ("repeat_index", "run_index", "accuracy", "alpha_hat", "delta"),
+    "pairs": ("repeat_index", "run_i", "run_j", "ec_local", "ec_global", "churn"),
+    "repeats": ("repeat_index", "n_runs", *_MEANS),
+    "cells": ("n_runs", *_MEANS),
+    "sources": ("n_runs", "accuracy_mean", "accuracy_std", "n_close", "churn_min", "churn_max"),
+    "ranking": ("repeat_index", "rank", "run_index", "close", "accuracy", "alpha_hat", "delta"),
+    ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
+}
+"""What is shown of each table beside the columns that say what a cell is."""
 
 
 def query(
@@ -30,7 +42,7 @@ def query(
     tables : dict of DataFrame
         As `results.read_results` returns them.
     table : str
-        runs, pairs, repeats or cells.
+        One of `TABLES`, or ensembles where it was computed.
     where : str
         An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
     columns : sequence of str
@@ -45,8 +57,12 @@ def query(
     UserError
         For an unknown table or column, or a condition that cannot be read.
     """
-    if table not in TABLES:
-        raise UserError("unknown table", key="--table", value=table, remedy=nearest(table, TABLES))
+    if table == ENSEMBLES and table not in tables:
+        remedy = "compute it with: manyseed howmany DIR"
+        raise UserError("there is none yet", key="--table", value=table, remedy=remedy)
+    if table not in tables:
+        remedy = nearest(table, (*TABLES, ENSEMBLES))
+        raise UserError("unknown table", key="--table", value=table, remedy=remedy)
     frame = tables[table]
     if where:
         frame = matching(frame, where)
@@ -88,8 +104,8 @@ def write(frame: pl.DataFrame, path: Path) -> None:
         frame.write_json(path)
 
 
-def matching(frame: pl.DataFrame, where: str) -> pl.DataFrame:
-    """Return the rows that meet a condition in SQL.
+def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
+    """Return the rows that meet a condition in SQL, given by an option of the command.
 
     Raises
     ------
@@ -102,11 +118,11 @@ def matching(frame: pl.DataFrame, where: str) -> pl.DataFrame:
         found = re.search(r'"([^"]+)"', str(error))
         name = found[1] if found else str(error).split()[0]
         remedy = nearest(name, frame.columns)
-        raise UserError("unknown column", key="--where", value=where, remedy=remedy) from None
+        raise UserError("unknown column", key=option, value=where, remedy=remedy) from None
     except pl.exceptions.PolarsError as error:
         raise UserError(
             f"not a condition: {str(error).splitlines()[0]}",
-            key="--where",
+            key=option,
             value=where,
             remedy="write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
         ) from None
@@ -120,14 +136,7 @@ def _check(name: str, columns: Sequence[str], option: str) -> None:
 
 def _main_columns(table: str, frame: pl.DataFrame) -> list[str]:
     """Return the columns that vary among those that say what a cell is, and the main metrics."""
-    metrics = {
-        "runs": ("repeat_index", "run_index", "accuracy", "alpha_hat", "delta"),
-        "pairs": ("repeat_index", "run_i", "run_j", "ec_local", "ec_global", "churn"),
-        "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_range", "ec_local_mean"),
-        "cells": ("n_runs", "accuracy_mean", "accuracy_range", "ec_local_mean"),
-    }[table]
-    if table in ("repeats", "cells"):
-        metrics += ("alpha_hat_mean", "delta")
+    metrics = MAIN[table]
     first = [name for name in DESCRIPTORS if name in ("dataset", "classifier")]
     varying = [name for name in DESCRIPTORS if name not in first and frame[name].n_unique() > 1]
     return [*first, *varying, *metrics]

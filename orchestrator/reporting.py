@@ -8,18 +8,17 @@ import polars as pl
 
 from analysis.report.context import Counts, context, summary
 from analysis.report.page import render
-from analysis.tables import Tables
-from orchestrator import origin
+from orchestrator import caveats, origin
 from orchestrator.paths import SweepPaths
 from orchestrator.results import read_analysis
 from orchestrator.store.files import place
 from orchestrator.survey import survey
-from orchestrator.tables import read_results
+from orchestrator.tables import of_analysis, read_results
 
 
 def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
-    tables = Tables(**read_results(paths))
+    tables = of_analysis(read_results(paths))
     options, record = read_analysis(paths)
     counts = survey(paths).counts
     page = render(
@@ -35,6 +34,11 @@ def report(paths: SweepPaths, name: str) -> Path:
             tables,
             options,
             _provenance(paths, record["packages"], record["analysed"]),
+            (
+                *caveats.problems(tables.repeats),
+                *caveats.undefined(tables.repeats),
+                *caveats.not_computed(record),
+            ),
         )
     )
     place(paths.report, page.encode())
@@ -45,9 +49,10 @@ def summary_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Return one row for each dataset and classifier, as text of three decimals.
 
     Columns dataset, classifier, runs, accuracy (mean ± standard deviation over runs), range (of
-    accuracy within a repeat), EC (local), churn, α̂ and its resolution δ.
+    accuracy within a repeat), EC (local), churn, α̂, its resolution δ and N, the test points on each
+    side of the test behind it.
     """
-    rows = pl.DataFrame(summary(Tables(**tables)))
+    rows = pl.DataFrame(summary(of_analysis(tables)))
     shown = {
         "range": "accuracy_range",
         "EC": "ec_local_mean",
@@ -61,6 +66,7 @@ def summary_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         pl.col("n_runs").alias("runs"),
         accuracy=pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std")),
         **{title: _decimals(name) for title, name in shown.items()},
+        N=pl.col("n_side"),
     )
 
 

@@ -36,6 +36,8 @@ def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> User
         remedy = nearest(str(value), re.findall(r"'([^']*)'", str(context["expected"])))
     elif kind == "string_pattern_mismatch":
         message = "a name has letters, digits, '.', '_' and '-' and begins with a letter or digit"
+        if location[0] == "analysis":
+            message = 'a metric of your own is named "module:function"'
     elif kind == "list_type" or message == "must be a list":
         message, remedy = "must be a list", _as_list(key, value)
     return UserError(message, file=path, key=key, value=value, remedy=remedy)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from analysis.group import Progress
     from analysis.options import Options
     from orchestrator.drop import Drop
+    from orchestrator.howmany import GroupAnswers
     from orchestrator.store.compact import Compaction
     from orchestrator.tuned import Search
 
@@ -273,25 +274,43 @@ class Sweep:
         self,
         options: Options | None = None,
         *,
+        dask: str = "threads",
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> dict[str, pl.DataFrame]:
-        """Compute the result tables of all that is finished, and write them."""
-        from analysis.options import Options
+        """Compute the result tables of all that is finished, and write them.
+
+        What did not change since they were written is not computed again.
+
+        Parameters
+        ----------
+        options : Options
+            By default those of the sweep file's table ``[analysis]``.
+        dask : str
+            threads, processes, or a dask scheduler's address.
+        workers : int
+            Threads or processes; by default the cores that this process may use.
+        progress : callable
+            Told of each block that is done: (done, all).
+        """
+        from orchestrator.conventions import conventions
         from orchestrator.results import analyze
+        from orchestrator.schedulers import scheduler
 
         if not self.is_running:
             self.compact()
-        return analyze(
-            self.paths,
-            options or Options(),
-            workers=workers or local.available_cores(),
-            progress=progress,
-        )
+        with scheduler(dask) as chosen:
+            return analyze(
+                self.paths,
+                options or conventions(self.paths),
+                scheduler=chosen,
+                workers=workers or local.available_cores(),
+                progress=progress,
+            )
 
     @property
     def results(self) -> dict[str, pl.DataFrame]:
-        """The result tables: runs, pairs, repeats and cells."""
+        """The result tables by name; ``docs/results.md`` describes each."""
         from orchestrator.tables import read_results
 
         return read_results(self.paths)
@@ -301,6 +320,27 @@ class Sweep:
         from orchestrator.query import query
 
         return query(self.results, table, **options)
+
+    def howmany(
+        self,
+        *,
+        accuracy: float = 0.005,
+        consistency: float = 0.02,
+        where: str | None = None,
+        draws: int = 500,
+        workers: int | None = None,
+    ) -> list[GroupAnswers]:
+        """Say how many runs are needed; `orchestrator.howmany.howmany` says of what."""
+        from orchestrator.howmany import howmany
+
+        return howmany(
+            self.paths,
+            accuracy=accuracy,
+            consistency=consistency,
+            where=where,
+            draws=draws,
+            workers=workers or local.available_cores(),
+        )
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""

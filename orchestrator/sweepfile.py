@@ -140,6 +140,26 @@ class Tune(_Table):
     draws: Annotated[Whole, Field(ge=1, le=10_000)] = 100
 
 
+class Analysis(_Table):
+    """Conventions of the analysis, as `analysis.options` has them; changes no prediction."""
+
+    metrics: Annotated[
+        list[Annotated[Text, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]],
+        BeforeValidator(_list),
+    ] = []
+    resamples: Annotated[Whole, Field(ge=2)] | None = None
+    epsilon: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    empty_union: Annotated[Number, Field(ge=0, le=1)] | None = None
+    alpha_mode: Literal["exact", "paper"] | None = None
+    alpha_reference: Literal["others", "half", "loo_ensemble", "ensemble"] | None = None
+    max_references: Annotated[Whole, Field(ge=3)] | None = None
+    probe: Literal["gap", "true_margin"] | None = None
+    clip: Annotated[Number, Field(gt=0)] | None = None
+    standardise: bool | None = None
+    ece_bins: Annotated[Whole, Field(ge=1)] | None = None
+    max_pair_runs: Annotated[Whole, Field(ge=0)] | None = None
+
+
 class DatasetTable(BaseModel):
     """A dataset under a name of the file's; what a source takes besides, `jobs` checks."""
 
@@ -187,6 +207,7 @@ class SweepFile(_Table):
     runs: Runs = 10
     keep: Keep = Keep()
     tune: Tune = Tune()
+    analysis: Analysis = Analysis()
     grid: Annotated[list[Grid], BeforeValidator(_list)]
     dataset: dict[str, DatasetTable] = {}
     classifier: dict[str, ClassifierTable] = {}

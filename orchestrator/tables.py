@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
+from analysis.tables import Tables
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
 
-TABLES = ("runs", "pairs", "repeats", "cells")
+PARTS = ("runs", "pairs", "repeats")
+TABLES = (*PARTS, "cells", "sources", "ranking")
+"""What `analyze` writes."""
+
+ENSEMBLES = "ensembles"
+"""What `howmany` adds."""
 
 DESCRIPTORS = (
     "dataset",
@@ -22,19 +30,31 @@ DESCRIPTORS = (
 """What a cell is, in every table, under the names that the sweep file uses."""
 
 
+def result_file(paths: SweepPaths, table: str) -> Path:
+    """Return the file of a result table."""
+    return paths.results / f"{table}.parquet"
+
+
 def read_results(paths: SweepPaths) -> dict[str, pl.DataFrame]:
-    """Read the result tables.
+    """Read the result tables: `TABLES`, and `ENSEMBLES` where it was computed.
 
     Raises
     ------
     UserError
         Where there are none yet.
     """
-    files = {name: paths.results / f"{name}.parquet" for name in TABLES}
+    files = {name: result_file(paths, name) for name in TABLES}
     if not all(file.exists() for file in files.values()):
         raise UserError(
             "there are no results yet",
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
+    if (further := result_file(paths, ENSEMBLES)).exists():
+        files[ENSEMBLES] = further
     return {name: pl.read_parquet(file) for name, file in files.items()}
+
+
+def of_analysis(tables: dict[str, pl.DataFrame]) -> Tables:
+    """Return the tables that `analysis` knows, out of all that there are."""
+    return Tables(**{name: tables[name] for name in (*PARTS, "cells")})

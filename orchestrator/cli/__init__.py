@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from orchestrator.cli.analyze import analyze, query, report
+from orchestrator.cli.analyze import analyze, howmany, query, report
 from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.export import export
 from orchestrator.cli.one import drop, rerun, show
@@ -53,7 +53,7 @@ def _main(
 _PANELS = {
     "Train": (run, plan, tune, submit, status, resume, cancel),
     "Keep": (verify, compact, export, rerun, drop),
-    "Learn": (analyze, query, report, show),
+    "Learn": (analyze, query, howmany, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -1,47 +1,218 @@
-"""``manyseed analyze``, ``query`` and ``report``."""
+"""``manyseed analyze``, ``howmany``, ``query`` and ``report``."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from orchestrator.cli.common import Directory, Json, Workers
 from orchestrator.cli.output import console, print_frame, print_json, print_table
 from orchestrator.cli.progress import bar
+from orchestrator.errors import RunsError
 
 if TYPE_CHECKING:
+    from analysis.options import Options
     from orchestrator.sweep import Sweep
 
 
 def analyze(
     directory: Directory,
-    workers: Workers = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Metrics to compute, separated by commas.", show_default="all, and the file's"
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A metric of your own; may be repeated."),
+    ] = None,
     resamples: Annotated[
-        int, typer.Option(min=1, help="Random splits of a test set for α̂ (B).")
-    ] = 100,
+        int | None,
+        typer.Option(help="Random splits of a test set for α̂ (B).", show_default="100"),
+    ] = None,
     epsilon: Annotated[
-        float, typer.Option(min=0, max=1, help="Probability that α̂'s threshold δ is exceeded.")
-    ] = 0.01,
+        float | None,
+        typer.Option(help="Probability that α̂'s threshold δ is exceeded.", show_default="0.01"),
+    ] = None,
+    alpha_mode: Annotated[
+        str | None,
+        typer.Option(metavar="exact|paper", help="How α̂ is computed.", show_default="exact"),
+    ] = None,
+    alpha_reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="others|half|loo_ensemble|ensemble",
+            help="What a run is compared with.",
+            show_default="others",
+        ),
+    ] = None,
+    max_references: Annotated[
+        int | None, typer.Option(help="Runs in a reference at most.", show_default="1000")
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="gap|true_margin",
+            help="What a point is reduced to for α̂.",
+            show_default="gap for two classes, true_margin for more",
+        ),
+    ] = None,
+    clip: Annotated[
+        float | None, typer.Option(help="Limit margins to ± this.", show_default="no limit")
+    ] = None,
+    standardise: Annotated[
+        bool | None,
+        typer.Option(
+            "--standardise/--as-they-are",
+            help="Take each run's margins in units of their standard deviation.",
+            show_default="as they are",
+        ),
+    ] = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option(help="Which snapshot: 0 the first, -1 the last.", show_default="-1"),
+    ] = None,
+    reference_snapshot: Annotated[
+        int | None, typer.Option(help="That of α̂'s reference.", show_default="the same")
+    ] = None,
+    empty_union: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0|1",
+            help="Local error consistency of two runs without errors.",
+            show_default="undefined",
+        ),
+    ] = None,
+    ece_bins: Annotated[
+        int | None, typer.Option(help="Bins of the calibration error.", show_default="15")
+    ] = None,
+    max_pair_runs: Annotated[
+        int | None,
+        typer.Option(help="List pairs of repeats of up to so many runs.", show_default="200"),
+    ] = None,
+    dask: Annotated[
+        str,
+        typer.Option(
+            metavar="threads|processes|tcp://…",
+            help="Who computes: here, or a dask scheduler's workers.",
+        ),
+    ] = "threads",
+    workers: Workers = None,
+    as_json: Json = False,
 ) -> None:
     """Compute the result tables of all runs that are finished.
 
-    They are written to DIR/results as Parquet: runs, pairs, repeats and cells.
+    They are written to DIR/results as Parquet: runs, pairs, repeats, cells, sources and ranking.
+    What did not change since the last time is not computed again. Options go before those of the
+    sweep file's table [analysis].
+
+    Examples:
+
+        manyseed analyze quickstart
+
+        manyseed analyze quickstart --metric my_metrics:false_positives
+
+        manyseed analyze quickstart --alpha-mode paper --resamples 1000 --dask processes
     """
-    from analysis.options import Options
+    from orchestrator.conventions import conventions
     from orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    _analyze(sweep, Options(resamples=resamples, epsilon=epsilon), workers)
-    print_summary(sweep)
-    console.print(f"\nTables: {sweep.paths.results}. Ask them: manyseed query {directory}")
+    find_modules_here()
+    options = conventions(
+        sweep.paths,
+        metrics=_names(metrics or ""),
+        own=metric,
+        resamples=resamples,
+        epsilon=epsilon,
+        alpha_mode=alpha_mode,
+        alpha_reference=alpha_reference,
+        max_references=max_references,
+        probe=probe,
+        clip=clip,
+        standardise=standardise,
+        epoch=snapshot,
+        reference_epoch=reference_snapshot,
+        empty_union=empty_union,
+        ece_bins=ece_bins,
+        max_pair_runs=max_pair_runs,
+    )
+    _analyze(sweep, options, workers, dask)
+    if as_json:
+        print_json(caveats(sweep))
+    else:
+        print_summary(sweep)
+        console.print(f"\nTables: {sweep.paths.results}. Ask them: manyseed query {directory}")
+    raise_if_wrong(sweep)
+
+
+def howmany(
+    directory: Directory,
+    accuracy: Annotated[
+        float, typer.Option(help="How precisely the mean accuracy is to be known: ±.")
+    ] = 0.005,
+    consistency: Annotated[
+        float, typer.Option(help="How precisely the mean local error consistency is: ±.")
+    ] = 0.02,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", metavar="SQL", help="Which cells: a condition over them."),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=2, help="Ensembles of each size.")] = 500,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Say how many seeds are needed, in words, from the results of an analysis.
+
+    For each dataset and classifier: how many runs make the mean accuracy and the mean error
+    consistency known to a precision, with an interval and the cost; and how many make an ensemble
+    that stands for the training (α̂ ≤ 0.05), from ensembles drawn out of the repeat with the most
+    runs. The draws are kept as the table ensembles.
+
+    Examples:
+
+        manyseed howmany quickstart
+
+        manyseed howmany quickstart --accuracy 0.001 --where "classifier = 'mlp'"
+    """
+    from orchestrator.sweep import Sweep
+
+    found = Sweep(directory).howmany(
+        accuracy=accuracy, consistency=consistency, where=where, draws=draws, workers=workers
+    )
+    if as_json:
+        groups = [
+            {
+                "dataset": group.dataset,
+                "classifier": group.classifier,
+                "cells": group.cells,
+                "answers": [asdict(a) | {"words": a.words} for a in group.answers],
+                "ensembles": group.ensembles.to_dicts(),
+            }
+            for group in found
+        ]
+        print_json({"groups": groups})
+        return
+    for group in found:
+        cells = f" ({group.cells:,} cells)" if group.cells > 1 else ""
+        console.print(f"[bold]{escape(group.dataset)} × {escape(group.classifier)}[/]{cells}")
+        for answer in group.answers:
+            console.print(f"  {answer.words}", markup=False, soft_wrap=True)
 
 
 def query(
     directory: Directory,
     table: Annotated[
-        str, typer.Option("--table", "-t", help="runs, pairs, repeats or cells.")
+        str,
+        typer.Option(
+            "--table", "-t", help="runs, pairs, repeats, cells, sources, ranking or ensembles."
+        ),
     ] = "cells",
     where: Annotated[
         str | None,
@@ -70,6 +241,8 @@ def query(
         manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
 
         manyseed query quickstart -t pairs -o pairs.csv
+
+        manyseed query quickstart -t ranking -w "rank = 1"
     """
     from orchestrator.query import query as ask
     from orchestrator.query import write
@@ -101,33 +274,63 @@ def report(directory: Directory) -> None:
 
 def analyze_and_report(sweep: Sweep) -> None:
     """Do both, with a progress bar."""
-    from analysis.options import Options
-
-    _analyze(sweep, Options(), None)
+    find_modules_here()
+    _analyze(sweep, None, None)
     with console.status("writing the report"):
         page = sweep.report()
     console.print(f"Report: {page}")
 
 
+def find_modules_here() -> None:
+    """Let users' metrics be found where the command is given."""
+    sys.path.append(str(Path.cwd()))  # last, so that nothing there stands in for a package
+
+
 def print_summary(sweep: Sweep) -> None:
-    """Print what the sweep found, by dataset and classifier."""
+    """Print what the sweep found, by dataset and classifier, and what is to be known of it."""
     from orchestrator.reporting import summary_table
 
     frame = summary_table(sweep.results)
     print_table(None, frame.columns, frame.iter_rows())
+    found = caveats(sweep)
+    for note in (*found["not_computed"], *found["undefined"]):
+        console.print(note, style="yellow", markup=False, soft_wrap=True)
 
 
-def _analyze(sweep: Sweep, options: object, workers: int | None) -> None:
-    from analysis.options import Options
+def caveats(sweep: Sweep) -> dict[str, list[str]]:
+    """Return what could not be computed, and why, as sentences."""
+    from orchestrator.caveats import not_computed, problems, undefined
+    from orchestrator.results import read_analysis
 
-    assert isinstance(options, Options)
+    repeats = sweep.results["repeats"]
+    return {
+        "not_computed": not_computed(read_analysis(sweep.paths)[1]),
+        "undefined": undefined(repeats),
+        "problems": problems(repeats),
+    }
+
+
+def raise_if_wrong(sweep: Sweep) -> None:
+    """End with exit code 1 where repeats could not be analysed; the others' results stand."""
+    found = caveats(sweep)["problems"]
+    if found:
+        more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+        raise RunsError(
+            f"{found[0]}{more}; all other results stand\n  check the store: "
+            f"manyseed verify {sweep.directory} --repair, then resume and analyze"
+        )
+
+
+def _analyze(
+    sweep: Sweep, options: Options | None, workers: int | None, dask: str = "threads"
+) -> None:
     with bar() as progress:
         task = progress.add_task("analysing", total=None, note="")
 
         def tell(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        sweep.analyze(options, workers=workers, progress=tell)
+        sweep.analyze(options, workers=workers, dask=dask, progress=tell)
 
 
 def _names(text: str) -> list[str]:

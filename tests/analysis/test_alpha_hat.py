@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import dask.array as da
 import numpy as np
 import pytest
 
 from analysis.group import analyze_group, compute
+from analysis.metrics import unavailable
 from analysis.options import Options
 from analysis.references import Reference, alpha_stars
 from analysis.resampling import Resamples, disjoint_halves, generator
@@ -182,3 +186,25 @@ def test_infinite_margins_are_values_like_others():
     finite = np.where(np.isinf(margin), 50, margin)
     only = {"metrics": ("alpha_hat",)}
     assert analysed(margin, **only).runs.equals(analysed(finite, **only).runs)
+
+
+def test_the_probe_of_two_classes_can_be_the_true_class_margin():
+    runs = regular(1, 1, 5)
+    score, y_true = noisy(np.random.default_rng(30), runs, 200)
+    gap = score[..., 1] - score[..., 0]
+    flipped = gap * np.where(y_true[0] == 1, 1, -1)
+    asked = Options(metrics=("alpha_hat",), resamples=5, probe="true_margin")
+    given_predictions = predictions(score, y_true, runs, margin=da.from_array(gap))
+    found = compute([analyze_group(given_predictions, asked)], scheduler="synchronous")[0].runs
+    turned = replace(given_predictions, margin=da.from_array(flipped))
+    natural = replace(asked, probe=None)
+    expected = compute([analyze_group(turned, natural)], scheduler="synchronous")[0].runs
+    assert found["probe"].unique().to_list() == ["true_margin"]
+    assert found.drop("probe").equals(expected.drop("probe"))
+
+
+def test_more_than_two_classes_have_no_gap():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(31), runs, 20, 3)
+    reasons = unavailable(predictions(score, y_true, runs), Options(probe="gap"))
+    assert reasons["alpha_hat"] == "needs two classes for the logit gap, and there are 3"

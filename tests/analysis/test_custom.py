@@ -33,6 +33,10 @@ def one_number(part):
     return part.label.mean()
 
 
+def broken(part):
+    return part.y_ture
+
+
 def needy(part):
     return accuracy(part)
 
@@ -82,4 +86,10 @@ def test_what_is_no_metric_is_refused(name, message):
 def test_a_function_must_give_a_number_a_run(kept):
     group = analyze_group(predictions(*kept), Options(metrics=(f"{HERE}:one_number",)))
     with pytest.raises(ValueError, match=r"returned shape \(\) for 3 runs"):
+        compute([group], scheduler="synchronous")
+
+
+def test_what_a_function_raises_is_told_with_its_name(kept):
+    group = analyze_group(predictions(*kept), Options(metrics=(f"{HERE}:broken",)))
+    with pytest.raises(custom.MetricFailed, match=f"{HERE}:broken.*AttributeError.*y_ture"):
         compute([group], scheduler="synchronous")

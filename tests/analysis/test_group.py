@@ -274,14 +274,39 @@ def test_nothing_is_read_before_it_is_computed():
         compute([group], scheduler="synchronous")
 
 
-def test_labels_that_do_not_fit_the_classes_are_refused():
-    runs = regular(1, 1, 3)
-    score, y_true = noisy(np.random.default_rng(20), runs, 10)
-    label = np.zeros((3, 1, 10), dtype=np.uint8)
-    label[2, 0, 4] = 2
-    given_predictions = predictions(score, y_true, runs, label=da.from_array(label))
-    with pytest.raises(ValueError, match="cell 0, repeat 0: a label is 2, and there are 2 classes"):
-        tables(given_predictions)
+@pytest.mark.parametrize("block_bytes", [64_000_000, 1])
+def test_labels_that_are_no_class_are_their_repeats_problem_alone(block_bytes):
+    runs = regular(2, 2, 4)
+    score, y_true = noisy(np.random.default_rng(20), runs, 30)
+    good = predictions(score, y_true, runs)
+    label = good.label.compute()
+    label[5, 0, 4] = 7  # cell 1, repeat 0
+    options = replace(FEW, block_bytes=block_bytes)
+    found = tables(replace(good, label=da.from_array(label)), options)
+    bad = (pl.col("cell") == 1) & (pl.col("repeat_index") == 0)
+    wrong = found.repeats.filter(bad).row(0, named=True)
+    assert wrong["problem"] == "a label is 7, and there are 2 classes"
+    assert wrong["n_runs"] == 4
+    assert wrong["accuracy_mean"] is wrong["alpha_hat_mean"] is wrong["delta"] is None
+    expected = tables(good, options)
+    for name in ("runs", "pairs", "repeats"):
+        others = getattr(expected, name).filter(~bad)
+        assert_frame_equal(
+            getattr(found, name).filter(pl.lit(name != "repeats") | ~bad), others, check_exact=True
+        )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_runs_whose_scores_are_not_numbers_are_counted(n_classes):
+    runs = regular(1, 2, 4)
+    score, y_true = noisy(np.random.default_rng(21), runs, 30, n_classes)
+    score[1, 0, 3] = np.nan
+    score[2, 0, 5, 0] = np.inf
+    score[2, 0, 6, 0] = -np.inf
+    found = tables(predictions(score, y_true, runs, keep="all"))
+    assert found.repeats["n_undefined"].to_list() == [1, 0]
+    assert found.runs["alpha_hat"].is_null().to_list() == [False, True] + 6 * [False]
+    assert found.repeats["problem"].null_count() == 2
 
 
 @pytest.mark.parametrize("n_classes", [3, 5])

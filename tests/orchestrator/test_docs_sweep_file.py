@@ -11,7 +11,15 @@ from jobs import classifiers, datasets
 from orchestrator.cost import GPU_SPEEDUP
 from orchestrator.fittime import core_seconds
 from orchestrator.planning import plan_change
-from orchestrator.sweepfile import ClassifierTable, DatasetTable, Grid, Keep, SweepFile, Tune
+from orchestrator.sweepfile import (
+    Analysis,
+    ClassifierTable,
+    DatasetTable,
+    Grid,
+    Keep,
+    SweepFile,
+    Tune,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweep-file.md").read_text()
 FURTHER = {"hparams", "epochs", "snapshots", "device"}
@@ -32,6 +40,7 @@ def test_every_key_has_a_row():
         ("`[[grid]]`", Grid),
         ("`[keep]`", Keep),
         ("`[tune]`", Tune),
+        ("`[analysis]`", Analysis),
         ("`[dataset.NAME]`", DatasetTable),
     ):
         assert keys(section(title)) == set(model.model_fields), title

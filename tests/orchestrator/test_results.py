@@ -7,18 +7,27 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
 import polars as pl
 import pytest
+import zarr
+from polars.testing import assert_frame_equal
 
+from analysis.group import Group
 from analysis.options import Options
-from orchestrator import Sweep
-from orchestrator.errors import UserError
+from analysis.predictions import Predictions
+from orchestrator import Sweep, results, schedulers
+from orchestrator.conventions import conventions
+from orchestrator.errors import UnavailableError, UserError
 from orchestrator.query import query
+from orchestrator.results import read_analysis
+from orchestrator.store.arrays import MISSING
 from orchestrator.store.groups import open_group
 from orchestrator.store.reader import read_array
+from orchestrator.tables import DESCRIPTORS
 from tests.orchestrator.conftest import QUICK, command, write
 
 
@@ -78,6 +87,181 @@ def test_a_second_analysis_gives_the_same_tables(analysed: Sweep) -> None:
     again = analysed.analyze(Options(resamples=20), workers=1)
     for name, table in before.items():
         assert table.equals(again[name]), name
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs that each analysis computes, group after group."""
+    counts: list[int] = []
+    real = results.analyze_group
+
+    def counting(predictions: Predictions, options: Options) -> Group:
+        counts.append(predictions.runs.height)
+        return real(predictions, options)
+
+    monkeypatch.setattr(results, "analyze_group", counting)
+    return counts
+
+
+def test_only_what_changed_is_computed_again(
+    analysed: Sweep, tmp_path: Path, computed: list[int]
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    options = Options(resamples=20)
+    whole = sweep.analyze(options)
+    assert computed == [0, 0]
+    status = sweep.paths.store / "cancer" / "lr-sgd" / "status"
+    saved = shutil.copytree(status, tmp_path / "status")
+    rows = zarr.open_array(status, mode="r+")
+    rows[[5, 6, 9]] = MISSING  # two repeats as they would be before a resume
+    sweep.analyze(options)
+    assert computed[2:] == [2 + 3, 0]
+    shutil.rmtree(status)
+    shutil.copytree(saved, status)
+    again = sweep.analyze(options)
+    assert computed[4:] == [4 + 4, 0]
+    for name, table in whole.items():
+        assert_frame_equal(table, again[name], check_exact=True)
+        assert_frame_equal(table, sweep.results[name], check_exact=True)
+    sweep.analyze(Options(resamples=21))
+    assert computed[6:] == [32, 32]
+
+
+def test_results_of_an_interrupted_analysis_are_computed_again(
+    analysed: Sweep, tmp_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    real = results.write_parquet
+
+    def breaks(path: Path, *rest: Any) -> None:
+        if path.name == "repeats.parquet":
+            raise KeyboardInterrupt
+        real(path, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "write_parquet", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            sweep.analyze(Options(resamples=3))
+    again = sweep.analyze(Options(resamples=20))
+    assert computed == [32, 32, 32, 32]
+    for name, table in analysed.results.items():
+        assert_frame_equal(table, again[name], check_exact=True)
+
+
+def test_a_wrong_repeat_ends_with_one_message_and_the_others_stand(
+    analysed: Sweep, tmp_path: Path
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    label = zarr.open_array(sweep.paths.store / "cancer" / "xgb" / "label", mode="r+")
+    label[2, 0, 3] = 9
+    crc = zarr.open_array(sweep.paths.store / "cancer" / "xgb" / "crc", mode="r+")
+    crc[2] = 1  # it was published so
+    result = command("analyze", sweep.directory, "--resamples", 20)
+    assert result.returncode == 1
+    assert "repeat 0: a label is 9, and there are 2 classes; all other results" in result.stderr
+    assert "Traceback" not in result.stderr
+    found = sweep.results["repeats"]
+    wrong = pl.col("problem").is_not_null()
+    expected = analysed.results["repeats"]
+    cell = found.filter(wrong)["cell"].item()
+    same = (pl.col("cell") != cell) | (pl.col("repeat_index") != 0)
+    assert_frame_equal(found.filter(~wrong), expected.filter(same), check_exact=True)
+
+
+def test_metrics_of_ones_own_by_option_and_by_sweep_file(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    (tmp_path / "mine.py").write_text(
+        "def positives(part):\n    return (part.label == 1).mean(axis=1)\n"
+    )
+    text = sweep.paths.sweep_file.read_text()
+    sweep.paths.sweep_file.write_text(
+        text + '[analysis]\nmetrics = ["mine:positives"]\nresamples = 3\n'
+    )
+    options = ("--metrics", "accuracy", "--metric", "mine:positives")
+    result = command("analyze", sweep.directory, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    runs = sweep.results["runs"]
+    assert 0 < runs["positives"].min() < runs["positives"].max() < 1
+    assert runs["alpha_hat"].null_count() == len(runs)
+    assert read_analysis(sweep.paths)[0].resamples == 3
+    sweep.paths.sweep_file.write_text(text + '[analysis]\nmetrics = ["math:sqr"]\n')
+    with pytest.raises(UserError, match=r"analysis\.metrics: .*did you mean sqrt"):
+        sweep.analyze()
+
+
+def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    value = json.loads(sweep.paths.analysis.read_text())
+    assert value["unavailable"] == []
+    shutil.rmtree(sweep.paths.store / "cancer" / "xgb" / "margin")
+    metadata = sweep.paths.store / "cancer" / "xgb" / "zarr.json"
+    for file in (metadata, sweep.paths.groups):
+        file.write_text(re.sub(r'("scores": ?)"margin"', r'\1"none"', file.read_text()))
+    tables = sweep.analyze(Options(resamples=20))
+    assert tables["runs"].filter(classifier="xgb")["alpha_hat"].null_count() == 32
+    assert "alpha_hat is not computed for cancer × xgb" in sweep.report().read_text()
+
+
+def test_sources_and_ranking_are_tables(analysed: Sweep) -> None:
+    tables = analysed.results
+    assert tables["sources"].height == tables["cells"].height
+    best = query(tables, "ranking", where="rank = 1")
+    distinct = tables["runs"].filter(~pl.col("identical"))
+    assert best.height == distinct.select("cell", "repeat_index").n_unique()
+    one = tables["ranking"].filter(pl.col("close")).head(1).row(0, named=True)
+    rivals = distinct.filter(cell=one["cell"], repeat_index=one["repeat_index"]).filter(
+        pl.col("alpha_hat") <= 0.05
+    )
+    assert one["accuracy"] == rivals["accuracy"].max()
+
+
+def test_every_column_of_the_further_tables_is_documented(analysed: Sweep) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    for name in ("sources", "ranking"):
+        section = page.split(f"## {name}.parquet")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| (`[^|]*) \|", section, flags=re.MULTILINE)
+        told = {column for row in rows for column in re.findall(r"`(\w+)`", row)}
+        assert told | {"cell", "cell_id", *DESCRIPTORS} == set(analysed.results[name].columns)
+
+
+def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    result = command("howmany", sweep.directory, "--accuracy", 0.01)
+    assert result.returncode == 0, result.stderr
+    assert "For accuracy ± 0.01:" in result.stdout
+    assert "need 8 runs, and there are 4" in result.stdout
+    with pytest.raises(UserError, match="compute it with: manyseed howmany"):
+        query(sweep.results, "ensembles")
+    (group,) = sweep.howmany(where="classifier = 'xgb'")
+    assert (group.classifier, len(group.answers)) == ("xgb", 4)
+    with pytest.raises(UserError, match="no cell meets the condition"):
+        sweep.howmany(where="classifier = 'mlp'")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"metrics": ["accuraci"]}, "did you mean accuracy"),
+        ({"own": ["no_such_module:f"]}, "can't be imported"),
+        ({"alpha_mode": "papper"}, "there are exact, paper"),
+        ({"epoch": 3}, "1 are stored"),
+    ],
+)
+def test_an_option_without_meaning_is_the_users_mistake(
+    analysed: Sweep, asked: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        analysed.analyze(conventions(analysed.paths, **asked))
+
+
+def test_who_computes_must_exist_and_answer(
+    analysed: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match='did you mean "threads"'):
+        analysed.analyze(dask="thread")
+    monkeypatch.setattr(schedulers, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(UnavailableError, match="no dask scheduler answers at tcp"):
+        analysed.analyze(dask="tcp://127.0.0.1:9")
 
 
 def test_query_filters_groups_and_sorts(analysed: Sweep) -> None:

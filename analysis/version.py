@@ -1,0 +1,40 @@
+"""What the numbers depend on beside predictions and options: the code that computes them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from analysis.metrics import select
+
+PACKAGES = ("numba", "numpy", "scipy")
+
+
+def code_version(metrics: Sequence[str]) -> str:
+    """Return a digest of the code behind some metrics.
+
+    It is taken over the source of this package's modules (figures and report apart), of the modules
+    that users' own metrics stand in, and over the versions of the packages that compute.
+
+    Parameters
+    ----------
+    metrics : sequence of str
+        As in `analysis.options.Options`.
+
+    Raises
+    ------
+    ValueError
+        For a metric that doesn't exist.
+    """
+    select(metrics)  # imports users' modules
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    for name in sorted({metric.partition(":")[0] for metric in metrics if ":" in metric}):
+        source = sys.modules[name].__file__
+        files += [Path(source)] if source else []
+    digest = hashlib.sha256(repr([version(name) for name in PACKAGES]).encode())
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,55 @@
+"""What a reader of the results must know: what could not be computed, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+_LISTED = 3
+
+
+def not_computed(record: dict[str, Any]) -> list[str]:
+    """Say which metrics what was kept does not allow, a sentence each.
+
+    Parameters
+    ----------
+    record : dict
+        What ``analysis.json`` records beside the options.
+    """
+    where: dict[tuple[str, str], list[str]] = {}
+    for item in record["unavailable"]:
+        group = f"{item['dataset']} × {item['classifier']}"
+        where.setdefault((item["metric"], item["reason"]), []).append(group)
+    return [
+        f"{metric} is not computed for {_some(groups)}: it {reason}."
+        for (metric, reason), groups in where.items()
+    ]
+
+
+def undefined(repeats: pl.DataFrame) -> list[str]:
+    """Say where scores are not numbers."""
+    found = repeats.filter(pl.col("n_undefined") > 0)
+    by_group = found.group_by("dataset", "classifier", maintain_order=True).agg(
+        pl.col("n_undefined").sum()
+    )
+    return [
+        f"{dataset} × {classifier}: {runs:,} runs have scores that are not numbers. They have no "
+        "α̂ and no probabilities, and stand in no reference and no ensemble."
+        for dataset, classifier, runs in by_group.iter_rows()
+    ]
+
+
+def problems(repeats: pl.DataFrame) -> list[str]:
+    """Say which repeats could not be analysed, and why."""
+    found = repeats.filter(pl.col("problem").is_not_null())
+    return [
+        f"cell {row['cell']} ({row['dataset']} × {row['classifier']}), repeat "
+        f"{row['repeat_index']}: {row['problem']}"
+        for row in found.iter_rows(named=True)
+    ]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")

@@ -73,6 +73,11 @@ def resolve_cell(
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
         "perturb_hparams": hparams.canonical(perturb_hparams),
     }
+    if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
+        raise ValueError(
+            f"the library's defaults of {classifier.name} lie outside of the ranges that "
+            f"{asked['perturb_hparams']} moves hparams in"
+        )
     unmoved = _unmoved(classifier, asked["perturb_hparams"])
     acts_on = {
         "perturb_continuous": dataset.n_continuous,

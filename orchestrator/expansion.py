@@ -23,7 +23,7 @@ from jobs.run import Cell
 from orchestrator.errors import UserError, toml_value
 from orchestrator.grid import Combinations, combine
 from orchestrator.plannotes import Notes
-from orchestrator.resolving import Pair, Resolver
+from orchestrator.resolving import Resolver
 from orchestrator.sweepfile import AXES, SweepFile
 
 VALUES = ("train_fraction", "perturb_continuous", "perturb_categorical", "perturb_hparams", "vary")
@@ -110,7 +110,7 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
         cells,
         {name: resolver.datasets[name] for name in resolver.datasets if name in used["dataset"]},
         {
-            (classifier, dataset): resolver.pair(dataset, classifier, "").classifier
+            (classifier, dataset): resolver.pair(dataset, classifier).classifier
             for dataset, classifier in cells.select("dataset", "classifier").unique().iter_rows()
         },
         asked,
@@ -141,12 +141,17 @@ def _resolve(
     """Return a grid's combinations as codes into `tables`."""
     columns = {name: np.zeros(len(found), dtype=np.uint32) for name in (*AXES, "fit")}
     identical = np.zeros(len(found), dtype=bool)
-    for places in _groups(found):
-        first = {axis: found.value(axis, int(places[0])) for axis in _FITS}
-        pair = resolver.pair(first["dataset"], first["classifier"], where)
+    groups = [
+        (places, {axis: found.value(axis, int(places[0])) for axis in _FITS})
+        for places in _groups(found)
+    ]
+    resolver.resolve_pairs([(first["dataset"], first["classifier"]) for _, first in groups], where)
+    for places, first in groups:
+        pair = resolver.pair(first["dataset"], first["classifier"])
         for axis in _FITS:
             columns[axis][places] = tables.code(axis, first[axis])
-        columns["fit"][places] = tables.fit(pair, first["hparams"])
+        fit = resolver.axis(pair, where, first["hparams"], "hparams", first["hparams"])
+        columns["fit"][places] = tables.fit(fit.cell)
         alike = np.full(len(places), first["hparams"] != "tuned")
         for axis in VALUES:
             raw = found.codes[axis][places]
@@ -259,8 +264,7 @@ class _Tables:
     def value(self, axis: str, code: int) -> Any:
         return list(self._codes[axis])[code]
 
-    def fit(self, pair: Pair, hparams_of: str) -> int:
-        cell = pair.resolve(hparams_of).cell
+    def fit(self, cell: Cell) -> int:
         parts = (cell.dataset, cell.classifier, cell.hparams)
         return self.code("fit", tuple(canonical_json(part).decode() for part in parts))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from jobs.classifiers import keep_weights
 from orchestrator.change import Change
 from orchestrator.cost import observed_seconds
 from orchestrator.errors import UnavailableError, UserError, toml_value
@@ -75,24 +76,30 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
     try:
         if paths.is_sweep:
             with locked(paths.lock, "planning"):
-                change = plan_change(sweep_file, directory)
-                _check_room(directory, change, sweep_file)
+                change = _ready(sweep_file, directory)
                 _write(paths, change)
         else:
-            change = plan_change(sweep_file, directory)
-            _check_room(directory, change, sweep_file)
+            change = _ready(sweep_file, directory)
             _create(directory, change)
     except OSError as error:
         raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change
 
 
-def _check_room(directory: Path, change: Change, file: Path) -> None:
+def _ready(file: Path, directory: Path) -> Change:
+    """Return a change that can be written: there is room, and workers will find their weights."""
+    change = plan_change(file, directory)
     lengths = change.before.lengths
     before = [
         replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
     ]
     check_room(directory, before, change.stored, file)
+    for model in change.expansion.classifiers.values():
+        try:
+            keep_weights(model)
+        except ValueError as error:
+            raise UserError(str(error), file=file, key="classifier", value=model.name) from None
+    return change
 
 
 def _create(directory: Path, change: Change) -> None:

@@ -7,7 +7,7 @@ dataset and the classifier.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,8 @@ from orchestrator.errors import UserError, nearest, toml_value
 from orchestrator.sweepfile import SweepFile
 
 T = TypeVar("T")
+
+_NAMED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,19 @@ class Pair:
             the file fixes; what is found is no part of the identity.
         **axes
             As `jobs.cells.resolve_cell` takes them.
+
+        Raises
+        ------
+        ValueError
         """
         scheme = axes.pop("perturb_hparams", "none")
         if hparams_of == "default":
             return resolve_cell(
                 self.seed, self.dataset, self.classifier, perturb_hparams=scheme, **axes
+            )
+        if self.classifier.defaults == "library":
+            raise ValueError(
+                f'{self.classifier.name} has defaults = "library": a search has no use for them'
             )
         found = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
         # around anchors that are not known yet, any scheme may move any hparam
@@ -102,16 +112,32 @@ class Resolver:
             "source",
         )
 
-    def pair(self, dataset: str, classifier: str, where: str) -> Pair:
-        """Return a classifier on a dataset.
+    def resolve_pairs(self, names: Iterable[tuple[str, str]], where: str) -> None:
+        """Resolve the datasets and classifiers that a grid combines.
 
         Raises
         ------
         UserError
-            Also where the classifier cannot be trained on the dataset.
+            Also where classifiers cannot be trained on datasets: all of these are named.
         """
-        if (dataset, classifier) not in self._pairs:
-            self._pairs[dataset, classifier] = self._pair(dataset, classifier, where)
+        impossible: dict[str, list[tuple[str, str]]] = {}
+        for dataset, classifier in dict.fromkeys(names):
+            if (dataset, classifier) not in self._pairs:
+                try:
+                    self._pairs[dataset, classifier] = self._pair(dataset, classifier, where)
+                except _ImpossibleError as error:
+                    impossible.setdefault(str(error), []).append((dataset, classifier))
+        if impossible:
+            pairs = [pair for found in impossible.values() for pair in found]
+            raise UserError(
+                "; ".join(f"{_crossed(found)}: {why}" for why, found in impossible.items()),
+                file=self._path,
+                key=where,
+                remedy=f"or leave them out: exclude = [{_rules(pairs)}]",
+            )
+
+    def pair(self, dataset: str, classifier: str) -> Pair:
+        """Return a classifier on a dataset, which `resolve_pairs` has resolved."""
         return self._pairs[dataset, classifier]
 
     def _pair(self, dataset: str, classifier: str, where: str) -> Pair:
@@ -133,13 +159,7 @@ class Resolver:
 
         impossible = _refusal(ask, options)
         if impossible is not None and _refusal(ask, {}) == impossible:
-            rule = toml_value({"dataset": dataset, "classifier": classifier})
-            raise UserError(
-                f"{classifier} × {dataset}: {impossible}",
-                file=self._path,
-                key=where,
-                remedy=f"or leave the pair out: exclude = [{rule}]",
-            )
+            raise _ImpossibleError(impossible)
         resolved = self._asked(ask, options, f"classifier.{toml_key(classifier)}")
         fixed = options.get("hparams", {})
         search: dict[str, Any] = {name: resolved.hparams[name] for name in fixed}
@@ -156,8 +176,13 @@ class Resolver:
         try:
             return pair.resolve(hparams_of, **({} if axis == "hparams" else {axis: value}))
         except ValueError as error:
+            rule = toml_value({"classifier": pair.classifier.name, axis: value})
             raise UserError(
-                str(error), file=self._path, key=f"{where}.{axis}", value=value
+                str(error),
+                file=self._path,
+                key=f"{where}.{axis}",
+                value=value,
+                remedy=f"or leave these runs out: exclude = [{rule}]",
             ) from None
 
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:
@@ -221,6 +246,27 @@ class Resolver:
                     shown = given[part.partition(".")[2]] if "." in part else given
                     raise UserError(said, file=self._path, key=f"{key}.{part}", value=shown)
         raise UserError(message, file=self._path, key=key)
+
+
+class _ImpossibleError(Exception):
+    """A classifier cannot be trained on a dataset, whatever its options."""
+
+
+def _crossed(pairs: list[tuple[str, str]]) -> str:
+    shown = [f"{classifier} × {dataset}" for dataset, classifier in pairs[:_NAMED]]
+    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    return ", ".join(shown) + more
+
+
+def _rules(pairs: list[tuple[str, str]]) -> str:
+    """Return the rules that leave pairs out, one a classifier."""
+    by_classifier: dict[str, list[str]] = {}
+    for dataset, classifier in pairs:
+        by_classifier.setdefault(classifier, []).append(dataset)
+    return ", ".join(
+        toml_value({"classifier": classifier, "dataset": found})
+        for classifier, found in by_classifier.items()
+    )
 
 
 def toml_key(name: str) -> str:

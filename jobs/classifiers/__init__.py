@@ -1,6 +1,6 @@
 """Classifiers: what a sweep file names, and the fit of one run."""
 
-from jobs.classifiers.registry import ClassifierInfo, fit, names, resolve, size_class
+from jobs.classifiers.registry import ClassifierInfo, fit, keep_weights, names, resolve, size_class
 from jobs.training.handling import Device
 
-__all__ = ["ClassifierInfo", "Device", "fit", "names", "resolve", "size_class"]
+__all__ = ["ClassifierInfo", "Device", "fit", "keep_weights", "names", "resolve", "size_class"]

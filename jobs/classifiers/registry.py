@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from jobs.checks import integer, unknown
 from jobs.classifiers import weights
 from jobs.datasets.info import DatasetInfo
-from jobs.hparams import Value, anchors
+from jobs.hparams import LIBRARY, Value, anchors
 from jobs.run import Generators, Prediction, Probability, TrainingSet
 from jobs.training.checkpoint import Checkpoint
 from jobs.training.handling import Device, Handling
 
 SizeClass = Literal["small", "medium", "large"]
+Defaults = Literal["study", "library"]
 
 _MLP_BATCH: Mapping[SizeClass, int] = {"small": 64, "medium": 1024, "large": 2048}
 _SAMPLING = ("colsample_bylevel", "colsample_bynode", "colsample_bytree", "subsample")
@@ -50,6 +52,12 @@ class ClassifierInfo:
         (dropout goes with batch). Empty: all runs of a repeat are the same model.
     device : {"cpu", "gpu"}
         The resource class that is wished for; no part of the identity.
+    weights : Path or None
+        The file of pretrained weights, of which `keep_weights` makes a copy; its digest is part of
+        the identity.
+    defaults : {"study", "library"}
+        Whose defaults the anchors are; the library's can be neither perturbed nor tuned. The
+        values are the identity, not this.
     """
 
     name: str
@@ -60,6 +68,8 @@ class ClassifierInfo:
     snapshots: tuple[int, ...]
     consumes: frozenset[str]
     device: Device
+    weights: Path | None = None
+    defaults: Defaults = "study"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +101,10 @@ def _batch_where_sampling(hparams: Mapping[str, Value]) -> frozenset[str]:
     return frozenset({"batch"}) if sampling else frozenset()
 
 
-def _sgd(*_: object) -> Mapping[str, Any]:
-    return {"schedule": "adaptive", "max_iter": 1000, "tol": 1e-3}
+def _sgd(_: DatasetInfo, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    # scikit-learn's own schedule does without eta0
+    schedule = "optimal" if options.get("defaults") == "library" else "adaptive"
+    return {"schedule": schedule, "max_iter": 1000, "tol": 1e-3}
 
 
 def _xgb(*_: object) -> Mapping[str, Any]:
@@ -124,19 +136,25 @@ def _vit(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
 
 
 def _vit_transfer(dataset: DatasetInfo, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    backbone = options.get("backbone", "swin_t")
-    if backbone not in weights.PUBLISHED:
-        raise unknown("backbone", backbone, weights.PUBLISHED)
+    backbone, (_, digest) = _weights(options)
     assert dataset.image is not None
     channels = dataset.image[2]
     if channels not in (1, 3):
         raise ValueError(f"{backbone} takes images of 1 or 3 channels, and these have {channels}")
     return {
         "backbone": backbone,
-        "weights": weights.keep(backbone, options.get("weights")),
+        "weights": digest,
         "optimizer": "adam",
         "schedule": "constant",
     }
+
+
+def _weights(options: Mapping[str, Any]) -> tuple[str, tuple[Path, str]]:
+    """Return a backbone, its file of weights and the file's digest."""
+    backbone = options.get("backbone", "swin_t")
+    if backbone not in weights.PUBLISHED:
+        raise unknown("backbone", backbone, weights.PUBLISHED)
+    return backbone, weights.locate(backbone, options.get("weights"))
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -179,7 +197,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         A classifier, or an alias whose options name one as ``kind``.
     options : mapping
         The ``[classifier.NAME]`` table: kind, hparams, device, for networks epochs and snapshots,
-        and for ``vit-transfer`` backbone and weights.
+        for the others defaults, and for ``vit-transfer`` backbone and weights.
     dataset : DatasetInfo
         Decides what depends on size, and whether there are images.
 
@@ -197,7 +215,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         raise ValueError(f"classifier {name!r} cannot be of kind {kind_name!r}: take another name")
     kind = _KINDS[kind_name]
     common = ["kind", "hparams", "device", *(["epochs", "snapshots"] if kind.epochs else [])]
-    allowed = [*common, *kind.keys]
+    allowed = [*common, *(["defaults"] if kind_name in LIBRARY else []), *kind.keys]
     for option in options:
         if option not in allowed:
             raise unknown(f"option of classifier {name}", option, allowed)
@@ -206,7 +224,8 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     overrides = options.get("hparams", {})
     if not isinstance(overrides, Mapping):
         raise ValueError(f"hparams is a table of values, not {overrides!r}")
-    hparams = anchors(kind_name, overrides)
+    defaults = _defaults(options.get("defaults", "study"))
+    hparams = anchors(kind_name, overrides, library=defaults == "library")
     epochs, snapshots = _epochs(kind, options)
     canonical = {"name": kind_name, "version": kind.version, **kind.options(dataset, options)}
     return ClassifierInfo(
@@ -218,7 +237,28 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         snapshots=snapshots,
         consumes=kind.consumes(hparams),
         device=_device(kind_name, kind, options.get("device", "cpu")),
+        weights=_weights(options)[1][0] if "weights" in canonical else None,
+        defaults=defaults,
     )
+
+
+def keep_weights(info: ClassifierInfo) -> None:
+    """Keep a copy of the pretrained weights that a classifier needs, if any, for its workers.
+
+    Raises
+    ------
+    ValueError
+        Where they are gone, or no copy can be made.
+    """
+    if info.weights is not None:
+        weights.keep(info.canonical["backbone"], str(info.weights))
+
+
+def _defaults(value: Any) -> Defaults:
+    for known in get_args(Defaults):
+        if value == known:
+            return cast(Defaults, known)
+    raise unknown("defaults", value, get_args(Defaults))
 
 
 def _epochs(kind: _Kind, options: Mapping[str, Any]) -> tuple[int | None, tuple[int, ...]]:

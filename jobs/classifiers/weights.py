@@ -1,7 +1,7 @@
 """Pretrained weights: found and named by their digest when planning, read by it when training.
 
-Planning keeps a copy below the folder of data, so that workers find the very file that the
-identity names, whatever becomes of the original. Nothing is ever downloaded.
+Whoever writes a plan keeps a copy below the folder of data, so that workers find the very file that
+the identity names, whatever becomes of the original. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PUBLISHED = {
 """ImageNet weights of each backbone, as torchvision names them."""
 
 
-def keep(backbone: str, weights: object = None) -> str:
-    """Return the digest of a weights file, of which the folder of data now has a copy.
+def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
+    """Return a weights file and its SHA-256, hexadecimal.
 
     Parameters
     ----------
@@ -34,15 +34,10 @@ def keep(backbone: str, weights: object = None) -> str:
         Path of a file with the backbone's state dict; without it the published one is used where
         torch hub's cache has it already.
 
-    Returns
-    -------
-    str
-        SHA-256 of the file, hexadecimal.
-
     Raises
     ------
     ValueError
-        Where there is no such file, or no copy can be made.
+        Where there is no such file.
     """
     if weights is not None and not isinstance(weights, str):
         raise ValueError(f"weights is the path of a file, not {weights!r}")
@@ -52,7 +47,20 @@ def keep(backbone: str, weights: object = None) -> str:
             f"the weights of {backbone} are not in {path}: download {PUBLISHED[backbone]} there, "
             'or give the path of a state dict as weights = "…"'
         )
-    digest = _digest(path)
+    return path, _digest(path)
+
+
+def keep(backbone: str, weights: object = None) -> str:
+    """Return the digest of a weights file, of which the folder of data now has a copy.
+
+    Parameters and what is refused are those of `locate`.
+
+    Raises
+    ------
+    ValueError
+        Also where no copy can be made.
+    """
+    path, digest = locate(backbone, weights)
     copy = _kept(digest)
     if not copy.is_file():
         try:

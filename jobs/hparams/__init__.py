@@ -2,9 +2,10 @@
 
 from jobs.hparams.kinds import Categorical, Continuous, Hparam, Ordinal, Value
 from jobs.hparams.perturb import canonical, perturb, unmoved
-from jobs.hparams.spaces import SPACES, anchors
+from jobs.hparams.spaces import LIBRARY, SPACES, anchors
 
 __all__ = [
+    "LIBRARY",
     "SPACES",
     "Categorical",
     "Continuous",

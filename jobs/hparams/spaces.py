@@ -58,11 +58,21 @@ SPACES: Mapping[str, tuple[Hparam, ...]] = {
 }
 
 
-def anchors(classifier: str, overrides: Mapping[str, object] | None = None) -> dict[str, Value]:
+LIBRARY: Mapping[str, Mapping[str, Value]] = {
+    "lr-sgd": {},
+    "svm-sgd": {},
+    "xgb": {"alpha": 0.0, "gamma": 0.0},
+}
+"""Where the defaults of scikit-learn and XGBoost differ from the study's: outside of its ranges."""
+
+
+def anchors(
+    classifier: str, overrides: Mapping[str, object] | None = None, *, library: bool = False
+) -> dict[str, Value]:
     """Return the defaults of a classifier's hparams with the user's values in their place.
 
     The anchors are what a run without hparam perturbation uses and what every perturbation is
-    centred on.
+    centred on; with `library` they are the library's own, which nothing can be centred on.
 
     Raises
     ------
@@ -71,6 +81,8 @@ def anchors(classifier: str, overrides: Mapping[str, object] | None = None) -> d
     """
     space = {hparam.name: hparam for hparam in SPACES[classifier]}
     values: dict[str, Value] = {name: hparam.default for name, hparam in space.items()}
+    if library:
+        values |= LIBRARY[classifier]
     for name, value in (overrides or {}).items():
         if name not in space:
             raise unknown(f"hparam of {classifier}", name, space)

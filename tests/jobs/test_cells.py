@@ -123,3 +123,10 @@ def test_the_seed_is_a_whole_number(seed):
 )
 def test_cells_whose_runs_are_all_the_same_are_known(classifier, values, identical):
     assert cell(classifier=classifier, **values).identical is identical
+
+
+def test_library_defaults_are_not_perturbed():
+    info = classifiers.resolve("xgb", {"defaults": "library"}, CONTINUOUS)
+    assert resolve_cell(7, CONTINUOUS, info).cell.hparams["gamma"] == 0.0
+    with pytest.raises(ValueError, match=r"xgb lie outside of the ranges that relative:0\.1 moves"):
+        resolve_cell(7, CONTINUOUS, info, perturb_hparams="relative:.10")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from orchestrator.planning import plan_change
+from orchestrator.planning import plan_change, plan_sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -37,6 +38,7 @@ def test_an_example_asks_for_exactly_the_studys_runs(name, tmp_path, monkeypatch
     change = plan_change(EXAMPLES / f"{name}.toml", tmp_path / "sweep")
     assert change.expansion.asked == ASKED[name]
     assert len(change.added) == change.expansion.runs == change.summary()["runs"] <= ASKED[name]
+    assert not list(tmp_path.rglob("data/*"))  # a plan that is only looked at keeps no weights
 
 
 def test_counts_that_the_source_prints():
@@ -55,3 +57,17 @@ def test_only_what_cannot_act_makes_asked_and_distinct_differ(tmp_path):
         cells += continuous * categorical * 2 * 3 * 4
     assert change.summary()["cells"] == cells
     assert any("label:0.1" in note and "no categorical" in note for note in change.expansion.notes)
+
+
+def test_a_plan_that_is_written_keeps_the_weights(tmp_path, monkeypatch):
+    weights = tmp_path / "own.pth"
+    weights.write_bytes(b"weights")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    text = (EXAMPLES / "vit-transfer-90.toml").read_text()
+    table = "[classifier.vit-transfer]\n"
+    assert table in text
+    file = tmp_path / "sweep.toml"
+    file.write_text(text.replace(table, f'{table}weights = "{weights}"\n'))
+    plan_sweep(file, tmp_path / "sweep")
+    [kept] = (tmp_path / "data" / "weights").iterdir()
+    assert kept.stem == hashlib.sha256(weights.read_bytes()).hexdigest()

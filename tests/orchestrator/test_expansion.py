@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,35 @@ def test_the_larger_extent_must_be_larger_in_both():
 
 def replace_extent(grid):
     return {**grid, "repeats": 2, "runs": 3}
+
+
+def test_every_impossible_pair_is_named_with_the_rules_that_leave_them_out():
+    datasets_ = ["vehicle", "kc1", "car", "adult", "sklearn:digits"]
+    grid = {"dataset": datasets_, "classifier": ["cnn", "vit", "xgb"]}
+    with pytest.raises(UserError) as error:
+        expand(sweep(grid), HERE)
+    text = str(error.value)
+    for part in ("cnn × vehicle", "cnn × adult", "vit × vehicle", "vit × car"):
+        assert part in text, part
+    assert "sklearn:digits" not in text
+    rules = tomllib.loads("exclude = " + text.partition("exclude = ")[2])["exclude"]
+    left = expand(sweep({**grid, "exclude": rules}), HERE).cells
+    assert set(left.select("dataset", "classifier").iter_rows()) == {
+        *((dataset, "xgb") for dataset in datasets_),
+        ("sklearn:digits", "cnn"),
+        ("sklearn:digits", "vit"),
+    }
+
+
+def test_library_defaults_are_cells_of_their_own_and_neither_perturbed_nor_tuned():
+    grid = {"dataset": ["vehicle"], "classifier": ["xgb", "xgb-library"]}
+    table = {"xgb-library": {"kind": "xgb", "defaults": "library"}}
+    cells = expand(sweep(grid, classifier=table), HERE).cells
+    assert cells["cell_id"].n_unique() == 2
+    for axis, value in (("perturb_hparams", "relative:0.1"), ("hparams", "tuned")):
+        with pytest.raises(UserError, match="xgb-library") as error:
+            expand(sweep({**grid, axis: [value]}, classifier=table), HERE)
+        assert (error.value.key, error.value.value) == (f"grid[0].{axis}", value)
+        rule = tomllib.loads("exclude = " + error.value.remedy.partition("exclude = ")[2])
+        left = expand(sweep({**grid, axis: [value], **rule}, classifier=table), HERE)
+        assert left.cells["classifier"].to_list() == ["xgb"]

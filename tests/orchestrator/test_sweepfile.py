@@ -184,7 +184,7 @@ MISTAKES = {
     ),
     "an impossible pair": (
         HEAD + GRID.replace("sklearn:digits", "sklearn:wine").replace("lr-sgd", "cnn"),
-        ["grid[0]: cnn × sklearn:wine: cnn needs images", "exclude = [{ dataset = "],
+        ["grid[0]: cnn × sklearn:wine: cnn needs images", "exclude = [{ classifier = "],
     ),
     "a rule that matches nothing": (
         HEAD + GRID + 'exclude = [{ classifier = "mlp" }]\n',
@@ -310,3 +310,5 @@ def test_every_key_of_the_example_in_the_design_is_read(tmp_path):
 )
 def test_a_datasets_own_keep_goes_first(whole, own, n_classes, expected):
     assert own.over(whole).resolve(n_classes) == expected
+    assert own.over(Keep(curves=True)).curves
+    assert Keep(curves=False).over(Keep(curves=True)).curves is False

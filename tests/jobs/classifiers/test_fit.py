@@ -7,9 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import xgboost
+from sklearn.linear_model import SGDClassifier
 
 from jobs import classifiers
 from jobs.run import MachineError, Prediction, TrainingSet
+from jobs.streams import seed31
+from jobs.training.encode import dense
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import CASES, IDS, IMAGES_ONLY, fit, generators, info
 
@@ -125,6 +129,25 @@ def test_test_rows_have_no_influence_on_each_other(name):
     changed = fit(name, replace(data, X_test=rows)).scores
     np.testing.assert_array_equal(changed[:, :20], fit(name, data).scores[:, :20])
     assert not np.array_equal(changed, fit(name, data).scores)
+
+
+def test_the_librarys_defaults_are_those_of_the_library():
+    """As scikit-learn and XGBoost fit when they are given no hparam at all."""
+    data, _ = examples.binary()
+    X, X_test = dense(data)
+    seed = seed31(generators().batch)
+    for name, loss in (("lr-sgd", "log_loss"), ("svm-sgd", "hinge")):
+        model = SGDClassifier(loss=loss, random_state=seed).fit(X, data.y)
+        found = fit(name, data, {"defaults": "library"}).scores[0]
+        np.testing.assert_allclose(found, model.decision_function(X_test), rtol=1e-6)
+        assert not np.array_equal(found, fit(name, data).scores[0])
+    matrices = [xgboost.DMatrix(rows) for rows in (data.X, data.X_test)]
+    matrices[0].set_info(label=data.y)
+    booster = xgboost.train({"objective": "binary:logistic"}, matrices[0], num_boost_round=100)
+    found = fit("xgb", data, {"defaults": "library"}).scores[0]
+    expected = booster.predict(matrices[1], output_margin=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(found, fit("xgb", data).scores[0])
 
 
 def test_xgboost_splits_categories_natively():

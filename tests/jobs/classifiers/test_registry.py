@@ -162,9 +162,26 @@ def test_options_are_resolved():
     assert classifiers.resolve("xgb", {}, TABLE).snapshots == ()
 
 
+def test_the_librarys_defaults_are_other_values_and_nothing_else():
+    for name, changed in {"lr-sgd": {}, "svm-sgd": {}, "xgb": {"alpha": 0.0, "gamma": 0.0}}.items():
+        study, library = (
+            classifiers.resolve(name, options, TABLE)
+            for options in ({"defaults": "study"}, {"defaults": "library"})
+        )
+        assert study == classifiers.resolve(name, {}, TABLE)
+        assert library.hparams == study.hparams | changed
+        schedule = {} if name == "xgb" else {"schedule": "optimal"}
+        assert library.canonical == study.canonical | schedule
+    own = classifiers.resolve("xgb", {"defaults": "library", "hparams": {"gamma": 0.5}}, TABLE)
+    assert (own.hparams["gamma"], own.hparams["alpha"]) == (0.5, 0.0)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
+        ("xgb", {"defaults": "xgboost"}, "unknown defaults 'xgboost': .*study, library"),
+        ("xgb", {"defaults": 1}, "unknown defaults 1"),
+        ("mlp", {"defaults": "library"}, "unknown option of classifier mlp 'defaults'"),
         ("mpl", {}, "unknown classifier.*'mpl': did you mean 'mlp'"),
         ("big", {"kind": "xgbb"}, "unknown classifier 'xgbb': did you mean 'xgb'"),
         ("mlp", {"kind": "cnn"}, "'mlp' cannot be of kind 'cnn'"),

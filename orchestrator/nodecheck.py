@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from orchestrator.errors import UnavailableError
 from orchestrator.files import read_json, write_json
-from slurm import ClusterError, arrays, commands, control, discover, node, states
+from slurm import (
+    ClusterError,
+    ClusterUnavailable,
+    arrays,
+    commands,
+    control,
+    discover,
+    node,
+    states,
+)
 from slurm.profile import Profile, Resources
 
 _MODULES = ("orchestrator.worker", "orchestrator.process", "numpy", "sklearn", "torch", "xgboost")
@@ -51,7 +59,7 @@ def check(
     Raises
     ------
     UnavailableError
-        When the cluster does not answer, or refuses the job.
+        When the cluster does not answer.
     """
     try:
         cluster = discover.discover()
@@ -95,26 +103,52 @@ def _check_node(
     tell: Callable[[str], None],
 ) -> Iterator[Finding]:
     what = f"{resources.name} job"
-    folder = Path(tempfile.mkdtemp(prefix=".manyseed-check-", dir=parent)).resolve()
-    file = folder / "report.json"
+    with TemporaryDirectory(
+        prefix=".manyseed-check-", dir=parent, ignore_cleanup_errors=True
+    ) as made:
+        folder = Path(made).resolve()
+        file = folder / "report.json"
+        try:
+            state = _wait_for_job(profile, resources, file, seconds, lambda s: tell(f"{what}: {s}"))
+        except ClusterUnavailable:
+            raise
+        except ClusterError as error:
+            yield Finding(what, "refused", str(error))
+            return
+        seen: dict[str, Any] = read_json(file) if file.exists() else {}
+        yield from _findings(what, state, seen, resources, _last_lines(folder, state.job_id))
+
+
+def _wait_for_job(
+    profile: Profile,
+    resources: Resources,
+    file: Path,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> states.JobState:
+    """Submit the job, and return its last state; it is cancelled where it takes too long."""
     started = time.time()
     name = f"manyseed-check-{uuid.uuid4().hex[:8]}"
-    function = "orchestrator.nodecheck:report"
     arguments = [[str(file), resources.name]]
-    jobs = arrays.submit_array(
-        profile, resources.name, folder, function, arguments, name, timeout_signal_seconds=30
+    (job,) = arrays.submit_array(
+        profile,
+        resources.name,
+        file.parent,
+        "orchestrator.nodecheck:report",
+        arguments,
+        name,
+        timeout_signal_seconds=30,
     )
-    state = states.JobState(jobs[0], name, "pending")
+    state = states.JobState(job, name, "pending")
     try:
         while state.is_alive and time.time() - started < seconds:
-            tell(f"{what} {jobs[0]}: {state.state} {state.reason}, {time.time() - started:.0f} s")
+            tell(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
             time.sleep(_ASK_SECONDS)
-            state = states.ask(jobs, started, folder)[jobs[0]]
-        seen: dict[str, Any] = read_json(file) if file.exists() else {}
-        yield from _findings(what, state, seen, resources, _last_lines(folder, jobs[0]))
+            state = states.ask([job], started, file.parent)[job]
     finally:
-        control.cancel(jobs)
-        shutil.rmtree(folder, ignore_errors=True)
+        if state.is_alive:
+            control.cancel([job])
+    return state
 
 
 def _findings(

@@ -1,0 +1,122 @@
+"""``manyseed testcluster`` and ``manyseed cluster``, as a user gives them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slurm.profile import read_profile, user_folder
+from slurm.testcluster import MissingPackages, TestCluster
+from slurm.testcluster import cluster as testcluster
+from tests.cluster import Slurm, start
+from tests.orchestrator.conftest import command
+
+
+def test_a_test_cluster_comes_and_goes_without_a_trace(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del slurm  # it is there to be left alone
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("SLURM_CONF")
+    folder = ["--dir", tmp_path / "tc"]
+    assert "No test cluster is running" in command("testcluster", "status", *folder).stdout
+    small = ["--cpu-nodes", 1, "--gpu-nodes", 1, "--no-accounting"]
+    started = command("testcluster", "start", *folder, *small)
+    assert started.returncode == 0, started.stderr
+    cluster = TestCluster(tmp_path / "tc")
+    try:
+        shown = json.loads(command("testcluster", "status", *folder, "--json").stdout)
+        assert shown["running"]
+        assert shown["partitions"] == ["cpu", "gpu", "urgent"]
+        states = {node["node"]: (node["state"], node["gpus"]) for node in shown["nodes"]}
+        assert states == {"c1": ("idle", 0), "g1": ("idle", 2)}
+        assert read_profile(user_folder() / "testcluster.toml").slurm_conf == cluster.conf
+        again = command("testcluster", "start", *folder)
+        assert again.returncode == 4
+        assert "running" in again.stderr
+        names = cluster.daemons.names()
+        assert {"munged", "slurmctld", "slurmd-c1", "slurmd-g1"} == set(names)
+    finally:
+        stopped = command("testcluster", "stop", *folder)
+    assert "Stopped" in stopped.stdout
+    assert cluster.daemons.names() == []
+    assert not list(cluster.daemons.jobs())
+    assert not (user_folder() / "testcluster.toml").is_symlink()
+    gone = command("cluster", "check", "testcluster", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "manyseed testcluster start" in gone.stderr
+
+
+def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    made = command("cluster", "init", "--out", file)
+    assert made.returncode == 0, made.stderr
+    profile = read_profile(file)
+    assert profile.cpu.options["partition"] == "cpu"
+    assert (profile.cpu.minutes, profile.cpu.cores) == (240, 8)
+    assert profile.resources("gpu").options["gres"] == "gpu:1"
+    assert "# Partitions:" in file.read_text()
+    file.write_text("# edited\n")
+    again = command("cluster", "init", "--out", file)
+    assert again.returncode == 2
+    assert file.read_text() == "# edited\n"
+    assert command("cluster", "init").returncode == 0
+    named = user_folder() / "testcluster.toml"
+    assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
+    del slurm
+
+
+@pytest.mark.slow
+def test_a_check_says_what_works_on_a_node(slurm: Slurm, tmp_path: Path) -> None:
+    done = command("cluster", "check", slurm.cluster.profile, "--json", cwd=tmp_path)
+    findings = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
+    assert findings["accounting"]["answer"] == "answers"
+    assert findings["imports"]["answer"] == "work"
+    assert findings["submits from a job"]["answer"] == "yes"
+    assert findings["requeues"]["answer"] == "yes"
+    # its GPUs are SLURM's dream: torch sees none
+    assert findings["gpu job"]["answer"].endswith("2 cores, 1 GPUs")
+    assert findings["GPU"]["problem"] != ""
+    assert done.returncode == 4
+    assert not list(tmp_path.glob(".manyseed-check-*"))
+
+
+def test_a_check_names_what_keeps_python_from_starting(slurm: Slurm, tmp_path: Path) -> None:
+    text = slurm.cluster.profile.read_text().partition("[gpu]")[0]
+    profile = tmp_path / "broken.toml"
+    profile.write_text(f'python = "/no/such/python"\n{text}')
+    done = command("cluster", "check", profile, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "never came to Python" in done.stdout
+    assert "/no/such/python" in done.stdout
+
+
+def test_what_slurm_refuses_is_said_in_its_words(slurm: Slurm, tmp_path: Path) -> None:
+    profile = tmp_path / "refused.toml"
+    profile.write_text('time = "10"\npartition = "nowhere"\n')
+    done = command("cluster", "check", profile, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "invalid partition" in done.stdout
+    assert not list(tmp_path.glob(".manyseed-check-*"))
+    del slurm
+
+
+def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testcluster, "PATH", str(tmp_path))
+    with pytest.raises(MissingPackages, match=r"apt-get install .* mariadb-server munge slurm-wlm"):
+        TestCluster(tmp_path / "tc").start()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install"):
+        start(tmp_path / "tc", testcluster.Settings())
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="apt-get install"):
+        start(tmp_path / "tc", testcluster.Settings())
+
+
+def test_a_folder_that_sockets_cannot_have_is_refused(tmp_path: Path) -> None:
+    done = command("testcluster", "start", "--dir", tmp_path / "a folder")
+    assert done.returncode == 2
+    assert "without spaces" in done.stderr

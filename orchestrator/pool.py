@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from socket import socketpair
 from typing import Any, TextIO
+
+from slurm.signals import shielded
 
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREADS}
@@ -57,7 +60,7 @@ class Pool:
         """Start one more process."""
         ours, theirs = socketpair()
         log: TextIO
-        with self._log.open("a") as log:
+        with self._log.open("a") as log, shielded():
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "orchestrator.process"),
@@ -95,13 +98,14 @@ class Pool:
                 yield Message(worker, None)
 
     def dismiss(self, timeout: float) -> None:
-        """Let every process finish what it trains, at most `timeout` seconds, then end it."""
+        """Let all processes finish what they train, for `timeout` seconds in all, then end them."""
         for worker in self.workers:
             with suppress(OSError):
                 worker.pipe.send(None)
+        until = time.monotonic() + timeout
         for worker in self.workers:
             try:
-                worker.process.wait(timeout)
+                worker.process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -70,7 +71,9 @@ class Publisher:
         pause = (ended - started) / _COST_SHARE
         self._next = ended + max(pause, _EVERY_SECONDS / (len(self._dirty) + 1))
 
-    def publish_all(self) -> None:
-        """Publish whatever is finished and not yet published."""
+    def publish_all(self, seconds: float | None = None) -> None:
+        """Publish whatever is finished and not yet published; where time is short, what is free."""
+        until = time.monotonic() + (math.inf if seconds is None else seconds)
         for shard in list(self._dirty):
-            self.publish(*shard, wait=_LEASE_WAIT)
+            if time.monotonic() < until:
+                self.publish(*shard, wait=_LEASE_WAIT if seconds is None else 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from orchestrator.messages import Batch
@@ -64,6 +64,15 @@ class Queue:
     def settle(self, batch: Batch, rows: Iterable[int]) -> None:
         """Note that runs of a batch are finished, failed or set aside."""
         self.pending[batch.group, batch.shard] -= len(set(rows))
+
+    def skip(self, cells: Collection[int]) -> None:
+        """Hand out no more runs of some cells."""
+        kept = [batch for batch in self._waiting if batch.cell not in cells]
+        if len(kept) < len(self._waiting):
+            for batch in self._waiting:
+                if batch.cell in cells:
+                    self.settle(batch, [row for row, _ in batch.runs])
+            self._waiting = deque(kept)
 
     def learn(self, group: int, seconds: float) -> None:
         """Note how long a run of a group took."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.paths import open_sweep
+from orchestrator.plan import Plan
 from orchestrator.store.lease import LeaseWatch
-from orchestrator.submission import Submission, submissions
-from orchestrator.submission import submit as submit_missing
+from orchestrator.submission import LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
-from orchestrator.watch import progress
 from slurm import local
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from orchestrator.howmany import GroupAnswers
     from orchestrator.store.compact import Compaction
     from orchestrator.tuned import Search
-
-_FAILURES_SHOWN = 3
 
 
 class Sweep:
@@ -82,27 +78,55 @@ class Sweep:
         return read_sweep_file(self.paths.sweep_file).name
 
     def submit(
-        self, *, workers: int | None = None, failed: bool = False, other_recipe: bool = False
+        self,
+        *,
+        cluster: str = "auto",
+        workers: int | None = None,
+        failed: bool = False,
+        other_recipe: bool = False,
+        only: str | None = None,
+        limit: int | None = None,
+        memory: str | None = None,
     ) -> Submission | None:
         """Submit what is missing (or exactly what failed); return None where nothing is.
 
         Parameters
         ----------
+        cluster : str
+            The name of a cluster profile, or its file; ``local`` for this machine; ``auto`` for
+            SLURM where it and a profile are there, else (and where `workers` is given) this
+            machine.
         workers : int
-            Training processes, never more; by default the cores that this process may use.
+            Training processes on this machine, never more; by default the cores that this process
+            may use.
         failed : bool
             Submit the failed runs instead of the missing ones.
         other_recipe : bool
             Go on although versions or CPU differ from those of earlier runs.
+        only : str
+            A condition in SQL: submit the runs of these cells.
+        limit : int
+            Submit so many runs, spread over the cells.
+        memory : str
+            Memory for each task on a cluster, ``32G``, instead of the profile's.
         """
+        from orchestrator.cluster import choose
+        from orchestrator.submitting import Request
+        from orchestrator.submitting import submit as submit_missing
         from orchestrator.tuned import require_hparams
 
         require_hparams(self.paths)
+        profile = choose(LOCAL if cluster == "auto" and workers else cluster, memory)
         return submit_missing(
             self.paths,
-            workers=workers or local.available_cores(),
-            failed=failed,
-            other_recipe=other_recipe,
+            Request(
+                profile=profile,
+                workers=workers or local.available_cores(),
+                failed=failed,
+                other_recipe=other_recipe,
+                only=only,
+                limit=limit,
+            ),
         )
 
     def tune(
@@ -124,62 +148,68 @@ class Sweep:
 
         return tune(self.paths, workers=workers or local.available_cores(), tell=progress)
 
+    def submissions(self) -> list[Submission]:
+        """Return all submissions, oldest first."""
+        return submissions(self.paths)
+
     def running(self) -> list[Submission]:
-        """Return the submissions of which something still lives."""
-        return [submission for submission in submissions(self.paths) if submission.is_alive()]
+        """Return the submissions of which something trains, or will."""
+        listed = self.submissions()
+        states = zip(listed, tasks_of(listed), strict=True)
+        return [one for one, tasks in states if any(task.is_alive for task in tasks)]
 
     @property
     def is_running(self) -> bool:
-        """Whether anything of the sweep still trains."""
+        """Whether anything of the sweep still trains, or will."""
         return bool(self.running())
 
     def wait(self) -> None:
         """Wait until nothing of the sweep runs any more."""
-        while self.is_running:
-            time.sleep(0.1)
+        while running := self.running():
+            time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
 
-    def cancel(self) -> int:
-        """Ask everything that runs to stop after the fits in flight; return how many were asked."""
-        running = self.running()
-        for submission in running:
-            submission.ask_to_stop()
-        return len(running)
+    def cancel(self, only: str | None = None) -> tuple[int, int]:
+        """Stop what runs after the fits in flight, and let what waits never start.
+
+        Parameters
+        ----------
+        only : str
+            A condition in SQL: of these cells alone.
+
+        Returns
+        -------
+        tuple of int
+            How many tasks were asked to end, and how many waited. Of cells, the first is 0.
+        """
+        from orchestrator import stopping
+        from orchestrator.submitting import choose_cells
+
+        if only is None:
+            return stopping.cancel(self.submissions())
+        cells = choose_cells(Plan.read(self.paths), only, "--only")
+        return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
+
+    def pause(self) -> tuple[int, int]:
+        """Stop what runs after the fits in flight, and hold what waits until the next `submit`."""
+        from orchestrator import stopping
+
+        return stopping.pause(self.submissions())
+
+    def throttle(self, parallelism: int) -> int:
+        """Let so many tasks run at once from now on; 0: no limit. Return the number of arrays."""
+        from orchestrator import stopping
+
+        return stopping.throttle(self.submissions(), parallelism)
 
     def survey(self) -> Survey:
         """Return the state of every run."""
         return survey(self.paths)
 
     def status(self) -> dict[str, Any]:
-        """Return runs by state, submissions and the most frequent failures, as JSON values."""
-        state = self.survey()
-        errors = Counter(failure["error"] for failure in state.failures.values())
-        files = {failure["error"]: failure["file"] for failure in state.failures.values()}
-        return {
-            "directory": str(self.directory),
-            "runs": state.counts,
-            "duplicates": state.duplicates,
-            "groups": state.by_group.drop("group").to_dicts(),
-            "tasks": [self._task(submission) for submission in submissions(self.paths)],
-            "failures": [
-                {"error": error, "count": count, "file": files[error]}
-                for error, count in errors.most_common(_FAILURES_SHOWN)
-            ],
-        }
+        """Return how far the sweep is, as JSON values; `orchestrator.status.status` lists them."""
+        from orchestrator.status import status
 
-    def _task(self, submission: Submission) -> dict[str, Any]:
-        now = progress(submission)
-        return {
-            "number": submission.number,
-            "cluster": submission.intent["cluster"],
-            "state": now.state,
-            "runs": now.runs,
-            "done": now.done,
-            "failed": now.failed,
-            "set_aside": now.set_aside,
-            "workers": now.workers,
-            "submitted": submission.intent["submitted"],
-            "reason": now.reason,
-        }
+        return status(self.paths)
 
     def show(self, address: str) -> dict[str, Any]:
         """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""

@@ -13,11 +13,11 @@ import traceback
 import uuid
 from collections import Counter
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from orchestrator.files import write_json
+from orchestrator.files import read_json, read_json_lines, write_json
 from orchestrator.messages import Batch, Fault, Outcome, Ready
+from orchestrator.node import Node, keep_away
 from orchestrator.paths import SweepPaths
 from orchestrator.pool import Message, Pool, Worker
 from orchestrator.publisher import Publisher
@@ -26,38 +26,64 @@ from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
 from orchestrator.tasks import Task
-from slurm import local
+from slurm import local, signals
 
 _TICK = 0.2
+_LOOK_SECONDS = 1.0
 _PROGRESS_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
+_GRACE_ON_CLUSTER = 60.0
+_PUBLISH_SECONDS = 20.0
 _DEATHS = 2
+_FRUITLESS = 3
 _SUSPENDED = "suspended"
+_INTERRUPTED = "interrupted"
+_STOPPED = "stopped"
+_LAST_SECONDS = 180.0
+"""A life that ends so long before its walltime, or later, was ended by it."""
 _RESERVE_BYTES = 2**13
 
 
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
-    """Train a task's missing runs; return how it ended: finished, stopped or broken.
+    """Train a task's missing runs; return how it ended: finished, or stopped with work left.
 
-    The arguments are strings, because a scheduler carries them.
+    The arguments are strings, because a scheduler carries them; `workers` is a number, or ``node``
+    for as many as the node has cores.
+
+    Raises
+    ------
+    RuntimeError
+        As a job of a scheduler, which shall see it fail, when the machine is at fault.
     """
     paths = SweepPaths(Path(directory))
-    return TaskLife(paths, paths.submission(int(submission)), int(number), int(workers)).run()
+    node = Node.here()
+    n_workers = node.cores if workers == "node" else int(workers)
+    life = TaskLife(paths, paths.submission(int(submission)), int(number), n_workers, node)
+    state = life.run()
+    if state == "broken" and life.fault and node.job_id:
+        if life.is_node_at_fault:
+            keep_away(life.submission, life.intent)
+        raise RuntimeError(life.fault.reason)
+    return _STOPPED if state == _INTERRUPTED else state
 
 
 class TaskLife:
     """One execution of a task."""
 
-    def __init__(self, paths: SweepPaths, submission: Path, number: int, workers: int) -> None:
+    def __init__(
+        self, paths: SweepPaths, submission: Path, number: int, workers: int, node: Node
+    ) -> None:
+        self.paths, self.node = paths, node
         self.task_file = submission / f"task-{number:04d}.json"
         self.task = Task.read(self.task_file)
+        self.intent = read_json(submission / "intent.json")
+        self.earlier = _earlier_lives(submission, number)
         self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
         self.folder.mkdir(parents=True)
         # room to tell how the life ended, on a disk that is full by then
         self.reserve = self.folder / "reserve"
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
-        self.stop_file = submission / "stop"
         self.n_workers = workers
         self.publisher = Publisher(paths, self.task)
         self.queue = Queue(self.task, self._settled())
@@ -70,44 +96,81 @@ class TaskLife:
         self.deaths: Counter[tuple[int, int]] = Counter()
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()
-        self.set_aside = 0
+        self.set_aside = self.killed = 0
         self.fault: Fault | None = None
-        self.stopping = False
+        self.is_task_at_fault = False
+        self.interrupted = self.stopping = False
         self.started = time.time()
-        self._told = 0.0
+        self._told = self._looked = 0.0
 
     def run(self) -> str:
         """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+        signals.on_stop(self._on_signal)
         # the lease tells everybody that this life's journals are still written
         lease = Lease(self.publisher.watch, f"life-{self.folder.name}")
         state = _SUSPENDED
         try:
-            while state == _SUSPENDED:
-                lease.take()
-                with lease.kept():
-                    state = self._run(lease)
+            if self._is_startable():
+                while state == _SUSPENDED:
+                    lease.take()
+                    with lease.kept():
+                        state = self._run(lease)
         except (StoreError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
+        except SystemExit:  # the scheduler has no more patience
+            state = _INTERRUPTED
+            raise
         except BaseException:
             self.fault = self.fault or Fault("the task failed", traceback.format_exc())
             raise
         finally:
-            self.pool.dismiss(_GRACE_SECONDS)
+            self.pool.dismiss(self._grace)
             self.reserve.unlink(missing_ok=True)
             state = "broken" if self.fault else state
             self._tell(state)
         return state
 
+    @property
+    def is_node_at_fault(self) -> bool:
+        """Whether the life broke before it had finished a run, and not by its own work."""
+        worked = self.done.total() + self.failed.total() > 0
+        return self.fault is not None and not (self.is_task_at_fault or worked)
+
+    def _is_startable(self) -> bool:
+        """Whether a start makes sense here; else the fault says why not."""
+        if self.task.resource == "gpu" and not self.node.has_gpu:
+            self.fault = Fault(f"the task asks for a GPU, and {self.node.name} gives it none", "")
+        elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
+            self.fault = Fault(
+                f"the walltime ended {times} lives of this task one after another, and none "
+                "finished a run: give tasks more time in the cluster's profile",
+                "",
+            )
+            self.is_task_at_fault = True
+        return self.fault is None
+
+    def _fruitless(self) -> int:
+        """Return how many lives until now were ended by the walltime without any progress."""
+        walltime = self.intent["walltime"][self.task.resource]
+        saved = _last_checkpoint(self.paths, self.task)
+        times = 0
+        for life in reversed(self.earlier):
+            timed_out = life["updated"] - life["started"] > walltime - _LAST_SECONDS
+            got_on = sum(life["done"].values()) + sum(life["failed"].values()) > 0
+            if not timed_out or got_on or saved > life["started"]:
+                break
+            times += 1
+        return times
+
     def _run(self, lease: Lease) -> str:
         self._tell("running")
-        for _ in range(min(self.n_workers, self.queue.n_pending)):
-            self.pool.start()
+        self._look()
         while self.queue.n_pending and not self.fault and not lease.is_stale:
-            self.stopping = self.stopping or self.stop_file.exists()
-            if self.stopping:
+            self._look_if_due()
+            if self._is_stopping:
                 break
+            while len(self.pool.workers) < min(self.n_workers, self.queue.n_pending):
+                self.pool.start()
             for message in self.pool.messages(_TICK):
                 self._on_message(message)
             for worker in self.pool.workers:
@@ -115,15 +178,17 @@ class TaskLife:
                     self.pool.send(worker, batch)
             self.publisher.publish_due()
             self._tell_if_due()
-        self.pool.dismiss(_GRACE_SECONDS)
+        self.pool.dismiss(self._grace)
         if lease.is_stale:
             # Taken for dead while it was suspended: others may have gone on with its work, and
             # removed its journals, which its processes then took for a fault.
             self.fault = None
             self.queue = Queue(self.task, self._settled())
             return _SUSPENDED
-        self.publisher.publish_all()
-        return "stopped" if self.queue.n_pending else "finished"
+        self.publisher.publish_all(_PUBLISH_SECONDS if self.interrupted else None)
+        if not self.queue.n_pending:
+            return "finished"
+        return _INTERRUPTED if self.interrupted and self.node.job_id else _STOPPED
 
     def _on_message(self, message: Message) -> None:
         worker, value = message.worker, message.value
@@ -134,7 +199,7 @@ class TaskLife:
             worker.ready = True
         elif isinstance(value, Fault):
             self.fault = value
-        elif value is None and not self.fault:
+        elif value is None and not self.fault and not self.interrupted:
             self._on_death(worker)
 
     def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
@@ -162,9 +227,14 @@ class TaskLife:
         A run in whose training two processes died is set aside: it stays missing, and others go on.
         """
         batch = worker.batch
+        was_killed = worker.process.returncode == -signal.SIGKILL
+        self.killed += was_killed
         if batch is None:
+            how = f"ended with code {worker.process.returncode}"
+            if was_killed:
+                how = "was killed, as systems do that run out of memory,"
             self.fault = Fault(
-                f"a training process ended with code {worker.process.returncode} before it trained",
+                f"a training process {how} before it trained",
                 (self.folder / "log.txt").read_text()[-4000:],
             )
             return
@@ -181,17 +251,33 @@ class TaskLife:
                 left = left[1:]
             self.queue.put_back(batch, left)
         self._publish_if_complete(batch)
-        if self.queue.n_pending > len(self.pool.workers):
-            self.pool.start()
 
     def _settled(self) -> dict[int, set[int]]:
-        """Rows that are finished, or failed in an earlier life of this submission's tasks."""
+        """Rows that are finished, or failed in an earlier life of this task."""
         settled = {group: self.publisher.finished(group) for group in self.task.groups}
-        for file in (self.submission / "lives").glob("*/failures.jsonl"):
-            for line in file.read_bytes().split(b"\n")[:-1]:
-                failure = json.loads(line)
+        for life in self.earlier:
+            for failure in read_json_lines(self.folder.parent / life["life"] / "failures.jsonl"):
                 settled.setdefault(failure["group"], set()).add(failure["row"])
         return settled
+
+    @property
+    def _grace(self) -> float:
+        return _GRACE_ON_CLUSTER if self.node.job_id else _GRACE_SECONDS
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.interrupted or self.stopping
+
+    def _look_if_due(self) -> None:
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._look()
+
+    def _look(self) -> None:
+        """See what users wish: to stop, or to train no more of some cells."""
+        self._looked = time.monotonic()
+        self.stopping = (self.submission / "stop").exists()
+        if (self.submission / "skip.json").exists():
+            self.queue.skip(read_json(self.submission / "skip.json"))
 
     def _tell_if_due(self) -> None:
         if time.monotonic() - self._told >= _PROGRESS_SECONDS:
@@ -202,19 +288,41 @@ class TaskLife:
         value: dict[str, Any] = {
             "state": state,
             "process": local.fingerprint(os.getpid()),
+            "node": self.node.name,
+            "job_id": self.node.job_id,
             "started": self.started,
             "updated": time.time(),
             "runs": self.task.n_runs,
             "pending": self.queue.n_pending,
             "set_aside": self.set_aside,
+            "killed": self.killed,
             "done": dict(self.done),
             "failed": dict(self.failed),
             "workers": len(self.pool.workers),
         }
         if self.fault:
-            value |= {"reason": self.fault.reason, "details": self.fault.details}
+            value |= {
+                "reason": self.fault.reason,
+                "details": self.fault.details,
+                "node_at_fault": self.is_node_at_fault,
+            }
         write_json(self.folder / "progress.json", value)
 
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        del signum, frame
-        self.stopping = True
+    def _on_signal(self) -> None:
+        self.interrupted = True
+
+
+def _earlier_lives(submission: Path, number: int) -> list[dict[str, Any]]:
+    """Return what earlier lives of a task told, oldest first."""
+    files = (submission / "lives").glob(f"{number:04d}-*/progress.json")
+    lives = [read_json(file) | {"life": file.parent.name} for file in files]
+    return sorted(lives, key=lambda life: float(life["started"]))
+
+
+def _last_checkpoint(paths: SweepPaths, task: Task) -> float:
+    """Return when a run of a task last saved itself; 0 where none did."""
+    if not paths.checkpoints.exists():
+        return 0.0
+    own = {f"{span.group}-{row}" for span in task.spans for row, _ in span.runs()}
+    files = [entry for entry in os.scandir(paths.checkpoints) if entry.name in own]
+    return max((entry.stat().st_mtime for entry in files), default=0.0)

@@ -8,14 +8,18 @@ import typer
 from rich.markup import escape
 
 from orchestrator.cli.analyze import analyze, howmany, query, report
+from orchestrator.cli.cluster import app as cluster
 from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.export import export
+from orchestrator.cli.logs import logs
 from orchestrator.cli.one import drop, rerun, show
 from orchestrator.cli.output import errors
+from orchestrator.cli.pause import cancel, pause, throttle
 from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
 from orchestrator.cli.status import status
-from orchestrator.cli.submit import cancel, resume, submit
+from orchestrator.cli.submit import resume, submit
+from orchestrator.cli.testcluster import app as testcluster
 from orchestrator.cli.tune import tune
 from orchestrator.cli.verify import compact, verify
 from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError
@@ -51,7 +55,7 @@ def _main(
 
 
 _PANELS = {
-    "Train": (run, plan, tune, submit, status, resume, cancel),
+    "Train": (run, plan, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, rerun, drop),
     "Learn": (analyze, query, howmany, report, show),
 }
@@ -59,6 +63,8 @@ for _panel, _commands in _PANELS.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
 app.add_typer(datasets, name="datasets", rich_help_panel="Data")
+app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
+app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")
 
 
 def main() -> None:

@@ -22,8 +22,16 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Training processes; never more.",
+        help="Training processes on this machine; never more.",
         show_default="the cores this process may use",
+    ),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster profile, its file, or local; auto: SLURM where it and one profile are.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

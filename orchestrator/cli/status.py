@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +14,8 @@ from orchestrator.errors import NOT_FINISHED, UnavailableError
 if TYPE_CHECKING:
     from orchestrator.sweep import Sweep
 
+_COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
+
 
 def status(
     directory: Directory,
@@ -23,7 +24,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what has become of every run.
+    """Tell what has become of every run and every task.
 
     Exit code 0 when all is done, 1 when runs failed, 3 when runs are missing.
     """
@@ -41,42 +42,46 @@ def status(
     raise typer.Exit(_exit_code(state))
 
 
-def _exit_code(state: dict[str, object]) -> int:
+def _exit_code(state: dict[str, Any]) -> int:
     runs = state["runs"]
-    assert isinstance(runs, dict)
     return 1 if runs["failed"] else NOT_FINISHED if runs["missing"] else 0
 
 
-def _print(sweep: Sweep, state: dict[str, object]) -> None:
+def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     runs = state["runs"]
-    assert isinstance(runs, dict)
-    survey = sweep.survey()
-    columns = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
     print_table(
         sweep.name,
-        columns,
-        survey.by_group.select(columns).iter_rows(),
-        total=("all", "", *(runs[name] for name in columns[2:])),
+        _COLUMNS,
+        ([group[name] for name in _COLUMNS] for group in state["groups"]),
+        total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
     )
-    for task in state["tasks"]:  # type: ignore[attr-defined]
-        if task["state"] in ("running", "starting"):
-            since = duration(time.time() - task["submitted"])
-            console.print(
-                f"\nSubmission {task['number']} is {task['state']} for {since}: "
-                f"{task['done']:,} of {task['runs']:,} done, {task['workers']} processes."
-            )
-    last = state["tasks"][-1] if state["tasks"] else None  # type: ignore[index]
-    if last and last["state"] == "broken":
-        errors.print(f"\nSubmission {last['number']} ended: {last['reason']}", soft_wrap=True)
+    if state["tasks"]:
+        listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in state["tasks"].items())
+        console.print(f"\nTasks: {listed}.")
+    if state["workers"]:
+        left = state["seconds_left"]
+        console.print(
+            f"Training: {state['workers']:,} processes, {state['runs_per_hour']:,.0f} runs an "
+            f"hour; about {duration(left)} left as it goes now."
+        )
+    if state["cluster_silent"]:
+        errors.print(f"\n{state['cluster_silent']}", markup=False, soft_wrap=True)
+    for problem in state["problems"]:
+        console.print(f"\n{problem}", markup=False, soft_wrap=True)
     if state["duplicates"]:
         console.print(f"\n{state['duplicates']:,} fits were trained more than once.")
-    failures = state["failures"]
-    assert isinstance(failures, list)
-    for failure in failures:
-        console.print(f"\n{failure['count']:,} failed: {failure['error']}", soft_wrap=True)
-        console.print(f"  traceback: {failure['file']}", soft_wrap=True, style="dim")
-    if runs["missing"] and not sweep.is_running:
-        console.print(f"\nGo on with: manyseed resume {sweep.directory}")
+    for failure in state["failures"]:
+        console.print(
+            f"\n{failure['count']:,} failed: {failure['error']}", markup=False, soft_wrap=True
+        )
+    if state["failures"]:
+        console.print(f"  tracebacks: manyseed logs {sweep.directory} --failed", soft_wrap=True)
+    if runs["missing"] and not _is_alive(state):
+        console.print(f"\nGo on with: manyseed resume {sweep.directory}", soft_wrap=True)
+
+
+def _is_alive(state: dict[str, Any]) -> bool:
+    return any(name in state["tasks"] for name in ("waiting", "held", "running"))
 
 
 def raise_if_broken(reason: str, details: str) -> None:

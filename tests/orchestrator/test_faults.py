@@ -126,7 +126,7 @@ def test_submissions_at_once_share_the_work(sweep: Sweep, undisturbed: Sweep) ->
         assert process.returncode == 0 or "locked" in errors, output + errors
     assert any(process.returncode == 0 for process in commands)
     sweep.wait()
-    assert sum(submission["runs"] for submission in sweep.status()["tasks"]) == RUNS
+    assert sum(submission["runs"] for submission in sweep.status()["submissions"]) == RUNS
     assert_undisturbed(sweep, undisturbed)
 
 
@@ -221,7 +221,7 @@ def test_a_full_disk_ends_the_task_and_loses_nothing(
         subprocess.run(limit, check=True, capture_output=True)
         reason = "File too large"
     sweep.wait()
-    (task,) = sweep.status()["tasks"]
+    (task,) = sweep.status()["submissions"]
     assert task["state"] == "broken"
     assert reason in task["reason"]
     shown = command("status", sweep.directory)
@@ -324,7 +324,7 @@ def publication_killed(sweep: Sweep, undisturbed: Sweep, folder: Path, renames: 
     """Kill a task before it puts one of a shard's six files in place; then go on."""
     submit(sweep, with_code(folder, KILLED, RENAMES=renames))
     wait_until(lambda: not sweep.is_running, "the end of the task")
-    (task,) = sweep.status()["tasks"]
+    (task,) = sweep.status()["submissions"]
     assert task["state"] == "gone"
     found = journaled(sweep)
     assert found

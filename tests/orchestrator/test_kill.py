@@ -85,7 +85,7 @@ def test_killed_training_processes_are_replaced_within_the_task(
     status = sweep.status()
     assert status["runs"]["done"] == 120
     assert status["duplicates"] == 0
-    assert len(status["tasks"]) == 1
+    assert len(status["submissions"]) == 1
 
 
 def wait_for_runs(sweep: Sweep, target: int) -> None:

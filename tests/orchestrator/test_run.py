@@ -206,7 +206,7 @@ def test_submit_while_it_runs_submits_nothing_twice(tmp_path: Path, stopped: lis
     assert sweep.submit(workers=1) is not None
     assert sweep.submit(workers=1) is None
     assert "being trained" in command("submit", sweep.directory).stdout
-    assert sweep.cancel() == 1
+    assert sweep.cancel() == (1, 0)
     sweep.wait()
     assert sweep.submit(workers=2) is not None
     sweep.wait()

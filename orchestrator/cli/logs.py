@@ -1,0 +1,63 @@
+"""``manyseed logs``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.common import Directory, Json
+from orchestrator.cli.output import console, print_json
+from orchestrator.errors import UserError
+
+
+def logs(
+    directory: Directory,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|TASK",
+            help="CELL:REPEAT:RUN, or SUBMISSION/TASK, or a task's job id.",
+            show_default=False,
+        ),
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="The tracebacks of all failed runs, by error.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a task printed, or why runs failed.
+
+    Examples:
+
+        manyseed logs sweep 1/0
+
+        manyseed logs sweep --failed
+    """
+    from orchestrator import logs as texts
+    from orchestrator.paths import open_sweep
+
+    paths = open_sweep(directory)
+    if failed == (what is not None):
+        raise UserError("give a run or a task, or --failed", key="RUN|TASK")
+    if what is not None:
+        found = list(texts.logs(paths, what))
+        if as_json:
+            print_json({"logs": [{"file": str(file), "text": text} for file, text in found]})
+        for file, text in () if as_json else found:
+            console.print(f"[bold]{file}[/]", soft_wrap=True)
+            console.print(f"{text}\n", markup=False, soft_wrap=True)
+        if not found and not as_json:
+            console.print("Nothing was printed.")
+        return
+    groups = texts.failures(paths)
+    if as_json:
+        print_json({"failures": [asdict(group) for group in groups]})
+        return
+    for group in groups:
+        console.print(f"[bold]{group.count:,} × [/]", end="")
+        console.print(f"{group.error}\nruns {', '.join(group.runs)}", markup=False, soft_wrap=True)
+        console.print(f"{group.traceback}\n", markup=False, soft_wrap=True, style="dim")
+    if not groups:
+        console.print("No run is failed.")

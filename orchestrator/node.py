@@ -1,0 +1,99 @@
+"""The node that a task runs on: what it offers, and whether it is at fault when tasks break.
+
+Read by tasks as they start: imports no table library.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files import read_json
+from slurm import ClusterError, control, local
+
+_FORGIVEN_SECONDS = 24 * 3600.0
+_SUSPECTS = 3
+_NO_DEVICES = ("", "NoDevFiles", "-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where a life runs.
+
+    Attributes
+    ----------
+    name : str
+        The node's, as SLURM calls it.
+    job_id : str
+        ``123_4``; empty on this machine.
+    cores : int
+        That the task may use.
+    has_gpu : bool
+        Whether the scheduler gave a GPU to the task.
+    """
+
+    name: str
+    job_id: str
+    cores: int
+    has_gpu: bool
+
+    @classmethod
+    def here(cls) -> Node:
+        """Return the node of this process."""
+        env = os.environ
+        array, index = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+        is_job = env.get("SUBMITIT_EXECUTOR") == "slurm" and array is not None
+        return cls(
+            name=env.get("SLURMD_NODENAME", os.uname().nodename) if is_job else os.uname().nodename,
+            job_id=f"{array}_{index}" if is_job else "",
+            cores=int(env["SLURM_CPUS_ON_NODE"]) if is_job else local.available_cores(),
+            has_gpu=env.get("CUDA_VISIBLE_DEVICES", "") not in _NO_DEVICES
+            or env.get("ROCR_VISIBLE_DEVICES", "") not in _NO_DEVICES,
+        )
+
+
+def broken_nodes(lives: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the nodes on which tasks broke before they finished a run, and why.
+
+    A node on which a later life finished runs is well again; one is forgiven after a day.
+    """
+    broken: dict[str, str] = {}
+    for life in sorted(lives, key=lambda life: float(life["started"])):
+        if sum(life["done"].values()):
+            broken.pop(life["node"], None)
+        elif life.get("node_at_fault") and time.time() - life["updated"] < _FORGIVEN_SECONDS:
+            broken[life["node"]] = life["reason"]
+    return broken
+
+
+def is_environment(lives: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether no node is at fault, but what all are given: several broke, and none worked."""
+    lives = list(lives)
+    worked = any(sum(life["done"].values()) for life in lives)
+    return not worked and len(broken_nodes(lives)) >= _SUSPECTS
+
+
+def keep_away(submission: Path, intent: Mapping[str, Any]) -> None:
+    """Keep the waiting tasks of a submission from its broken nodes, or stop it.
+
+    A broken node ends task after task within seconds, and would soon have ended all.
+    """
+    lives = [read_json(file) for file in (submission / "lives").glob("*/progress.json")]
+    jobs = list(read_json(submission / "jobs.json").values())
+    try:
+        if is_environment(lives):
+            (submission / "stop").touch()
+            control.cancel(_waiting(jobs, lives))
+        elif nodes := broken_nodes(lives).keys() | set(intent["excluded"]):
+            control.exclude_nodes(jobs, sorted(nodes))
+    except ClusterError:
+        return  # where jobs may not change jobs, `resume` does it
+
+
+def _waiting(jobs: list[str], lives: list[dict[str, Any]]) -> list[str]:
+    started = {life["job_id"] for life in lives}
+    return [job for job in jobs if job not in started]

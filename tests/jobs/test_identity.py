@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from jobs.datasets import load, resolve
 from jobs.datasets.split import split, subsample
+from jobs.hparams.search import SPACE_VERSION
 from jobs.identity import canonical_json, canonical_number, identity
 from jobs.run import Cell
 from jobs.streams import raw, stream
@@ -129,6 +131,8 @@ def test_the_page_and_the_package_agree():
     lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
     assert lines["dataset"] == [key]
     assert lines["cell"] == [CELL.id]
+    search = {"eta": 0.3, "tuned": {"draws": 100, "space": SPACE_VERSION}}
+    assert lines["tuned"] == [replace(CELL, hparams=search).id]
     assert lines["init"] == _texts(raw(stream(CELL.seed, "init", key, "xgb@1", 0, 3), 2))
     assert lines["test"] == [str(part.test.size), *_texts(part.test[:8])]
     assert lines["used"] == [str(used.size), *_texts(used[:8])]

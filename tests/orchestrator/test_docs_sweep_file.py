@@ -22,7 +22,7 @@ from orchestrator.sweepfile import (
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweep-file.md").read_text()
-FURTHER = {"hparams", "epochs", "snapshots", "device"}
+FURTHER = {"hparams", "defaults", "epochs", "snapshots", "device"}
 
 
 def section(title: str) -> str:

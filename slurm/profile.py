@@ -42,7 +42,7 @@ OPTIONS = frozenset({
 
 _OURS = {
     "array": "tasks make it",
-    "comment": "submissions are found by it",
+    "comment": "it says which submission a task belongs to",
     "error": "logs are kept in the sweep directory",
     "exclusive": "write whole-node = true",
     "job-name": "submissions are found by it",
@@ -54,17 +54,14 @@ _OURS = {
     "requeue": "tasks are always requeued",
     "signal": "tasks are told of their walltime by it",
 }
-_KEYS = (
-    "setup",
-    "modules",
-    "python",
-    "container",
-    "whole-node",
-    "parallelism",
-    "processes-per-gpu",
-    "max-jobs",
-    "extra",
+# fmt: off
+KEYS = (
+    "setup", "modules", "python", "container", "whole-node", "parallelism", "processes-per-gpu",
+    "max-jobs", "extra",
 )
+# fmt: on
+"""Keys of a profile that are not sbatch's."""
+
 _COMMON_KEYS = ("slurm-conf",)
 _CLASSES = ("cpu", "gpu")
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
@@ -164,7 +161,7 @@ def read_profile(path: Path) -> Profile:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     common = {key: value for key, value in table.items() if key not in _CLASSES}
     conf = common.pop("slurm-conf", None)
-    _check_keys(path, "", common, [*OPTIONS, *_KEYS, *_COMMON_KEYS, *_CLASSES])
+    _check_keys(path, "", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
         own = table.get(name, {} if name == "cpu" else None)
@@ -172,7 +169,7 @@ def read_profile(path: Path) -> Profile:
             continue
         if not isinstance(own, dict):
             raise ValueError(f"{path}: {name} = {own!r}: must be a table [{name}]")
-        _check_keys(path, f"{name}.", own, [*OPTIONS, *_KEYS])
+        _check_keys(path, f"{name}.", own, [*OPTIONS, *KEYS])
         extra = {**common.get("extra", {}), **own.get("extra", {})}
         classes[name] = _resources(path, name, {**common, **own, "extra": extra})
     return Profile(

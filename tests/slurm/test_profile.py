@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from slurm import ClusterUnavailable
-from slurm.profile import find_profile, minutes, read_profile, user_folder
+from slurm.profile import KEYS, find_profile, minutes, read_profile, user_folder
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "clusters"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "clusters"
 
 
 def write(folder: Path, text: str, name: str = "here.toml") -> Path:
@@ -153,3 +155,15 @@ def test_there_is_an_example_for_each_kind_of_cluster() -> None:
     assert examples.keys() == {"generic", "gpu", "whole-node"}
     assert examples["whole-node"].cpu.whole_node
     assert examples["gpu"].resources("gpu").processes_per_gpu == 4
+
+
+def test_the_documented_profile_is_valid(tmp_path: Path) -> None:
+    (text,) = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL
+    )
+    assert read_profile(write(tmp_path, text)).resources("gpu").processes_per_gpu == 4
+
+
+def test_every_key_of_a_profile_is_documented() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    assert [key for key in (*KEYS, "slurm-conf", "time") if f"`{key}`" not in page] == []

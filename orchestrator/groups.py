@@ -22,6 +22,7 @@ _FIXED = {
     "samples": "points of a test set",
     "class_names": "classes",
     "probability": "probabilities",
+    "curves": "keep.curves",
 }
 """What of a layout a file decides, and what users call it."""
 
@@ -90,7 +91,8 @@ def _spec(
     number: int, dataset: str, classifier: str, repeats: int, file: SweepFile, asked: Expansion
 ) -> GroupSpec:
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
-    scores, dtype = file.keep_of(dataset).resolve(len(info.class_names))
+    keep = file.keep_of(dataset)
+    scores, dtype = keep.resolve(len(info.class_names))
     return GroupSpec.create(
         number=number,
         dataset=dataset,
@@ -102,6 +104,7 @@ def _spec(
         dtype=dtype,
         probability=model.probability,
         repeats=repeats,
+        curves=bool(keep.curves and model.snapshots),
     )
 
 

@@ -61,7 +61,9 @@ class _Process:
                 if batch.source in (-1, row):
                     fit = Run(cell, batch.repeat, run)
                     saved = checkpoint(self._paths, batch.group, row, fit, recipe)
-                    prediction = self._trainer.train(fit, snapshots, checkpoint=saved)
+                    prediction = self._trainer.train(
+                        fit, snapshots, curves=group.spec.curves, checkpoint=saved
+                    )
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group,

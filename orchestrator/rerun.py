@@ -50,7 +50,8 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
     trainer, run = Trainer(), found.fitted
     try:
         run = replace(run, cell=fitted(paths, run.cell))
-        prediction = trainer.train(run, tuple(found.cell["snapshots"]))
+        snapshots = tuple(found.cell["snapshots"])
+        prediction = trainer.train(run, snapshots, curves=found.spec.curves)
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:
         raise UnavailableError(str(error)) from None

@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
@@ -51,6 +52,12 @@ def _typed(expected: str, *types: type) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _flag(value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
 def _list(value: Any) -> Any:
     if not isinstance(value, list):
         raise ValueError("must be a list")
@@ -71,6 +78,7 @@ def _patterns(value: Any) -> Any:
 
 Text = Annotated[StrictStr, _typed("text in quotes", str)]
 Whole = Annotated[StrictInt, _typed("a whole number", int)]
+Flag = Annotated[StrictBool, BeforeValidator(_flag)]
 Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float)]
 Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
 Repeats = Annotated[Whole, Field(ge=1, le=10_000)]
@@ -89,10 +97,15 @@ class Keep(_Table):
 
     scores: Scores | None = None
     dtype: ScoreType | None = None
+    curves: Flag | None = None
 
     def over(self, other: Keep) -> Keep:
         """Return these settings, and another's where these say nothing."""
-        return Keep(scores=self.scores or other.scores, dtype=self.dtype or other.dtype)
+        return Keep(
+            scores=self.scores or other.scores,
+            dtype=self.dtype or other.dtype,
+            curves=other.curves if self.curves is None else self.curves,
+        )
 
     def resolve(self, n_classes: int) -> tuple[Scores, ScoreType]:
         """Return what is kept of a dataset: by default all scores for 3 to 10 classes."""

@@ -15,7 +15,13 @@ MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
 NO_RECIPE = 65535
-
+CURVES = {
+    "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",
+    "train_accuracy": "share of right predictions of the training batches, as they were trained",
+    "test_loss": "mean cross-entropy of the test set after an epoch",
+    "test_accuracy": "share of right predictions of the test set after an epoch",
+}
+"""Learning curves, in the order in which they are stored."""
 
 RUN, GRID = ("run",), ("run", "epoch", "sample")
 
@@ -129,6 +135,16 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
             units="1",
             comment="NaN where the classifier has no probabilities.",
         )
+    for name, meaning in CURVES.items() if spec.curves else ():
+        array(
+            name,
+            "float32",
+            ("run", "trained_epoch"),
+            math.nan,
+            long_name=meaning,
+            units="nat" if name.endswith("loss") else "1",
+            comment="NaN where the training recorded none.",
+        )
     return arrays
 
 
@@ -219,11 +235,17 @@ def _splits(spec: GroupSpec) -> tuple[ArraySpec, ...]:
 
 
 def _coordinates(spec: GroupSpec) -> list[ArraySpec]:
-    def array(name: str, dtype: str, fill: float, long_name: str, comment: str = "") -> None:
+    def array(
+        name: str,
+        dtype: str,
+        fill: float,
+        long_name: str,
+        comment: str = "",
+        dims: tuple[str, ...] = RUN,
+    ) -> None:
         attributes = {"long_name": long_name, "units": "1"}
         if comment:
             attributes["comment"] = comment
-        dims = ("epoch",) if name == "epoch" else RUN
         arrays.append(ArraySpec(name, dtype, dims, fill, "coordinate", True, attributes))
 
     arrays: list[ArraySpec] = []
@@ -239,5 +261,7 @@ def _coordinates(spec: GroupSpec) -> list[ArraySpec]:
     )
     for name in FLAGS:
         array(name, "int16", -1, name.replace("_", " "), "-1 for padding.")
-    array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.")
+    array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.", ("epoch",))
+    if spec.curves:
+        array("trained_epoch", "int32", 0, "number of the epoch", "", ("trained_epoch",))
     return arrays

@@ -204,6 +204,8 @@ def _column(group: Group, array: ArraySpec, rows: Rows, extra: dict[str, Any]) -
     """Return the new values of a coordinate, padded; put a flag's meanings into `extra`."""
     if array.name == "epoch":
         return np.array(group.spec.epochs, dtype=array.dtype)
+    if array.name == "trained_epoch":
+        return np.arange(1, group.spec.epochs[-1] + 1, dtype=array.dtype)
     if array.name in FLAGS:
         meanings: list[str] = []
         if group.rows:
@@ -223,7 +225,7 @@ def _column(group: Group, array: ArraySpec, rows: Rows, extra: dict[str, Any]) -
 def _place_coordinate(
     group: Group, array: ArraySpec, metadata: bytes, values: NDArray[Any]
 ) -> None:
-    start = group.rows if array.name != "epoch" else 0
+    start = group.rows if array.dims == ("run",) else 0
     first = start // COORDINATE_ROWS
     if start % COORDINATE_ROWS:
         before = encoding.read(group.folder / array.name, first * COORDINATE_ROWS, start)

@@ -1,14 +1,14 @@
 """One record of a journal, as bytes.
 
-A header of 60 bytes, little-endian, then label, score (or margin) and confidence as they are
-stored. The header has a magic number and a checksum of its own, so that a scan finds the next good
-record after a damaged one; the payload's checksum is the row's.
+A header of 60 bytes, little-endian, then label, score (or margin), confidence and learning curves
+as they are stored. The header has a magic number and a checksum of its own, so that a scan finds
+the next good record after a damaged one; the payload's checksum is the row's.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import google_crc32c
 
@@ -41,7 +41,7 @@ class Header:
         Scores beyond the range of float16.
     fit_seconds : float
         Wall time of fitting.
-    label, score, confidence : int
+    label, score, confidence, curves : int
         Lengths of the payload's parts.
     """
 
@@ -56,11 +56,12 @@ class Header:
     label: int
     score: int
     confidence: int
+    curves: int = 0
 
     @property
     def payload(self) -> int:
         """Length of the payload."""
-        return self.label + self.score + self.confidence
+        return self.label + self.score + self.confidence + self.curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,9 @@ def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes
         len(values.label),
         len(values.score),
         len(values.confidence),
+        len(values.curves),
     )
-    return _pack(header) + values.label + values.score + values.confidence
+    return _pack(header) + values.label + values.score + values.confidence + values.curves
 
 
 def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
@@ -100,7 +102,10 @@ def parse_header(data: bytes) -> Header | None:
         return None
     if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
         return None
-    return Header(*_HEADER.unpack_from(data)[1:])
+    header = Header(*_HEADER.unpack_from(data)[1:])
+    if header.status == DONE and header.source:  # the field's other meaning
+        header = replace(header, source=0, curves=header.source)
+    return header
 
 
 def parse_payload(header: Header, data: bytes) -> RowBytes | None:
@@ -108,8 +113,13 @@ def parse_payload(header: Header, data: bytes) -> RowBytes | None:
     if len(data) != header.payload:
         return None
     scores = header.label + header.score
+    curves = scores + header.confidence
     values = RowBytes(
-        data[: header.label], data[header.label : scores], data[scores:], header.clipped
+        data[: header.label],
+        data[header.label : scores],
+        data[scores:curves],
+        header.clipped,
+        data[curves:],
     )
     return values if values.crc == header.crc else None
 
@@ -121,7 +131,7 @@ def _pack(header: Header) -> bytes:
         header.recipe,
         header.group,
         header.row,
-        header.source,
+        header.source if header.status == COPY else header.curves,
         header.crc,
         header.clipped,
         header.fit_seconds,

@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.store.arrays import CURVES
 from orchestrator.store.schema import GroupSpec
 
 if TYPE_CHECKING:
@@ -25,29 +26,35 @@ class RowBytes:
         `score` is the score or the margin; parts that the group does not keep are empty.
     clipped : int
         How many scores exceeded the range of float16.
+    curves : bytes
+        Learning curves, one after the other.
     """
 
     label: bytes
     score: bytes = b""
     confidence: bytes = b""
     clipped: int = 0
+    curves: bytes = b""
 
     @property
     def parts(self) -> tuple[bytes, ...]:
         """The parts that are kept, in the order of the group's arrays."""
-        return (self.label, *filter(None, (self.score, self.confidence)))
+        size = len(self.curves) // len(CURVES)
+        curves = (self.curves[n * size : (n + 1) * size] for n in range(len(CURVES)))
+        return (self.label, *filter(None, (self.score, self.confidence, *curves)))
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Bytes of label, score and confidence."""
-        return len(self.label), len(self.score), len(self.confidence)
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Bytes of label, score, confidence and curves."""
+        return len(self.label), len(self.score), len(self.confidence), len(self.curves)
 
     @property
     def crc(self) -> int:
-        """CRC-32C over label, score, confidence."""
+        """CRC-32C over label, score, confidence, curves."""
         crc = google_crc32c.value(self.label)
         crc = google_crc32c.extend(crc, self.score)
-        return int(google_crc32c.extend(crc, self.confidence))
+        crc = google_crc32c.extend(crc, self.confidence)
+        return int(google_crc32c.extend(crc, self.curves))
 
 
 def encode_row(
@@ -79,8 +86,9 @@ def encode_row(
     if int(prediction.label.max()) >= spec.n_classes:
         raise ValueError(f"label {prediction.label.max()} of {spec.n_classes} classes")
     label = _bytes(prediction.label, spec.array("label").dtype)
+    curves = _curves(spec, prediction) if spec.curves else b""
     if spec.scores == "none":
-        return RowBytes(label)
+        return RowBytes(label, curves=curves)
     if spec.scores == "margin":
         values, clipped = _rounded(prediction.margin(y_true), spec.dtype)
     else:
@@ -90,7 +98,7 @@ def encode_row(
         if prediction.confidence.shape != grid:
             raise ValueError(f"confidence has shape {prediction.confidence.shape}, not {grid}")
         confidence = _bytes(prediction.confidence, spec.dtype)
-    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped)
+    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped, curves)
 
 
 def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.float32]:
@@ -101,6 +109,15 @@ def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.floa
         centred: NDArray[np.float32] = scores - scores.mean(axis=-1, keepdims=True)
         return centred
     return scores
+
+
+def _curves(spec: GroupSpec, prediction: Prediction) -> bytes:
+    absent = np.full(spec.epochs[-1], np.nan, dtype=np.float32)
+    curves = [(prediction.curves or {}).get(name, absent) for name in CURVES]
+    if any(curve.shape != absent.shape for curve in curves):
+        shapes = ", ".join(str(curve.shape) for curve in curves)
+        raise ValueError(f"{spec.path} holds curves of {len(absent)} epochs, got {shapes}")
+    return _bytes(np.stack(curves), "float32")
 
 
 def _rounded(values: NDArray[np.float32], dtype: str) -> tuple[NDArray[np.float32], int]:

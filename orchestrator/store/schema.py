@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
-from orchestrator.store.arrays import ArraySpec, arrays_of, itemsize, label_dtype
+from orchestrator.store.arrays import CURVES, ArraySpec, arrays_of, itemsize, label_dtype
 from orchestrator.store.errors import LayoutTooNew, StoreError
 
 LAYOUT_VERSION = 1
@@ -57,6 +57,8 @@ class GroupSpec:
         the second.
     split_length : int
         Repeats in one chunk of `y_true` and `test_index`.
+    curves : bool
+        Whether learning curves are kept: a number for each epoch up to the last snapshot.
     """
 
     number: int
@@ -71,6 +73,7 @@ class GroupSpec:
     shard_length: int
     chunk_length: int
     split_length: int
+    curves: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -82,6 +85,8 @@ class GroupSpec:
             raise ValueError(f"a classifier needs two classes, got {self.class_names!r}")
         if not self.epochs or list(self.epochs) != sorted(set(self.epochs)):
             raise ValueError(f"epochs must rise, got {self.epochs!r}")
+        if self.curves and self.epochs[-1] == 0:
+            raise ValueError(f"{self.classifier} has no epochs, so no learning curves")
         if min(self.samples, self.chunk_length, self.shard_length, self.split_length) < 1:
             raise ValueError(f"a group needs at least one sample, row and repeat: {self!r}")
         if self.shard_length % self.chunk_length:
@@ -103,6 +108,7 @@ class GroupSpec:
         dtype: ScoreType = "float32",
         probability: Probability = "softmax",
         repeats: int = 1,
+        curves: bool = False,
     ) -> GroupSpec:
         """Choose the lengths of shards and chunks.
 
@@ -131,6 +137,7 @@ class GroupSpec:
             shard_length=chunks * chunk_length,
             chunk_length=chunk_length,
             split_length=repeats,
+            curves=curves,
         )
 
     @property
@@ -186,6 +193,7 @@ class GroupSpec:
             "run": run,
             "repeat": repeat,
             "epoch": len(self.epochs),
+            "trained_epoch": self.epochs[-1],
             "sample": self.samples,
             "class": self.n_classes,
         }[dim]
@@ -195,14 +203,16 @@ class GroupSpec:
         return self.shape(array, 1, 1)[1:]
 
     @property
-    def part_bytes(self) -> tuple[int, int, int]:
-        """Bytes of one run's label, score or margin, and confidence, before compression."""
+    def part_bytes(self) -> tuple[int, int, int, int]:
+        """Bytes of one run's label, score or margin, confidence and curves, uncompressed."""
         sizes = {
             array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
             for array in self.arrays
             if array.role == "prediction"
         }
-        return sizes["label"], sizes.get(self.score_name or "", 0), sizes.get("confidence", 0)
+        curves = sum(sizes.get(name, 0) for name in CURVES)
+        score = sizes.get(self.score_name or "", 0)
+        return sizes["label"], score, sizes.get("confidence", 0), curves
 
     @property
     def row_bytes(self) -> int:
@@ -241,7 +251,10 @@ class GroupSpec:
 
     def to_attributes(self) -> dict[str, Any]:
         """Return what the group's attributes hold, as JSON."""
-        return {"layout": LAYOUT_VERSION, **asdict(self)}
+        fields = asdict(self)
+        if not self.curves:  # came later: absent means no
+            del fields["curves"]
+        return {"layout": LAYOUT_VERSION, **fields}
 
     @classmethod
     def from_attributes(
@@ -262,6 +275,7 @@ class GroupSpec:
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
+        value = {"curves": False, **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{where}: {', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.store import encoding
-from orchestrator.store.arrays import COPY, DONE, MISSING, PADDING, ArraySpec
+from orchestrator.store.arrays import COPY, CURVES, DONE, MISSING, PADDING, ArraySpec
 from orchestrator.store.encoding import Array, Bools
 from orchestrator.store.groups import Group, published_shards
 from orchestrator.store.reader import read_array
@@ -154,6 +154,10 @@ def _wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tupl
         else:
             impossible = ~((confidence >= 0) & (confidence <= 1))
         yield "a confidence is no probability", _any(impossible)
+    for name in CURVES if spec.curves else ():
+        most = np.inf if name.endswith("loss") else 1
+        impossible = ~(np.isnan(parts[name]) | (parts[name] >= 0) & (parts[name] <= most))
+        yield f"{name} is impossible", _any(impossible)
     if spec.score_name is None:
         return
     values = parts[spec.score_name]

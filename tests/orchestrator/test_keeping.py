@@ -18,7 +18,7 @@ from zarr.storage import ZipStore
 from orchestrator import Sweep
 from orchestrator.errors import UnavailableError
 from orchestrator.store.groups import list_groups
-from tests.orchestrator.conftest import command, stored
+from tests.orchestrator.conftest import command, stored, train, write
 
 
 @pytest.fixture
@@ -152,3 +152,32 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
     assert "another disk" in message
     assert not sweep.paths.tasks.exists()
     assert not sweep.paths.store.exists()
+
+
+def test_learning_curves_are_kept_of_networks(tmp_path: Path) -> None:
+    text = """
+name    = "curves"
+seed    = 1
+repeats = 1
+runs    = 2
+keep    = { curves = true }
+
+[[grid]]
+dataset    = ["sklearn:iris"]
+classifier = ["mlp", "lr-sgd"]
+
+[classifier.mlp]
+epochs  = 3
+hparams = { width1 = 32, width2 = 32 }
+"""
+    sweep = train(write(tmp_path / "curves.toml", text), tmp_path / "sweep", workers=1)
+    assert sweep.verify()["findings"] == []
+    tree = xr.open_datatree(sweep.paths.store, engine="zarr", consolidated=False)
+    assert "train_loss" not in tree["sklearn%3Airis/lr-sgd"]
+    mlp = tree["sklearn%3Airis/mlp"].isel(run=slice(2))
+    assert mlp.train_loss.shape == (2, 3)
+    assert np.isfinite(mlp.train_loss).all()
+    accuracy = (mlp.label[:, -1] == mlp.y_true[0]).mean("sample")
+    np.testing.assert_allclose(mlp.test_accuracy[:, -1], accuracy, rtol=1e-6)
+    address = f"{int(mlp.cell[0])}:0:0"
+    assert sweep.rerun(address)["equal"]

@@ -39,7 +39,7 @@ def make(folder, made) -> World:
     return world
 
 
-@pytest.fixture(params=[spec(2), spec(3), spec(300, dtype="float16", scores="all")])
+@pytest.fixture(params=[spec(2), spec(3, curves=True), spec(300, dtype="float16", scores="all")])
 def world(request, tmp_path):
     return make(tmp_path, request.param)
 

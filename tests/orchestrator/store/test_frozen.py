@@ -97,6 +97,10 @@ def test_journal_record():
     expected = header + struct.pack("<I", google_crc32c.value(header)) + label + score + confidence
     assert records.done(7, 2**33, 3, 1.5, RowBytes(label, score, confidence, 4)) == expected
     assert len(header) == 56
+    curves = np.float32([0.1, 0.2, 0.3, 0.4]).tobytes()
+    record = records.done(7, 5, 3, 1.5, RowBytes(label, score, confidence, 4, curves))
+    assert record[60:] == label + score + confidence + curves
+    assert struct.unpack("<BBHIQQI", record[8:36])[5:] == (16, google_crc32c.value(record[60:]))
     copy = records.copy(7, 5, 2)
     assert struct.unpack("<BBHIQQIIfIII", copy[8:56])[:6] == (2, 0, 65535, 7, 5, 2)
     assert len(copy) == 60

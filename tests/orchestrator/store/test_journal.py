@@ -18,7 +18,9 @@ from orchestrator.store.tombstones import write_tombstone
 
 def row(number: int, size: int = 40) -> RowBytes:
     rng = np.random.default_rng(number)
-    return RowBytes(rng.bytes(size), rng.bytes(4 * size), rng.bytes(size // 2), number)
+    return RowBytes(
+        rng.bytes(size), rng.bytes(4 * size), rng.bytes(size // 2), number, rng.bytes(16)
+    )
 
 
 def fill(writer: JournalWriter, numbers) -> None:
@@ -88,7 +90,9 @@ def test_damage_costs_only_the_records_it_hits(tmp_path_factory, data):
     with JournalWriter(path) as writer:
         for number in range(8):
             # A payload that looks like records, to mislead a search for the next header.
-            values = RowBytes(MAGIC * data.draw(st.integers(0, 4)) + bytes(5), MAGIC[:5])
+            # Its end is its own, else the rest of another could stand in for what was cut.
+            label = MAGIC * data.draw(st.integers(0, 4)) + bytes(5)
+            values = RowBytes(label, bytes([number + 1]) * 5)
             writer.append(1, number, values, recipe=0, fit_seconds=0)
             ends.append(path.stat().st_size)
     content = bytearray(path.read_bytes())
@@ -172,7 +176,7 @@ writer.close()
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
     number, size = map(int, output.split())
-    record = HEADER_SIZE + 40 + 160 + 20
+    record = HEADER_SIZE + 40 + 160 + 20 + 16
     assert number == 1000 // record
     assert size == number * record
     index = JournalIndex(tmp_path)

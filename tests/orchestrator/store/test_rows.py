@@ -23,8 +23,7 @@ def test_row_holds_what_the_group_keeps(n_classes, dtype, scores):
     made = spec(n_classes, scores=scores, dtype=dtype)
     run, y = prediction(made, 3), truth(made)[1]
     encoded = encode_row(made, run, y)
-    parts = (len(encoded.label), len(encoded.score), len(encoded.confidence))
-    assert parts == made.part_bytes
+    assert encoded.sizes == made.part_bytes
     assert encoded.crc == google_crc32c.value(encoded.label + encoded.score + encoded.confidence)
     assert np.array_equal(decode(made, encoded, "label"), run.label)
     tolerance = 0 if dtype == "float32" else 2e-3
@@ -59,6 +58,24 @@ def test_centring_keeps_the_order_of_classes_under_a_large_offset():
     moved = dataclasses.replace(run, scores=run.scores + np.float32(1000))
     stored = decode(made, encode_row(made, moved, truth(made)[0]), "score")
     assert np.array_equal(stored.argmax(-1), moved.scores.argmax(-1))
+
+
+def test_curves_are_kept_where_there_are_any():
+    made = spec(3, curves=True)
+    run, y = prediction(made, 2), truth(made)[0]
+    encoded = encode_row(made, run, y)
+    assert encoded.sizes == made.part_bytes
+    assert encoded.sizes[-1] == 4 * 5 * 4
+    stored = [np.frombuffer(part, "<f4") for part in encoded.parts[3:]]
+    names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    for name, curve in zip(names, stored, strict=True):
+        assert np.array_equal(curve, run.curves[name])
+    without = encode_row(made, dataclasses.replace(run, curves=None), y)
+    assert np.isnan(np.frombuffer(without.curves, "<f4")).all()
+    short = {name: curve[:-1] for name, curve in run.curves.items()}
+    with pytest.raises(ValueError, match="curves of 5 epochs"):
+        encode_row(made, dataclasses.replace(run, curves=short), y)
+    assert encode_row(spec(3), run, y).curves == b""
 
 
 def test_wrong_shapes_and_classes_are_refused():

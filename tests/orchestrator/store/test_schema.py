@@ -30,7 +30,7 @@ def test_lengths_keep_their_bounds(samples, n_classes, epochs, scores, dtype):
         scores=scores,
         dtype=dtype,
     )
-    label, score, _ = chosen.part_bytes
+    label, score, *_ = chosen.part_bytes
     largest = max(label, score)
     assert chosen.shard_length % chosen.chunk_length == 0
     assert chosen.shard_length == 1 or chosen.shard_length * largest < 1.5 * SHARD_BYTES
@@ -76,6 +76,25 @@ def test_arrays_follow_what_is_kept():
         "crc",
         "status",
     ]
+
+
+def test_curves_are_named_only_where_there_are_any():
+    assert "curves" not in spec().to_attributes()
+    made = spec(curves=True)
+    assert GroupSpec.from_attributes(made.to_attributes()) == made
+    added = {array.name: array.dims for array in made.arrays if array not in spec().arrays}
+    curve = ("run", "trained_epoch")
+    assert added == {
+        "train_loss": curve,
+        "train_accuracy": curve,
+        "test_loss": curve,
+        "test_accuracy": curve,
+        "trained_epoch": ("trained_epoch",),
+    }
+    assert made.part_bytes[3] == made.row_bytes - spec().row_bytes == 4 * 5 * 4
+    assert made.stored_bytes(1000) > spec().stored_bytes(1000) + 1000 * 4 * 5 * 4
+    with pytest.raises(ValueError, match="mlp has no epochs"):
+        spec(epochs=(0,), curves=True)
 
 
 def test_newer_layout_is_refused():

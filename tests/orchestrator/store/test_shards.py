@@ -16,6 +16,7 @@ from orchestrator.store.errors import (
     StoreUnavailable,
 )
 from orchestrator.store.groups import published_shards
+from orchestrator.store.lazy import open_runs
 from orchestrator.store.lease import Lease
 from orchestrator.store.planning import extend_group
 from orchestrator.store.shards import lease_name, publish
@@ -54,6 +55,26 @@ def test_what_was_appended_is_what_is_read(tmp_path, n_classes, dtype, scores):
     assert found["fit_seconds"].tolist()[::2] == [0, 3]
     assert found["recipe"].tolist() == [1, 65535, 1]
     assert found["status"].tolist() == [1, 0, 1]
+
+
+def test_curves_are_published_and_copied(tmp_path):
+    world = World(tmp_path, spec(3, curves=True))
+    world.finish(0, 3)
+    with world.journal() as journal:
+        journal.append_copy(NUMBER, 1, 0)
+    publish(world.group, 0, world.index(), world.watch)
+    assert_true_rows(world.group, {0, 1, 3}, {1: 0})
+    opened = xr.open_zarr(world.store, group=world.spec.path, consolidated=False)
+    lazy = open_runs(world.group)
+    expected = prediction(world.spec, 0).curves
+    for name, curve in expected.items():
+        assert opened[name].dims == ("run", "trained_epoch")
+        assert np.array_equal(opened[name][1], curve)
+        assert np.array_equal(lazy[name][0], curve)
+        assert np.isnan(opened[name][2:4]).all()  # missing; without curves
+    assert opened.trained_epoch.values.tolist() == [1, 2, 3, 4, 5]
+    extended = extend_group(world.group, rows(2, first=10), REPEATS, start=12)
+    assert lazy.sizes["run"] < open_runs(extended).sizes["run"]
 
 
 def test_publishing_adds_and_never_removes(world):

@@ -30,10 +30,12 @@ LAYOUTS = [
     spec(3, dtype="float16"),
     spec(2, dtype="float16"),
     spec(3, scores="none"),
+    spec(2, curves=True),
 ]
 
 
 PARTS = [(spec(2), 1), (spec(3), 0), (spec(3), 2), (spec(3, dtype="float16", scores="all"), 1)]
+PARTS += [(spec(2, curves=True), 3)]
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +138,8 @@ def test_changed_predictions_are_found_and_healed_or_dropped(tmp_path, made, par
         (spec(2), "fit_seconds", np.nan, "fit_seconds is no duration"),
         (spec(2), "fit_seconds", -1, "fit_seconds is no duration"),
         (spec(2), "status", 9, "status disagrees with the plan"),
+        (spec(2, curves=True), "train_accuracy", 1.5, "train_accuracy is impossible"),
+        (spec(2, curves=True), "test_loss", -0.5, "test_loss is impossible"),
     ],
 )
 def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, value, problem):

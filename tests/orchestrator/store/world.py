@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jobs.run import Prediction
 from orchestrator.store import reader
-from orchestrator.store.arrays import COPY, DONE, FLAGS
+from orchestrator.store.arrays import COPY, CURVES, DONE, FLAGS
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.journal import JournalWriter
@@ -54,7 +54,10 @@ def prediction(made: GroupSpec, row: int) -> Prediction:
         scores = rng.standard_normal((*grid, made.n_classes)).astype(np.float32)
         label = scores.argmax(-1).astype(np.uint16)
     confidence = rng.uniform(0.5, 1, grid).astype(np.float32)
-    return Prediction(scores, label, confidence, float(row))
+    curves = None
+    if made.curves and row % 4 != 3:  # some have none
+        curves = {name: rng.random(made.epochs[-1], dtype=np.float32) for name in CURVES}
+    return Prediction(scores, label, confidence, float(row), curves)
 
 
 def truth(made: GroupSpec, repeats: int = REPEATS) -> NDArray[np.int64]:
@@ -117,5 +120,5 @@ def assert_true_rows(group: Group, numbers: set[int], originals: dict[int, int])
     for position, row in enumerate(order):
         expected = values(made, originals.get(row, row))
         stored = b"".join(np.ascontiguousarray(found[name][position]).tobytes() for name in names)
-        assert stored == expected.label + expected.score + expected.confidence
+        assert stored == b"".join(expected.parts)
         assert found["crc"][position] == expected.crc

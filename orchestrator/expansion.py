@@ -147,10 +147,9 @@ def _resolve(
     ]
     resolver.resolve_pairs([(first["dataset"], first["classifier"]) for _, first in groups], where)
     for places, first in groups:
-        pair = resolver.pair(first["dataset"], first["classifier"])
         for axis in _FITS:
             columns[axis][places] = tables.code(axis, first[axis])
-        fit = resolver.axis(pair, where, first["hparams"], "hparams", first["hparams"])
+        fit = resolver.axis(first, where, "hparams", first["hparams"])
         columns["fit"][places] = tables.fit(fit.cell)
         alike = np.full(len(places), first["hparams"] != "tuned")
         for axis in VALUES:
@@ -159,7 +158,7 @@ def _resolve(
             still = np.zeros(len(codes), dtype=bool)
             for code in _present(raw):
                 value = found.values[axis][code]
-                resolved = resolver.axis(pair, where, first["hparams"], axis, value)
+                resolved = resolver.axis(first, where, axis, value)
                 notes.add(axis, value, first, resolved)
                 shown = axis_value(resolved.cell, axis)
                 codes[code] = tables.code(axis, shown)

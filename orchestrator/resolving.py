@@ -121,7 +121,8 @@ class Resolver:
             Also where classifiers cannot be trained on datasets: all of these are named.
         """
         impossible: dict[str, list[tuple[str, str]]] = {}
-        for dataset, classifier in dict.fromkeys(names):
+        asked = dict.fromkeys(names)
+        for dataset, classifier in asked:
             if (dataset, classifier) not in self._pairs:
                 try:
                     self._pairs[dataset, classifier] = self._pair(dataset, classifier, where)
@@ -133,7 +134,7 @@ class Resolver:
                 "; ".join(f"{_crossed(found)}: {why}" for why, found in impossible.items()),
                 file=self._path,
                 key=where,
-                remedy=f"or leave them out: exclude = [{_rules(pairs)}]",
+                remedy=f"or leave them out: exclude = [{_rules(pairs, asked)}]",
             )
 
     def pair(self, dataset: str, classifier: str) -> Pair:
@@ -166,17 +167,24 @@ class Resolver:
         search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}
         return Pair(self._sweep.seed, info, replace(resolved, name=classifier), search)
 
-    def axis(self, pair: Pair, where: str, hparams_of: str, axis: str, value: Any) -> ResolvedCell:
-        """Resolve one axis' value for a pair, all other axes at their defaults.
+    def axis(self, names: Mapping[str, str], where: str, axis: str, value: Any) -> ResolvedCell:
+        """Resolve one axis' value, all other axes at their defaults.
+
+        Parameters
+        ----------
+        names : mapping
+            The dataset, the classifier and the hparams that it is combined with.
 
         Raises
         ------
         UserError
         """
+        pair = self.pair(names["dataset"], names["classifier"])
         try:
-            return pair.resolve(hparams_of, **({} if axis == "hparams" else {axis: value}))
+            return pair.resolve(names["hparams"], **({} if axis == "hparams" else {axis: value}))
         except ValueError as error:
-            rule = toml_value({"classifier": pair.classifier.name, axis: value})
+            by = "dataset" if axis == "train_fraction" else "classifier"
+            rule = toml_value({by: names[by], axis: value})
             raise UserError(
                 str(error),
                 file=self._path,
@@ -258,15 +266,14 @@ def _crossed(pairs: list[tuple[str, str]]) -> str:
     return ", ".join(shown) + more
 
 
-def _rules(pairs: list[tuple[str, str]]) -> str:
-    """Return the rules that leave pairs out, one a classifier."""
-    by_classifier: dict[str, list[str]] = {}
-    for dataset, classifier in pairs:
-        by_classifier.setdefault(classifier, []).append(dataset)
-    return ", ".join(
-        toml_value({"classifier": classifier, "dataset": found})
-        for classifier, found in by_classifier.items()
-    )
+def _rules(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]) -> str:
+    """Return the rules that leave pairs out of those that are asked for, one a classifier."""
+    possible = {classifier for dataset, classifier in asked if (dataset, classifier) not in pairs}
+    rules = []
+    for name in dict.fromkeys(classifier for _, classifier in pairs):
+        found = [dataset for dataset, classifier in pairs if classifier == name]
+        rules.append({"classifier": name} | ({"dataset": found} if name in possible else {}))
+    return ", ".join(map(toml_value, rules))
 
 
 def toml_key(name: str) -> str:

@@ -184,7 +184,7 @@ MISTAKES = {
     ),
     "an impossible pair": (
         HEAD + GRID.replace("sklearn:digits", "sklearn:wine").replace("lr-sgd", "cnn"),
-        ["grid[0]: cnn × sklearn:wine: cnn needs images", "exclude = [{ classifier = "],
+        ["grid[0]: cnn × sklearn:wine: cnn needs images", 'exclude = [{ classifier = "cnn" }]'],
     ),
     "a rule that matches nothing": (
         HEAD + GRID + 'exclude = [{ classifier = "mlp" }]\n',

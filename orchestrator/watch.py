@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.submission import Submission, TaskState
+from orchestrator.submission import LOCAL, Submission, TaskState
 
+_LEAST_BYTES = 2**16
+"""What a task needs to begin."""
 _POLL_SECONDS = 0.25
 _PATIENCE = 10.0
 """Of the time between two looks, one takes a tenth at most: there may be thousands of tasks."""
@@ -30,7 +33,8 @@ class Progress:
     state : str
         starting, running, finished, stopped, broken (the machine was at fault) or gone (killed).
     reason, details : str
-        Why it is broken: one line, and what there is to read.
+        Why it is broken, or what can be seen of why it is gone: one line, and what there is to
+        read.
     """
 
     runs: int
@@ -55,8 +59,12 @@ def progress(submission: Submission) -> Progress:
 
 def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
     """Return the progress of a submission whose tasks are known."""
-    broken = [task.last for task in tasks if task.state == "broken"]
+    broken = [
+        (task.last["reason"], task.last["details"]) for task in tasks if task.state == "broken"
+    ]
     lives = [life for task in tasks for life in task.lives]
+    silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not lives
+    reason, details = broken[-1] if broken else _last_words(submission) if silent else ("", "")
     return Progress(
         runs=submission.n_runs,
         done=sum(task.done for task in tasks),
@@ -64,8 +72,8 @@ def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
         set_aside=sum(task.last.get("set_aside", 0) for task in tasks),
         workers=sum(life["workers"] for life in lives if life["state"] == "running"),
         state=_state(tasks),
-        reason=broken[-1]["reason"] if broken else "",
-        details=broken[-1]["details"] if broken else "",
+        reason=reason,
+        details=details,
     )
 
 
@@ -81,6 +89,18 @@ def _state(tasks: Sequence[TaskState]) -> str:
     if found <= {"finished"}:
         return "finished"
     return "stopped" if found <= {"finished", "stopped"} else "gone"
+
+
+def _last_words(submission: Submission) -> tuple[str, str]:
+    """Return why this machine's task never came to life, as far as it can be seen.
+
+    A disk that is full by then leaves neither progress nor a log.
+    """
+    if shutil.disk_usage(submission.folder).free < _LEAST_BYTES:
+        return f"a task could not begin: no space left at {submission.folder}", ""
+    logs = sorted((submission.folder / "submitit").glob("*_0_log.err"))
+    printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
+    return (f"a task could not begin: {printed.splitlines()[-1]}", printed) if printed else ("", "")
 
 
 def watch(submission: Submission) -> Iterator[Progress]:

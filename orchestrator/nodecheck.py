@@ -16,6 +16,7 @@ from typing import Any
 
 from orchestrator.errors import UnavailableError
 from orchestrator.files import read_json, write_json
+from orchestrator.node import Node
 from slurm import (
     ClusterError,
     ClusterUnavailable,
@@ -23,7 +24,6 @@ from slurm import (
     commands,
     control,
     discover,
-    node,
     states,
 )
 from slurm.profile import Profile, Resources
@@ -82,10 +82,11 @@ def report(path: str, resource_class: str) -> str:
     if file.exists():  # the second life: it was requeued
         write_json(file, read_json(file) | {"requeued": True})
         return "finished"
+    here = Node.here()
     seen = {
-        "node": os.environ.get("SLURMD_NODENAME", os.uname().nodename),
-        "cores": node.cores(),
-        "gpus": len(node.gpus()),
+        "node": here.name,
+        "cores": here.cores,
+        "has_gpu": here.has_gpu,
         "imports": _import_errors(),
         "gpu_error": _gpu_error() if resource_class == "gpu" else "",
         "submits": _may_submit(),
@@ -161,7 +162,8 @@ def _findings(
         else:
             yield Finding(what, told, f"it never came to Python; its log ends:\n{log}")
         return
-    yield Finding(what, f"ran on {seen['node']} with {seen['cores']} cores, {seen['gpus']} GPUs")
+    given = f"{seen['cores']} cores" + (" and a GPU" if seen["has_gpu"] else "")
+    yield Finding(what, f"ran on {seen['node']} with {given}")
     for module, error in seen["imports"].items():
         yield Finding(f"import {module}", "failed", f"{error}; see modules, setup, python")
     if not seen["imports"]:

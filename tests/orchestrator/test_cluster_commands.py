@@ -78,7 +78,7 @@ def test_a_check_says_what_works_on_a_node(slurm: Slurm, tmp_path: Path) -> None
     assert findings["submits from a job"]["answer"] == "yes"
     assert findings["requeues"]["answer"] == "yes"
     # its GPUs are SLURM's dream: torch sees none
-    assert findings["gpu job"]["answer"].endswith("2 cores, 1 GPUs")
+    assert findings["gpu job"]["answer"].endswith("2 cores and a GPU")
     assert findings["GPU"]["problem"] != ""
     assert done.returncode == 4
     assert not list(tmp_path.glob(".manyseed-check-*"))

@@ -89,17 +89,28 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
 def _ready(file: Path, directory: Path) -> Change:
     """Return a change that can be written: there is room, and workers will find their weights."""
     change = plan_change(file, directory)
-    lengths = change.before.lengths
-    before = [
-        replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
-    ]
-    check_room(directory, before, change.stored, file)
+    require_room(change, file, directory)
     for model in change.expansion.classifiers.values():
         try:
             keep_weights(model)
         except ValueError as error:
             raise UserError(str(error), file=file, key="classifier", value=model.name) from None
     return change
+
+
+def require_room(change: Change, file: Path, directory: Path) -> None:
+    """Refuse a change whose predictions the directory's disk cannot hold.
+
+    Raises
+    ------
+    UserError
+        With the figures, and what keeping less would need.
+    """
+    lengths = change.before.lengths
+    before = [
+        replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
+    ]
+    check_room(directory, before, change.stored, file)
 
 
 def _create(directory: Path, change: Change) -> None:

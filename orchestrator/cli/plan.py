@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from orchestrator.change import Change
 
 _DATA = ("dataset", "classifier", "train", "test")
-_HOURS = {"core": "core-h", "gpu": "GPU-h"}
+_COUNTS = ("cells", "runs", "fits")
+_DEVICES = {"core": "core", "gpu": "GPU"}
+_UNITS = {"h": "hours", "min": "minutes"}
 
 
 def plan(
@@ -45,30 +48,40 @@ def plan(
         manyseed plan sweep.toml --out /scratch/me/sweep
     """
     from orchestrator.cost import beyond
-    from orchestrator.planning import plan_change, plan_sweep
+    from orchestrator.planning import plan_change, plan_sweep, require_room
     from orchestrator.sweepfile import read_sweep_file
 
     hours = None if walltime is None else _parsed(walltime)
     directory = out or Path(read_sweep_file(sweep_file).name)
     change = (plan_change if dry_run else plan_sweep)(sweep_file, directory)
     too_long = [] if hours is None else beyond(change.after, hours, change.observed).to_dicts()
+    no_room = None
+    if dry_run:
+        try:
+            require_room(change, sweep_file, directory)
+        except UserError as error:
+            no_room = error
     if as_json:
         done = {"directory": str(directory), "written": not dry_run}
-        print_json(change.summary() | done | {"beyond_walltime": too_long})
+        told = {"beyond_walltime": too_long, "no_room": None if no_room is None else str(no_room)}
+        print_json(change.summary() | done | told)
         return
-    _print(change)
-    for fit in too_long:
-        _say(
-            f"A fit of {fit['classifier']} on {fit['dataset']} takes about "
-            f"{duration(fit['hours'] * 3600)} and cannot go on in a second job: leave the pair "
-            "out, lower train_fraction, or ask for more time."
-        )
+    columns, rows, total = _table(change.summary())
+    print_table(change.sweep.name, columns, rows, total=total)
+    console.print()
+    for sentence in [*_sentences(change), *_beyond(too_long)]:
+        console.print(sentence, markup=False)
+    if no_room is not None:
+        text = f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}"
+        console.print(text, markup=False)
     if dry_run:
         console.print("Nothing was written (--dry-run).")
     elif change.is_empty:
         console.print(f"{directory} holds all of it already.")
     else:
-        console.print(f"Planned into {directory}. Next: manyseed submit {directory}")
+        steps = ["tune", "submit"] if change.expansion.searches else ["submit"]
+        following = ", then ".join(f"manyseed {step} {directory}" for step in steps)
+        console.print(f"Planned into {directory}. Next: {following}")
 
 
 def _parsed(walltime: str) -> float:
@@ -80,68 +93,90 @@ def _parsed(walltime: str) -> float:
         raise UserError(str(error), key="--walltime") from None
 
 
-def _print(change: Change) -> None:
-    summary = change.summary()
+def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list[object]]:
+    """Return columns, a row for each dataset and classifier, and their total."""
+    devices = _devices(summary)
+    unit, scale = _unit(summary)
+
+    def ends(figures: dict[str, Any]) -> list[object]:
+        times = (_time(figures[f"{device}_hours"] * scale) for device in devices)
+        return [*(figures[name] for name in _COUNTS), *times, size(figures["store_bytes"])]
+
     groups = summary["by_group"]
-    hours = [kind for kind in ("core", "gpu") if summary[f"{kind}_hours"]]
-    counts = ("cells", "runs", "fits")
-    rows = [
-        [*(group[name] for name in (*_DATA, *counts)), *_ends(group, hours)] for group in groups
-    ]
+    rows = [[*(group[name] for name in _DATA), *ends(group)] for group in groups]
     for row, group, above in zip(rows[1:], groups[1:], groups, strict=False):
         if group["dataset"] == above["dataset"]:
             row[0] = ""  # a long name takes several lines: once is enough
-    print_table(
-        change.sweep.name,
-        (*_DATA, *counts, *(_HOURS[kind] for kind in hours), "store"),
-        rows,
-        total=("all", "", "", "", *(summary[name] for name in counts), *_ends(summary, hours)),
-    )
-    console.print()
+    times = [f"{_DEVICES[device]}-{unit}" for device in devices]
+    return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *ends(summary)]
+
+
+def _sentences(change: Change) -> Iterator[str]:
+    """Yield what is told below the table."""
+    summary = change.summary()
     for removed in summary["runs_excluded"]:
-        _say(f"{removed['key']} = {removed['rule']} removes {removed['runs']:,} runs.")
+        yield f"{removed['key']} = {removed['rule']} removes {removed['runs']:,} runs."
     for note in summary["notes"]:
-        _say(f"{note}.")
+        yield f"{note}."
     if summary["searches"]:
-        _say(
+        yield (
             f"Tuned hparams need {summary['searches']:,} searches of "
             f"{change.sweep.tune.draws:,} draws each."
         )
     if summary["runs_identical"]:
-        _say(
+        yield (
             f"{summary['runs_identical']:,} runs are identical to the first of their repeat "
             "(nothing that varies reaches the classifier): stored as copies, not trained."
         )
     if summary["cells_dropped"]:
-        _say(f"{summary['cells_dropped']:,} cells were dropped and stay out.")
+        yield f"{summary['cells_dropped']:,} cells were dropped and stay out."
     held = summary["runs"] - summary["runs_added"]
-    _say(
+    yield (
         f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct"
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."
     )
-    longest = max(groups, key=lambda group: group["longest_seconds"])
-    _say(
-        f"Training: about {_hours(summary['core_hours'])} core-hours"
-        + (f" and {_hours(summary['gpu_hours'])} GPU-hours" if summary["gpu_hours"] else "")
-        + f"; the longest fit {duration(longest['longest_seconds'])} "
-        f"({longest['classifier']} on {longest['dataset']})."
-    )
-    _say(
+    unit, scale = _unit(summary)
+    times = [
+        f"{_time(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
+        for device in _devices(summary)
+    ]
+    for longest in summary["by_group"]:
+        if longest["longest_seconds"] == summary["longest_fit_seconds"]:
+            yield (
+                f"Training: about {' and '.join(times)}; the longest fit "
+                f"{duration(longest['longest_seconds'])} "
+                f"({longest['classifier']} on {longest['dataset']})."
+            )
+            break
+    yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         "and folders."
     )
 
 
-def _ends(figures: dict[str, Any], hours: list[str]) -> tuple[str, ...]:
-    return (*(_hours(figures[f"{kind}_hours"]) for kind in hours), size(figures["store_bytes"]))
+def _beyond(fits: list[dict[str, Any]]) -> Iterator[str]:
+    if fits:
+        listed = ", ".join(
+            f"{fit['classifier']} on {fit['dataset']} ({duration(fit['hours'] * 3600)})"
+            for fit in fits
+        )
+        yield (
+            f"Fits that end in no job of that walltime and cannot go on in a next one: {listed}. "
+            "Leave them out, lower train_fraction, or ask for more time."
+        )
 
 
-def _hours(hours: float) -> str:
-    if not hours:
+def _devices(summary: dict[str, Any]) -> list[str]:
+    return [device for device in _DEVICES if summary[f"{device}_hours"]]
+
+
+def _unit(summary: dict[str, Any]) -> tuple[str, int]:
+    """Return the unit that a plan's times are told in, and how many make an hour."""
+    return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
+
+
+def _time(amount: float) -> str:
+    if not amount:
         return "–"
-    return "<0.01" if 0 < hours < 0.005 else f"{hours:,.2f}" if hours < 100 else f"{hours:,.0f}"
-
-
-def _say(text: str) -> None:
-    console.print(text, markup=False)
+    return "<0.01" if amount < 0.005 else f"{amount:,.2f}" if amount < 100 else f"{amount:,.0f}"

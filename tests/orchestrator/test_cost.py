@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 from jobs import classifiers, datasets
 from orchestrator import cost, room
+from orchestrator.cli import main
 from orchestrator.cost import GPU_SPEEDUP, OBSERVED, estimate
 from orchestrator.errors import UserError
 from orchestrator.fittime import core_seconds
@@ -259,3 +262,37 @@ def test_planning_again_is_corrected_by_what_ran(quick, tmp_path):
     total = change.observed["observed"].sum()
     # 58 of 64 runs were fitted; the share that each fraction takes is the model's
     assert change.summary()["core_hours"] * 3600 == pytest.approx(total, rel=0.01)
+
+
+def plan_command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["manyseed", "plan", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        main()
+    return capsys.readouterr()
+
+
+def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
+    tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["dionis", "vehicle"]\nclassifier = ["lr-sgd"]\n'
+    )
+    options = (file, "--out", tmp_path / "out", "--dry-run", "--walltime", "0:20:00")
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=1))
+    shown = json.loads(plan_command(monkeypatch, capsys, *options, "--json").out)
+    assert [(fit["classifier"], fit["dataset"]) for fit in shown["beyond_walltime"]] == [
+        ("lr-sgd", "dionis")
+    ]
+    assert "0.0 MB free" in shown["no_room"]
+    text = " ".join(plan_command(monkeypatch, capsys, *options).out.split())
+    assert "cannot go on in a next one: lr-sgd on dionis (" in text
+    assert "It could not be planned into" in text
+    monkeypatch.undo()
+    shown = json.loads(plan_command(monkeypatch, capsys, *options[:-2], "--json").out)
+    assert shown["beyond_walltime"] == []
+    assert shown["no_room"] is None
+    wrong = plan_command(monkeypatch, capsys, *options[:-1], "4h").err
+    assert wrong.startswith('error: --walltime: "4h" is not a time')
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]

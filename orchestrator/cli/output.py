@@ -13,8 +13,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     import polars as pl
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+console = Console(highlight=False, emoji=False)  # CELL:REPEAT:RUN is no emoji
+errors = Console(stderr=True, highlight=False, emoji=False)
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -47,6 +47,8 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
             remedy=f"train it with: manyseed resume {paths.directory}; or, where it is finished, "
             f"publish it with: manyseed compact {paths.directory}",
         )
+    if (published["recipe"] or {}).get("form") == "imported":
+        raise UserError("these predictions were made elsewhere", key="RUN", value=address)
     trainer, run = Trainer(), found.fitted
     try:
         run = replace(run, cell=fitted(paths, run.cell))

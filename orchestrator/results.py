@@ -182,7 +182,7 @@ def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
     return runs.select("cell", "repeat_index", "run_index").with_columns(
         pl.Series("fit_seconds", data["fit_seconds"].to_numpy()[rows]).fill_nan(None),
         pl.Series("recipe", data["recipe"].to_numpy()[rows]),
-    )
+    ).with_columns(pl.col("fit_seconds").replace(0, None))  # imported, and not known
 
 
 def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.DataFrame]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,19 @@ class Sweep:
         target = Path(read_sweep_file(file).name if directory is None else directory)
         plan_sweep(file, target)
         return cls(target)
+
+    @classmethod
+    def import_predictions(
+        cls, files: Sequence[str | Path], directory: str | Path, **options: Any
+    ) -> Sweep:
+        """Make a sweep directory of predictions that were made elsewhere.
+
+        `orchestrator.importing.import_predictions` says of which files, and its options.
+        """
+        from orchestrator.importing import import_predictions
+
+        import_predictions([Path(file) for file in files], Path(directory), **options)
+        return cls(directory)
 
     @cached_property
     def name(self) -> str:

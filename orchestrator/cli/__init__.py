@@ -11,6 +11,7 @@ from orchestrator.cli.analyze import analyze, howmany, query, report
 from orchestrator.cli.cluster import app as cluster
 from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.export import export
+from orchestrator.cli.importing import import_
 from orchestrator.cli.logs import logs
 from orchestrator.cli.one import drop, rerun, show
 from orchestrator.cli.output import errors
@@ -56,12 +57,12 @@ def _main(
 
 _PANELS = {
     "Train": (run, plan, tune, submit, status, logs, resume, cancel, pause, throttle),
-    "Keep": (verify, compact, export, rerun, drop),
+    "Keep": (verify, compact, export, import_, rerun, drop),
     "Learn": (analyze, query, howmany, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
+        app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
 app.add_typer(datasets, name="datasets", rich_help_panel="Data")
 app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
 app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")

@@ -1,0 +1,70 @@
+"""``manyseed import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import console
+
+
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Predictions.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where to make it.", show_default=False)
+    ],
+    dataset: Annotated[
+        str | None, typer.Option(help="The dataset's name.", show_default="the file's")
+    ] = None,
+    classifier: Annotated[
+        str | None, typer.Option(help="The classifier's name.", show_default="imported")
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="True classes, beside an NPY file.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="CSV or Parquet: what each run is, a row a run."),
+    ] = None,
+    probability: Annotated[
+        str,
+        typer.Option(metavar="softmax|ovr|none", help="How scores become probabilities."),
+    ] = "softmax",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Scores are probabilities already.")
+    ] = False,
+) -> None:
+    """Make a sweep directory of predictions that were made elsewhere.
+
+    FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; an NPY of
+    one of the two; CSV or Parquet tables in OpenML's columns, one a run; or what manyseed export
+    wrote. analyze, query, report and howmany take the directory like any other.
+
+    Examples:
+
+        manyseed import logits.npz --out imported
+
+        manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
+    """
+    from orchestrator.importing import import_predictions
+    from orchestrator.sweep import Sweep
+
+    import_predictions(
+        files,
+        out,
+        dataset=dataset,
+        classifier=classifier,
+        truth=truth,
+        runs=runs,
+        probability=probability,
+        probabilities=probabilities,
+    )
+    done = Sweep(out).survey().counts
+    console.print(
+        f"Imported {done['done'] + done['copy']:,} runs into {out}. Next: manyseed analyze {out}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,154 @@
+"""Predictions that others made → a sweep directory that is analysed like any other."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orchestrator.errors import UserError, nearest
+from orchestrator.importing.arrays import read_arrays
+from orchestrator.importing.directory import appearing, write_sweep
+from orchestrator.importing.source import ATTRIBUTES, Names, Source
+from orchestrator.importing.tables import is_exported, read_exported, read_frame, read_openml
+from orchestrator.paths import SweepPaths
+from orchestrator.store.exchange import BESIDE
+from orchestrator.store.schema import Probability
+
+FORMATS = (".npz", ".npy", ".csv", ".parquet", ".zip")
+PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
+
+
+def import_predictions(
+    files: Sequence[Path],
+    directory: Path,
+    *,
+    dataset: str | None = None,
+    classifier: str | None = None,
+    truth: Path | None = None,
+    runs: Path | None = None,
+    probability: str = "softmax",
+    probabilities: bool = False,
+) -> None:
+    """Make a sweep directory of files of predictions; ``docs/import.md`` describes them.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        NPZ or NPY files, each of a dataset and classifier of its own; CSV or Parquet tables in
+        OpenML's columns, each with further runs of the same; or one file that ``export`` wrote.
+    directory : Path
+        The sweep directory to make.
+    dataset, classifier : str
+        Names; by default the file's name, and "imported".
+    truth, runs : Path
+        Beside NPY and NPZ files: an NPY file of true classes, a table of one row a run.
+    probability : str
+        How scores become probabilities: softmax, ovr or none.
+    probabilities : bool
+        Whether scores are probabilities already.
+
+    Raises
+    ------
+    UserError
+        For files that can't be read, or don't fit each other.
+    """
+    if probability not in PROBABILITIES:
+        remedy = nearest(probability, PROBABILITIES)
+        raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1 or (kinds <= {".zip", "exported"} and len(files) > 1):
+        raise UserError(
+            "these files go by themselves",
+            file=files[-1],
+            remedy="import arrays, tables in OpenML's columns, or one exported file at a time",
+        )
+    (kind,) = kinds
+    names = Names(dataset, classifier)
+    if kind == ".zip":
+        _unpack(files[0], directory)
+        return
+    with ExitStack() as stack:
+        sources: list[Source]
+        if kind == "exported":
+            sources = read_exported(files[0])
+        elif kind == "table":
+            sources = [read_openml(files, names, _checked(probability))]
+        else:
+            beside, scratch = _beside(truth, runs), directory.absolute().parent
+            sources = [
+                read_arrays(
+                    file, names, beside, _checked(probability), probabilities, scratch, stack
+                )
+                for file in files
+            ]
+        write_sweep(sources, directory)
+
+
+def _checked(probability: str) -> Probability:
+    return next(known for known in PROBABILITIES if known == probability)
+
+
+def _kind(file: Path) -> str:
+    if not file.is_file():
+        raise UserError("there is no such file", file=file)
+    if file.suffix not in FORMATS:
+        raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
+    if file.suffix in (".npz", ".npy"):
+        return "arrays"
+    if file.suffix == ".zip":
+        return ".zip"
+    return "exported" if is_exported(file) else "table"
+
+
+def _beside(truth: Path | None, runs: Path | None) -> dict[str, Any]:
+    """Return the entries that other files give."""
+    beside: dict[str, Any] = {}
+    if truth is not None:
+        try:
+            beside["y_true"] = np.load(truth, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"not an array of true classes: {error}", file=truth) from None
+    if runs is not None:
+        table = read_frame(runs)
+        for name in table.columns:
+            if name not in ATTRIBUTES:
+                raise UserError(
+                    "unknown column", file=runs, key=name, remedy=nearest(name, ATTRIBUTES)
+                )
+            beside[name] = table[name].to_list()
+    return beside
+
+
+def _unpack(file: Path, directory: Path) -> None:
+    """Make a sweep directory of a zip that ``export`` wrote: every file is as it was."""
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        raise UserError("not a zip file", file=file) from None
+    with archive, appearing(directory) as paths:
+        for info in archive.infolist():
+            target = _target(paths, info.filename, file)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(info) as packed, target.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 2**20)
+        if not paths.is_sweep:
+            raise UserError(
+                "holds no sweep",
+                file=file,
+                remedy="import what manyseed export --output FILE.zip wrote",
+            )
+
+
+def _target(paths: SweepPaths, name: str, file: Path) -> Path:
+    inside = name.removeprefix(f"{BESIDE}/")
+    root = paths.store if inside == name else paths.directory
+    target = root / inside
+    if ".." in target.relative_to(root).parts or Path(inside).is_absolute():
+        raise UserError("names a file outside of it", file=file, key=name)
+    return target

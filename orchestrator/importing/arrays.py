@@ -1,0 +1,239 @@
+"""NPY and NPZ files: scores (run, sample, class) or labels (run, sample), and what they are of."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.errors import UserError, nearest
+from orchestrator.importing.source import (
+    ATTRIBUTES,
+    Names,
+    Positions,
+    Predicted,
+    Source,
+    attributes,
+    codes,
+)
+from orchestrator.store.schema import Probability
+from orchestrator.sweepfile import Keep
+
+LARGE = ("scores", "labels")
+ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_SMALLEST = np.finfo(np.float32).tiny
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """An array in a file, read by rows; nothing is mapped, so that memory stays bounded."""
+
+    file: IO[bytes]
+    start: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def at(cls, file: IO[bytes], start: int, path: Path, key: str) -> OnDisk:
+        """Read the header that stands at `start`."""
+        file.seek(start)
+        try:
+            version = np.lib.format.read_magic(file)
+            shape, fortran, dtype = _HEADERS[version](file)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"not a NumPy array: {error}", file=path, key=key) from None
+        if dtype.hasobject:
+            raise UserError("holds Python objects, which are not read", file=path, key=key)
+        if fortran and len(shape) > 1:
+            remedy = "save it with numpy.ascontiguousarray"
+            raise UserError("is in Fortran's order", file=path, key=key, remedy=remedy)
+        return cls(file, file.tell(), shape, dtype)
+
+    def rows(self, positions: Positions) -> NDArray[Any]:
+        """Read some rows, in that order."""
+        found = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
+        size = int(np.prod(self.shape[1:]))
+        for part in np.split(
+            np.arange(len(positions)), np.flatnonzero(np.diff(positions) != 1) + 1
+        ):
+            if len(part):
+                self.file.seek(self.start + int(positions[part[0]]) * size * self.dtype.itemsize)
+                values = np.fromfile(self.file, dtype=self.dtype, count=len(part) * size)
+                found[part] = values.reshape(len(part), *self.shape[1:])
+        return found
+
+
+def read_arrays(
+    path: Path,
+    names: Names,
+    beside: Mapping[str, Any],
+    probability: Probability,
+    probabilities: bool,
+    scratch: Path,
+    stack: ExitStack,
+) -> Source:
+    """Open a file of arrays.
+
+    Parameters
+    ----------
+    path : Path
+        Ends in .npy or .npz.
+    names : Names
+    beside : mapping
+        Entries that other files give: y_true and attributes of runs.
+    probability, probabilities
+        How scores become probabilities; whether they are some already.
+    scratch : Path
+        Where entries that are compressed are unpacked meanwhile.
+    stack : ExitStack
+        Keeps files open.
+
+    Raises
+    ------
+    UserError
+        For entries that are missing, unknown, or don't fit each other.
+    """
+    large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
+    given = {**small, **beside}
+    if len(large) != 1:
+        there = " and ".join(large) or "neither"
+        raise UserError(f"gives {there} of scores and labels; one of them is needed", file=path)
+    ((key, array),) = large.items()
+    if "y_true" not in given:
+        remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
+        raise UserError("y_true is missing", file=path, remedy=remedy)
+    if len(array.shape) not in ((2, 3) if key == "scores" else (2,)) or 0 in array.shape:
+        wanted = (
+            "(run, sample, class), or (run, sample) of logit gaps"
+            if key == "scores"
+            else ("(run, sample)")
+        )
+        raise UserError(f"has shape {array.shape}; {wanted} is needed", file=path, key=key)
+    if key == "scores" and array.dtype.kind != "f":
+        raise UserError(f"has dtype {array.dtype}; floats are needed", file=path, key=key)
+    n_runs, n_samples = array.shape[:2]
+    runs = attributes({k: v for k, v in given.items() if k in ATTRIBUTES}, n_runs, path)
+    class_names = _class_names(given, array, key, path)
+    y_true = codes(np.asarray(given["y_true"]), class_names, "y_true", path)
+    y_true = _test_sets(y_true, "y_true", runs, n_samples, path)
+    index = np.asarray(given.get("test_index", np.arange(n_samples)))
+    keep, _ = Keep().resolve(len(class_names))
+    half = array.dtype == np.float16
+
+    def read(positions: Positions) -> Predicted:
+        values = array.rows(positions)
+        if key == "labels":
+            return Predicted(codes(values, class_names, key, path)[:, None], None)
+        if probabilities:
+            values = np.log(np.maximum(values.astype(np.float32), _SMALLEST))
+        return Predicted(None, values)
+
+    return Source(
+        file=path,
+        dataset=names.dataset or path.stem,
+        classifier=names.classifier or "imported",
+        class_names=class_names,
+        epochs=(0,),
+        keep=keep if key == "scores" else "none",
+        dtype="float16" if half else "float32",
+        probability=probability,
+        y_true=y_true,
+        test_index=_test_sets(index, "test_index", runs, n_samples, path),
+        runs=runs,
+        read=read,
+    )
+
+
+def _npy(path: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any]]:
+    array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
+    return {"scores" if array.dtype.kind == "f" else "labels": array}, {}
+
+
+def _npz(path: Path, scratch: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any]]:
+    large: dict[str, OnDisk] = {}
+    small: dict[str, Any] = {}
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+    except zipfile.BadZipFile:
+        raise UserError("not an NPZ file", file=path) from None
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name not in ENTRIES:
+            raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
+        if name in LARGE:
+            large[name] = _member(path, archive, info, scratch, stack)
+        else:
+            with archive.open(info) as file:
+                try:
+                    small[name] = np.lib.format.read_array(file, allow_pickle=False)
+                except ValueError as error:
+                    raise UserError(str(error), file=path, key=name) from None
+    return large, small
+
+
+def _member(
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, scratch: Path, stack: ExitStack
+) -> OnDisk:
+    """Return an entry where it lies; one that is compressed is unpacked first."""
+    if info.compress_type == zipfile.ZIP_STORED:
+        file: IO[bytes] = stack.enter_context(path.open("rb"))
+        file.seek(info.header_offset + 26)  # lengths of the name and of what follows it
+        lengths = np.frombuffer(file.read(4), dtype="<u2").astype(int)
+        start = info.header_offset + 30 + int(lengths.sum())
+    else:
+        file, start = stack.enter_context(tempfile.TemporaryFile(dir=scratch)), 0  # noqa: SIM115
+        with archive.open(info) as packed:
+            shutil.copyfileobj(packed, file, 2**20)
+        file.flush()
+    return OnDisk.at(file, start, path, info.filename.removesuffix(".npy"))
+
+
+def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) -> tuple[str, ...]:
+    y_true = np.asarray(given["y_true"])
+    n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
+    if "class_names" in given:
+        names = tuple(str(name) for name in np.asarray(given["class_names"]).tolist())
+    elif y_true.dtype.kind in "US":
+        names = tuple(str(name) for name in np.unique(y_true))
+    else:
+        largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
+        names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
+    if n_scores is not None and len(names) != n_scores:
+        raise UserError(
+            f"there are {len(names)} classes, and scores of {n_scores}",
+            file=path,
+            key="class_names",
+        )
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise UserError("two different classes or more are needed", file=path, key="class_names")
+    return names
+
+
+def _test_sets(
+    values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
+) -> NDArray[Any]:
+    """Return one row a repeat."""
+    repeats = int(runs["repeat"].to_numpy().max()) + 1
+    if values.shape == (n_samples,):
+        return np.broadcast_to(values, (repeats, n_samples))
+    if values.shape != (repeats, n_samples):
+        raise UserError(
+            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} repeats "
+            f"need ({n_samples},) or ({repeats}, {n_samples})",
+            file=path,
+            key=key,
+        )
+    return values

@@ -1,0 +1,253 @@
+"""A sweep directory of predictions that others made: plan, store and all, as if it were trained."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy.special import log_expit, log_softmax
+from zarr.storage import LocalStore
+
+from jobs.identity import canonical_json
+from jobs.run import Cell, Prediction
+from orchestrator.errors import UserError, toml_value
+from orchestrator.groups import Groups
+from orchestrator.importing.source import DEFAULTS, Positions, Predicted, Source
+from orchestrator.layout import lay_out
+from orchestrator.origin import register
+from orchestrator.paths import SweepPaths
+from orchestrator.plan import CELLS, ROWS, Plan, write_plan
+from orchestrator.store import encoding
+from orchestrator.store.arrays import COPY, DONE, PADDING
+from orchestrator.store.compact import consolidate
+from orchestrator.store.files import place
+from orchestrator.store.groups import Group, open_group
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.rows import encode_row
+from orchestrator.store.schema import GroupSpec
+from orchestrator.store.splits import write_splits
+
+BLOCK_BYTES = 2**26  # of predictions in memory beside those of a shard
+
+
+def write_sweep(sources: Sequence[Source], directory: Path) -> None:
+    """Write a sweep directory; it appears whole or not at all.
+
+    Raises
+    ------
+    UserError
+        Where something is there already, or two sources are of one dataset and classifier.
+    """
+    names = [(source.dataset, source.classifier) for source in sources]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise UserError(
+                f"{' × '.join(name)} comes from {sources[names.index(name)].file}, too",
+                file=sources[number].file,
+                remedy="import them by themselves, or rename one: a file's name is its dataset's",
+            )
+    with appearing(directory) as paths:
+        groups, plan = _planned(sources)
+        groups.write(paths)
+        write_plan(paths, plan, new_part=True)
+        place(paths.sweep_file, _sweep_file(sources, directory, plan).encode())
+        lay_out(paths, plan, groups)
+        for source, spec in zip(sources, groups.specs, strict=True):
+            recipe = register(
+                paths.recipes,
+                {"form": "imported", "device": "imported", "device_class": source.file.name},
+            )
+            group = open_group(paths.store, spec.path)
+            write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
+            _write_rows(group, source, _order(source), recipe)
+        consolidate(LocalStore(paths.store), [spec.path for spec in groups.specs])
+
+
+class appearing:  # noqa: N801  (a context manager)
+    """Give the paths of a directory that takes its name when the block ends well."""
+
+    def __init__(self, directory: Path) -> None:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise UserError("exists already", file=directory, remedy="name another with --out DIR")
+        self.directory = directory
+        self.building = directory.with_name(f".{directory.name}.importing")
+
+    def __enter__(self) -> SweepPaths:
+        shutil.rmtree(self.building, ignore_errors=True)
+        self.building.mkdir(parents=True)
+        return SweepPaths(self.building)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.building.rename(self.directory)
+        else:
+            shutil.rmtree(self.building, ignore_errors=True)
+
+
+def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:
+    specs, cells, rows, first = [], [], [], 0
+    for number, source in enumerate(sources):
+        spec = GroupSpec.create(
+            number=number,
+            dataset=source.dataset,
+            classifier=source.classifier,
+            samples=source.y_true.shape[1],
+            class_names=source.class_names,
+            epochs=source.epochs,
+            scores=source.keep,
+            dtype=source.dtype,
+            probability=source.probability,
+            repeats=len(source.y_true),
+        )
+        specs.append(spec)
+        own = _cells(source, spec, first)
+        cells.append(own)
+        rows.append(_rows(source, own))
+        first += own.height
+    return Groups(tuple(specs)), Plan(
+        pl.concat(cells), (pl.concat(rows),), pl.Series("cell", [], dtype=pl.UInt32)
+    )
+
+
+def _cells(source: Source, spec: GroupSpec, first: int) -> pl.DataFrame:
+    distinct = source.runs.group_by(*DEFAULTS, maintain_order=True).agg(
+        identical=pl.col("copy").any()
+    )
+    described = []
+    for row in distinct.iter_rows(named=True):
+        cell = Cell(
+            seed=0,
+            dataset=source.canonical,
+            classifier={"name": source.classifier, "version": 1, "source": "imported"},
+            hparams={} if row["hparams"] == "default" else {"name": row["hparams"]},
+            vary=tuple(sorted(row["vary"].split("+"))),
+            **{k: row[k] for k in DEFAULTS if k not in ("hparams", "vary")},
+        )
+        described.append((cell.id, canonical_json(cell.canonical()).decode()))
+    return distinct.with_columns(
+        pl.Series("cell_id", [d[0] for d in described]),
+        pl.Series("canonical", [d[1] for d in described]),
+        cell=pl.int_range(first, first + pl.len()),
+        group=pl.lit(spec.number),
+        path=pl.lit(spec.path),
+        dataset=pl.lit(source.dataset),
+        classifier=pl.lit(source.classifier),
+        snapshots=pl.lit(
+            list(source.epochs) if source.epochs != (0,) else [], dtype=pl.List(pl.Int32)
+        ),
+        device=pl.lit("cpu"),
+        core_seconds=pl.lit(0.0),
+        part=pl.lit(1),
+    ).select(pl.col(name).cast(dtype) for name, dtype in CELLS.items())
+
+
+def _placed(source: Source) -> pl.DataFrame:
+    """Return the runs in the store's order, with their cells' places among each other."""
+    distinct = source.runs.select(*DEFAULTS).unique(maintain_order=True)
+    numbered = distinct.with_row_index("place")
+    runs = source.runs.with_row_index("position").join(
+        numbered, on=list(DEFAULTS), maintain_order="left"
+    )
+    return runs.sort("repeat", "place", "run")
+
+
+def _order(source: Source) -> Positions:
+    return _placed(source)["position"].to_numpy().astype(np.int64)
+
+
+def _rows(source: Source, cells: pl.DataFrame) -> pl.DataFrame:
+    placed = _placed(source)
+    return (
+        placed.select(
+            cell=cells["cell"].gather(placed["place"]),
+            repeat="repeat",
+            run="run",
+        )
+        .with_columns(row=pl.int_range(pl.len()))
+        .select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
+    )
+
+
+def _sweep_file(sources: Sequence[Source], directory: Path, plan: Plan) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", directory.name).lstrip("._-") or "imported"
+    repeats, runs = (int(str(plan.extents[column].max())) for column in ("repeats", "runs"))
+    lines = [
+        "# Made by manyseed import: these predictions were made elsewhere and can't be planned.",
+        f"name    = {toml_value(name[:100])}",
+        "seed    = 0",
+        f"repeats = {min(repeats, 10_000)}",
+        f"runs    = {min(runs, 60_000)}",
+    ]
+    for source in sources:
+        lines += [
+            "",
+            "[[grid]]",
+            f"dataset    = {toml_value([source.dataset])}",
+            f"classifier = {toml_value([source.classifier])}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _write_rows(group: Group, source: Source, order: Positions, recipe: int) -> None:
+    """Publish all runs, a shard at a time."""
+    spec = group.spec
+    published = [a for a in spec.arrays if a.role in ("prediction", "record")]
+    n_columns = spec.n_classes if spec.scores == "all" else 1
+    step = max(1, BLOCK_BYTES // (4 * spec.samples * len(spec.epochs) * n_columns))
+    seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0: not known
+    repeat, copy = source.runs["repeat"].to_numpy(), source.runs["copy"].to_numpy()
+    for shard in range(group.shards):
+        here = order[shard * spec.shard_length : (shard + 1) * spec.shard_length]
+        values = {a.name: encoding.filled(spec, a, spec.shard_length) for a in published}
+        values["status"][:] = PADDING
+        for start in range(0, len(here), step):
+            positions = here[start : start + step]
+            predicted = source.read(positions)
+            for offset, position in enumerate(positions):
+                row = start + offset
+                prediction = _prediction(predicted, offset, spec)
+                found = encode_row(spec, prediction, source.y_true[repeat[position]])
+                stored = {"label": found.label, "confidence": found.confidence}
+                for array in spec.arrays:
+                    if array.role == "prediction":
+                        dtype = np.dtype(array.dtype).newbyteorder("<")
+                        flat = np.frombuffer(stored.get(array.name, found.score), dtype=dtype)
+                        values[array.name][row] = flat.reshape(values[array.name].shape[1:])
+                values["crc"][row] = found.crc
+                if spec.has_clipped:
+                    values["clipped"][row] = found.clipped
+                values["fit_seconds"][row] = np.nan if copy[position] else seconds[position]
+                values["recipe"][row] = recipe
+                values["status"][row] = COPY if copy[position] else DONE
+        for array in published:
+            kept = values[array.name]
+            kept = kept[: len(here)] if array.role == "prediction" else kept
+            key, encoded = encoding.encode(group.metadata(array), shard, kept)
+            place(group.folder / array.name / key, encoded)
+
+
+def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Prediction:
+    """Return one run as training would have returned it."""
+    grid = (len(spec.epochs), spec.samples)
+    shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
+    if predicted.scores is None:
+        assert predicted.label is not None
+        nothing = np.broadcast_to(np.float32(np.nan), shape)
+        label = predicted.label[number].astype(np.uint16)
+        return Prediction(nothing, label, nothing[..., 0] if nothing.ndim == 3 else nothing, np.nan)
+    scores = predicted.scores[number].astype(np.float32)
+    if spec.n_classes == 2:
+        scores = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
+    label = (scores >= 0) if spec.n_classes == 2 else scores.argmax(axis=1)
+    if predicted.label is not None:
+        label = predicted.label[number, 0]
+    confidence = np.full(grid, np.nan, dtype=np.float32)
+    if spec.has_confidence and spec.probability != "none":
+        logs = scores if spec.probability == "softmax" else log_expit(scores)
+        every = np.exp(log_softmax(logs.astype(np.float64), axis=1))
+        confidence[0] = np.take_along_axis(every, label[:, None].astype(np.intp), axis=1)[:, 0]
+    return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)

@@ -1,0 +1,271 @@
+"""Tables of predictions: OpenML's columns in CSV or Parquet, and what ``export`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orchestrator.errors import UserError, nearest
+from orchestrator.importing.source import (
+    ATTRIBUTES,
+    DEFAULTS,
+    Names,
+    Positions,
+    Predicted,
+    Source,
+    attributes,
+    codes,
+)
+from orchestrator.store.exchange import SCHEMA
+from orchestrator.store.schema import Probability
+from orchestrator.sweepfile import Keep
+
+NEEDED = ("row_id", "prediction", "truth")
+CONFIDENCE = "confidence."
+_SMALLEST = np.finfo(np.float32).tiny
+
+
+def read_frame(path: Path) -> pl.DataFrame:
+    """Read a table of runs' attributes or of predictions whole.
+
+    Raises
+    ------
+    UserError
+        Where it is neither CSV nor Parquet.
+    """
+    try:
+        return (
+            pl.read_csv(path, infer_schema_length=None)
+            if path.suffix == ".csv"
+            else (pl.read_parquet(path))
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(str(error).splitlines()[0], file=path) from None
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a file is a table that ``export`` wrote."""
+    return path.suffix == ".parquet" and set(SCHEMA) <= set(pl.read_parquet_schema(path))
+
+
+def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> Source:
+    """Open files in OpenML's columns, each of one run or, with a column run, of several.
+
+    Folds of a repeat are put together: each of its points is predicted by the fit that didn't see
+    it, and all of them are the test set. A file is read whole, one file at a time.
+
+    Raises
+    ------
+    UserError
+        For columns that are missing or unknown, and files that don't fit each other.
+    """
+    keys: list[pl.DataFrame] = []
+    first: dict[int, pl.DataFrame] = {}
+    class_names, confident = _classes(paths)
+    for number, path in enumerate(paths):
+        for key, own in _runs(path, number).items():
+            repeat, told = key[0], own.row(0, named=True)
+            keys.append(
+                pl.DataFrame(
+                    {
+                        "file": [number],
+                        "repeat": [repeat],
+                        "run": [key[1]],
+                        **{k: [told[k]] for k in (*DEFAULTS, "fit_seconds") if k in told},
+                    }
+                )
+            )
+            expected = first.setdefault(repeat, own.select("row_id", "truth"))
+            if not expected.equals(own.select("row_id", "truth")):
+                raise UserError(
+                    f"repeat {repeat} has other rows or true classes than in {paths[0]}",
+                    file=path,
+                    key="row_id",
+                )
+    sizes = {frame.height for frame in first.values()}
+    if len(sizes) > 1:
+        raise UserError(
+            f"test sets have {min(sizes):,} to {max(sizes):,} points; those of a dataset are equal",
+            file=paths[0],
+            key="repeat",
+        )
+    table = pl.concat(keys, how="diagonal")
+    order = sorted(first)
+    table = table.with_columns(
+        pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))
+    )
+    given = {name: table[name].to_list() for name in table.columns if name in ATTRIBUTES}
+    keep = Keep().resolve(len(class_names))[0]
+
+    def read(positions: Positions) -> Predicted:
+        labels, scores = [], []
+        for position in positions.tolist():
+            row = table.row(position, named=True)
+            own = _runs(paths[row["file"]], row["file"])[order[row["repeat"]], row["run"]]
+            path = paths[row["file"]]
+            labels.append(_codes(own["prediction"], class_names, "prediction", path))
+            if confident:
+                scores.append(_scores(own, class_names, labels[-1], path))
+        return Predicted(np.stack(labels)[:, None], np.stack(scores) if scores else None)
+
+    return Source(
+        file=paths[0],
+        dataset=names.dataset or paths[0].stem,
+        classifier=names.classifier or "imported",
+        class_names=class_names,
+        epochs=(0,),
+        keep=keep if confident else "none",
+        dtype="float32",
+        probability=probability,
+        y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
+        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
+        runs=attributes(given, table.height, paths[0]),
+        read=read,
+    )
+
+
+def _scores(
+    frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path
+) -> NDArray[np.float32]:
+    """Return the logarithms of confidences; the prediction must be the most probable class."""
+    p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy().astype(np.float32)
+    if (p[np.arange(len(label)), label] < p.max(axis=1)).any():
+        raise UserError(
+            "predictions disagree with their confidences",
+            file=path,
+            key="prediction",
+            remedy="leave the columns confidence.* out, to import the labels alone",
+        )
+    return np.asarray(np.log(np.maximum(p, _SMALLEST)))
+
+
+def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
+    return codes(column.cast(pl.String).to_numpy().astype(str), class_names, key, path)
+
+
+def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
+    """Return the classes of all files, and whether all give their confidences."""
+    confident = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
+    if any(set(columns) != set(confident[0]) for columns in confident):
+        number = next(n for n, c in enumerate(confident) if set(c) != set(confident[0]))
+        raise UserError(f"has other classes than {paths[0]}", file=paths[number], key="confidence")
+    if confident[0]:
+        return tuple(c.removeprefix(CONFIDENCE) for c in confident[0]), True
+    seen = {v for path in paths for c in ("truth", "prediction") for v in _frame(path)[c].unique()}
+    return tuple(sorted(map(str, seen))), False
+
+
+@lru_cache(maxsize=1)
+def _frame(path: Path) -> pl.DataFrame:
+    """Read a file; the one that was read last is kept."""
+    frame = read_frame(path)
+    frame = (
+        frame.rename({"correct": "truth"})
+        if "truth" not in frame.columns and ("correct" in frame.columns)
+        else frame
+    )
+    known = (*NEEDED, "fold", *ATTRIBUTES)
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise UserError("a column is missing", file=path, key=name)
+    for name in frame.columns:
+        if name not in known and not name.startswith(CONFIDENCE):
+            raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
+    return frame
+
+
+@lru_cache(maxsize=1)
+def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
+    """Return the rows of each (repeat, run) of a file, by row."""
+    frame = _frame(path)
+    for name, value in (("repeat", 0), ("run", number)):
+        if name not in frame.columns:
+            frame = frame.with_columns(pl.lit(value).alias(name))
+    parts = frame.sort("row_id").partition_by("repeat", "run", as_dict=True)
+    for (repeat, run), part in parts.items():
+        if part["row_id"].is_duplicated().any():
+            raise UserError(
+                f"repeat {repeat}, run {run} predicts a row more than once",
+                file=path,
+                key="row_id",
+                remedy="number the runs of a file with a column run",
+            )
+    return {(int(str(repeat)), int(str(run))): part for (repeat, run), part in parts.items()}
+
+
+def read_exported(path: Path) -> list[Source]:
+    """Open a table that ``export`` wrote: labels of every dataset and classifier in it."""
+    told = (
+        pl.scan_parquet(path)
+        .select(
+            "dataset",
+            "classifier",
+            *DEFAULTS,
+            "repeat_index",
+            "run_index",
+            "epoch",
+            "is_copy",
+            "fit_seconds",
+        )
+        .with_row_index("line")
+        .collect()
+    )
+    return [
+        _exported(path, own)
+        for own in told.partition_by("dataset", "classifier", maintain_order=True)
+    ]
+
+
+def _exported(path: Path, told: pl.DataFrame) -> Source:
+    epochs = tuple(told["epoch"].unique().sort().to_list())
+    runs = told.filter(pl.col("epoch") == epochs[0])
+    lines = runs["line"].to_numpy().astype(np.int64)
+    samples = _lines(path, lines[:1])
+    class_names = tuple(samples["class_names"][0].to_list())
+    sets = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
+    n_repeats = int(str(sets["repeat_index"].max())) + 1
+    shape = (n_repeats, len(samples["label"][0]))
+    y_true, test_index = (
+        np.zeros(shape, dtype=np.uint16),
+        np.tile(np.arange(shape[1]), (n_repeats, 1)),
+    )
+    for repeat, line in sets.iter_rows():
+        one = _lines(path, np.array([line]))
+        y_true[repeat], test_index[repeat] = one["y_true"][0], one["test_index"][0]
+    given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
+    given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
+
+    def read(positions: Positions) -> Predicted:
+        every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
+        label = _lines(path, every)["label"].list.to_array(shape[1]).to_numpy()
+        return Predicted(label.reshape(len(positions), len(epochs), shape[1]), None)
+
+    dataset, classifier = told.select("dataset", "classifier").row(0)
+    return Source(
+        file=path,
+        dataset=dataset,
+        classifier=classifier,
+        class_names=class_names,
+        epochs=epochs,
+        keep="none",
+        dtype="float32",
+        probability="none",
+        y_true=y_true,
+        test_index=test_index,
+        runs=attributes(given, runs.height, path).with_columns(copy=runs["is_copy"]),
+        read=read,
+    )
+
+
+def _lines(path: Path, lines: Positions) -> pl.DataFrame:
+    """Read some lines, of each stretch of neighbours only what holds it."""
+    parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
+    columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
+    table = pl.scan_parquet(path).select(columns)
+    return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])

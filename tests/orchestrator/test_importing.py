@@ -1,0 +1,224 @@
+"""Predictions that others made, in every form, are analysed like our own."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from analysis.options import Options
+from orchestrator import Sweep
+from orchestrator.errors import UserError
+from orchestrator.importing import directory as importing
+from orchestrator.store.groups import list_groups
+from orchestrator.store.reader import read_array
+from tests.orchestrator.conftest import assert_equal, command, stored
+
+RUNS, SAMPLES = 6, 40
+
+
+@pytest.fixture
+def made() -> dict[str, Any]:
+    """Scores of six runs in two repeats, in no order, and what they are of."""
+    rng = np.random.default_rng(0)
+    y_true = rng.integers(0, 3, (2, SAMPLES))
+    repeat = np.array([1, 0, 1, 0, 0, 1])
+    scores = rng.normal(size=(RUNS, SAMPLES, 3)).astype(np.float32)
+    scores += 2 * (y_true[repeat][..., None] == np.arange(3))
+    return {"scores": scores, "y_true": y_true, "repeat": repeat}
+
+
+def accuracies(made: dict[str, Any]) -> list[float]:
+    """By repeat, then in the file's order."""
+    right = (made["scores"].argmax(axis=2) == made["y_true"][made["repeat"]]).mean(axis=1)
+    return [*right[made["repeat"] == 0].tolist(), *right[made["repeat"] == 1].tolist()]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_scores_are_stored_as_if_they_were_trained(
+    made: dict[str, Any], tmp_path: Path, save: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "BLOCK_BYTES", 1000)  # a run or two at a time
+    save(tmp_path / "given.npz", **made)
+    sweep = Sweep.import_predictions([tmp_path / "given.npz"], tmp_path / "sweep")
+    runs = sweep.analyze(Options(resamples=5))["runs"]
+    assert runs["accuracy"].to_list() == pytest.approx(accuracies(made))
+    assert runs["alpha_hat"].null_count() == 0
+    assert runs["dataset"].unique().to_list() == ["given"]
+    (group,) = list_groups(sweep.paths.store)
+    order = np.argsort(made["repeat"], kind="stable")
+    np.testing.assert_array_equal(read_array(group, "score")[:RUNS, 0], made["scores"][order])
+    assert sweep.verify()["runs_wrong"] == 0
+    assert sweep.status()["runs"] == {"runs": 6, "done": 6, "copy": 0, "failed": 0, "missing": 0}
+    assert sweep.report().exists()
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_two_classes_half_precision_and_attributes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(8, SAMPLES, 2)).astype(np.float16)
+    schemes = np.array(["none", "relative:0.1"] * 4)
+    np.savez(
+        tmp_path / "two.npz",
+        scores=scores,
+        y_true=np.array(["no", "yes"] * (SAMPLES // 2)),
+        perturb_continuous=schemes,
+        fit_seconds=np.arange(8.0),
+    )
+    result = command("import", tmp_path / "two.npz", "--out", tmp_path / "sweep", "--dataset", "d")
+    assert result.returncode == 0, result.stderr
+    sweep = Sweep(tmp_path / "sweep")
+    tables = sweep.analyze(Options(resamples=3))
+    assert tables["cells"]["perturb_continuous"].to_list() == ["none", "relative:0.1"]
+    assert tables["runs"]["fit_seconds"].to_list() == [None, 2, 4, 6, 1, 3, 5, 7]
+    (group,) = list_groups(sweep.paths.store)
+    gap = scores[..., 1].astype(np.float32) - scores[..., 0]
+    margin = read_array(group, "margin")
+    assert margin.dtype == np.float16
+    np.testing.assert_array_equal(margin[:4, 0], gap[::2].astype(np.float16))
+    np.testing.assert_array_equal(read_array(group, "label")[:4, 0], gap[::2] >= 0)
+    assert group.spec.class_names == ("no", "yes")
+
+
+def test_arrays_beside_tables(made: dict[str, Any], tmp_path: Path) -> None:
+    np.save(tmp_path / "labels.npy", made["scores"].argmax(axis=2))
+    np.save(tmp_path / "truth.npy", made["y_true"])
+    pl.DataFrame({"repeat": made["repeat"]}).write_csv(tmp_path / "runs.csv")
+    sweep = Sweep.import_predictions(
+        [tmp_path / "labels.npy"],
+        tmp_path / "sweep",
+        truth=tmp_path / "truth.npy",
+        runs=tmp_path / "runs.csv",
+    )
+    runs = sweep.analyze()["runs"]
+    assert runs["accuracy"].to_list() == pytest.approx(accuracies(made))
+    assert runs["alpha_hat"].null_count() == RUNS
+
+
+def openml(made: dict[str, Any], run: int, names: list[str]) -> pl.DataFrame:
+    p = np.exp(made["scores"][run])
+    p /= p.sum(axis=1, keepdims=True)
+    frame = pl.DataFrame(
+        {
+            "repeat": 0,
+            "fold": np.arange(SAMPLES) % 4,
+            "row_id": np.arange(SAMPLES) + 100,
+            "prediction": [names[k] for k in p.argmax(axis=1)],
+            "truth": [names[k] for k in made["y_true"][0]],
+            **{f"confidence.{name}": p[:, k] for k, name in enumerate(names)},
+        }
+    )
+    return frame.sample(fraction=1, shuffle=True, seed=run)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_in_openmls_columns(made: dict[str, Any], tmp_path: Path, suffix: str) -> None:
+    files = [tmp_path / f"run-{run}{suffix}" for run in (1, 3, 4)]
+    for run, file in zip((1, 3, 4), files, strict=True):
+        frame = openml(made, run, ["x", "y", "z"])
+        (frame.write_csv if suffix == ".csv" else frame.write_parquet)(file)
+    sweep = Sweep.import_predictions(files, tmp_path / "sweep", dataset="vehicle")
+    runs = sweep.analyze(Options(resamples=3))["runs"]
+    assert runs["accuracy"].to_list() == pytest.approx(accuracies(made)[:3])
+    (group,) = list_groups(sweep.paths.store)
+    found = read_array(group, "score")[0, 0]
+    np.testing.assert_allclose(
+        found - found[:, :1], made["scores"][1] - made["scores"][1][:, :1], atol=1e-4
+    )
+    np.testing.assert_array_equal(read_array(group, "test_index")[0], np.arange(SAMPLES) + 100)
+
+
+def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+    options = Options(resamples=3, metrics=("accuracy", "agreement"))
+    expected = sweep.analyze(options)
+    for name in ("all.zip", "labels.parquet"):
+        sweep.export(tmp_path / name)
+        again = Sweep.import_predictions([tmp_path / name], tmp_path / Path(name).stem)
+        found = again.analyze(options)
+        for table in ("runs", "pairs", "repeats"):
+            same = [c for c in expected[table].columns if c not in ("cell", "cell_id", "recipe")]
+            same = [c for c in same if c not in ("probe", "mixed_recipes")]
+            key = [c for c in ("classifier", "train_fraction", "perturb_continuous") if c in same]
+            key += [c for c in ("repeat_index", "run_index", "run_i", "run_j") if c in same]
+            assert_frame_equal(
+                found[table].select(same).sort(key),
+                expected[table].select(same).sort(key),
+                check_exact=True,
+            )
+    assert_equal(stored(Sweep(tmp_path / "all")), stored(sweep))
+    Sweep(tmp_path / "labels").export(tmp_path / "again.parquet")
+    before, after = (
+        pl.read_parquet(tmp_path / name).drop("cell", "recipe")
+        for name in ("labels.parquet", "again.parquet")
+    )
+    assert_frame_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_true": None}, "y_true is missing"),
+        ({"scores": None}, "gives neither of scores and labels"),
+        ({"y_true": np.zeros((2, 39), int)}, r"y_true: has shape \(2, 39\)"),
+        ({"y_true": np.full((2, SAMPLES), 3)}, "y_true: goes from 3 to 3, and there are 3 classes"),
+        ({"repeat": np.zeros(5, int)}, "repeat: has 5 values, and there are 6 runs"),
+        ({"repeats": np.zeros(6, int)}, 'repeats: unknown entry\n.*"repeat"'),
+        ({"scores": np.zeros((6, SAMPLES), int)}, "scores: has dtype int64; floats"),
+        ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
+        ({"class_names": np.array(["a", "b"])}, "there are 2 classes, and scores of 3"),
+        ({"run": np.zeros(6, int)}, "repeat 1, run 0 of a cell stands there more than once"),
+        ({"scores": np.zeros((6, SAMPLES, 3), order="F")}, "Fortran"),
+        ({"hparams": np.array(["a b"] * 6)}, "must have no blanks"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_one_message(
+    made: dict[str, Any], tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    kept = {name: value for name, value in (made | change).items() if value is not None}
+    np.savez(tmp_path / "given.npz", **kept)
+    with pytest.raises(UserError, match=message):
+        Sweep.import_predictions([tmp_path / "given.npz"], tmp_path / "sweep")
+    assert [file.name for file in tmp_path.iterdir()] == ["given.npz"]
+
+
+def test_tables_that_do_not_fit_are_one_message(made: dict[str, Any], tmp_path: Path) -> None:
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    frame = openml(made, 1, ["x", "y", "z"])
+    frame.write_csv(one)
+
+    def refused(wrong: pl.DataFrame, message: str) -> None:
+        wrong.write_csv(other)
+        with pytest.raises(UserError, match=message):
+            Sweep.import_predictions([one, other], tmp_path / "sweep")
+        assert not (tmp_path / "sweep").exists()
+
+    refused(frame.drop("truth"), "truth: a column is missing")
+    refused(frame.rename({"fold": "folds"}), 'folds: unknown column\n.*"fold"')
+    refused(frame.with_columns(row_id=pl.col("row_id") + 1), "repeat 0 has other rows")
+    refused(frame.drop("confidence.z"), "has other classes than")
+    refused(frame.with_columns(prediction=pl.lit("x")), "disagree with their confidences")
+    refused(pl.concat([frame, frame]), "predicts a row more than once")
+    refused(frame.with_columns(repeat=pl.lit(1)).head(7), "test sets have 7 to 40 points")
+
+
+def test_files_that_are_none_of_these(tmp_path: Path) -> None:
+    for name, message in (("a.npz", "not an NPZ"), ("a.zip", "not a zip"), ("a.txt", "format")):
+        (tmp_path / name).write_text("x")
+        with pytest.raises(UserError, match=message):
+            Sweep.import_predictions([tmp_path / name], tmp_path / "sweep")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr(".manyseed/../../out", "x")
+    with pytest.raises(UserError, match="outside"):
+        Sweep.import_predictions([tmp_path / "b.zip"], tmp_path / "sweep")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "file").touch()
+    np.savez(tmp_path / "c.npz", labels=np.zeros((2, 3), int), y_true=np.zeros(3, int))
+    with pytest.raises(UserError, match="exists already"):
+        Sweep.import_predictions([tmp_path / "c.npz"], tmp_path / "sweep")

@@ -21,8 +21,10 @@ _NO_ANSWER = (
     "unable to establish control",
     "munge",
 )
-# set by a user or a site for SLURM's commands; all other SLURM_* belong to a surrounding job
-_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_JWT"}
+# how the cluster is reached; all other SLURM_* belong to a surrounding job, and SBATCH_* would go
+# before what a profile says
+_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+_REMOVED = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SUBMITIT_")
 
 
 class ClusterError(RuntimeError):
@@ -41,7 +43,8 @@ def available() -> bool:
 def run(arguments: Sequence[str]) -> str:
     """Return what a SLURM command prints.
 
-    The variables of a surrounding job are removed: a job may ask and submit like a login node.
+    The variables of a surrounding job are removed, so that a job asks and submits like a login
+    node, and a user's defaults for sbatch, which would go before what a profile says.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def _environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith(("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_"))
+        if name in _KEPT or not name.startswith(_REMOVED)
     }
 
 

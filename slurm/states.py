@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[
     if not wanted:
         return {}
     arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
-    found = _states(["-j", arrays], wanted, since)
+    found = _states(["-a", "-j", arrays], wanted, since)
     for job in wanted - found.keys():
         found[job] = JobState(job, "", "gone")
     return {job: named_for_memory(state, logs) for job, state in found.items() if job in wanted}
@@ -198,11 +198,3 @@ def named_for_memory(state: JobState, logs: Path | None) -> JobState:
     except OSError:
         return state
     return replace(state, state="out_of_memory") if _KILLED_FOR_MEMORY.search(tail) else state
-
-
-def counts(states: Mapping[str, JobState]) -> dict[str, int]:
-    """Return how many jobs are in each state."""
-    found: dict[str, int] = {}
-    for state in states.values():
-        found[state.state] = found.get(state.state, 0) + 1
-    return found

@@ -88,10 +88,10 @@ def test_nothing_of_a_surrounding_job_is_passed_on(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, "1")
     seen = commands.run(["env"])
     assert "SLURM_CONF=1" in seen
-    assert "SBATCH_ACCOUNT=1" in seen
     assert "SLURM_JOB_ID" not in seen
     assert "SLURM_CPU_BIND" not in seen
     assert "SRUN_DEBUG" not in seen
+    assert "SBATCH_ACCOUNT" not in seen, "the profile alone says what a job asks for"
 
 
 def test_a_shielded_process_is_deaf_to_what_ends_a_job() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.devices import gpus
 from orchestrator.files import read_json
 from slurm import ClusterError, control, local
 
@@ -33,7 +34,7 @@ class Node:
     cores : int
         That the task may use.
     has_gpu : bool
-        Whether the scheduler gave a GPU to the task.
+        Whether the scheduler gave a GPU to the task; on this machine, whether there is one.
     """
 
     name: str
@@ -51,9 +52,13 @@ class Node:
             name=env.get("SLURMD_NODENAME", os.uname().nodename) if is_job else os.uname().nodename,
             job_id=f"{array}_{index}" if is_job else "",
             cores=int(env["SLURM_CPUS_ON_NODE"]) if is_job else local.available_cores(),
-            has_gpu=env.get("CUDA_VISIBLE_DEVICES", "") not in _NO_DEVICES
-            or env.get("ROCR_VISIBLE_DEVICES", "") not in _NO_DEVICES,
+            has_gpu=_was_given_gpu(env) if is_job else bool(gpus()),
         )
+
+
+def _was_given_gpu(env: Mapping[str, str]) -> bool:
+    given = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
+    return any(devices not in _NO_DEVICES for devices in given)
 
 
 def broken_nodes(lives: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -20,14 +20,20 @@ _PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "
 _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
 
 
-def recipe() -> dict[str, Any]:
-    """Return the recipe of fits on this machine's CPU."""
+def recipe(gpu: str | None = None) -> dict[str, Any]:
+    """Return the recipe of fits on this machine's CPU, or on its GPU.
+
+    Parameters
+    ----------
+    gpu : str, optional
+        The GPU's model.
+    """
     return {
         "form": "sequential",
         "threads": 1,
         "precision": "float32",
-        "device": "cpu",
-        "device_class": cpu_class(),
+        "device": "gpu" if gpu else "cpu",
+        "device_class": gpu or cpu_class(),
         "python": platform.python_version(),
         "packages": package_versions(),
     }

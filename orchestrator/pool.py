@@ -18,6 +18,7 @@ from pathlib import Path
 from socket import socketpair
 from typing import Any, TextIO
 
+from orchestrator.devices import assigned
 from slurm.signals import shielded
 
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
@@ -67,7 +68,12 @@ class Pool:
                     *(*self._arguments, str(self._started), str(theirs.fileno())),
                 ],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **ONE_THREAD, "PYTHONSAFEPATH": "1"},
+                env={
+                    **os.environ,
+                    **ONE_THREAD,
+                    **assigned(self._started),
+                    "PYTHONSAFEPATH": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -18,6 +18,8 @@ import numpy as np
 from jobs.run import Cell, MachineError, Run
 from jobs.trainer import Trainer
 from jobs.training.checkpoint import Checkpoint
+from jobs.training.device import gpu_model
+from jobs.training.handling import Device
 from orchestrator import origin
 from orchestrator.checkpoints import checkpoint
 from orchestrator.child import belong_to_parent
@@ -42,7 +44,6 @@ class _Process:
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
         self._trainer = Trainer()
-        self._recipe = origin.recipe()
         self._recipes: dict[str, int] = {}
         self._paths, self._journal = paths, JournalWriter(journal)
         self._groups: dict[int, Group] = {}
@@ -62,7 +63,11 @@ class _Process:
                     fit = Run(cell, batch.repeat, run)
                     saved = checkpoint(self._paths, batch.group, row, fit, recipe)
                     prediction = self._trainer.train(
-                        fit, snapshots, curves=group.spec.curves, checkpoint=saved
+                        fit,
+                        snapshots,
+                        device=self._device(batch.cell),
+                        curves=group.spec.curves,
+                        checkpoint=saved,
                     )
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
@@ -120,10 +125,17 @@ class _Process:
         """Return the recipe's number; what was found for a tuned cell is a part of it."""
         hparams = self._cell(cell).hparams
         found = {"tuned": dict(hparams)} if hparams != self._asked(cell).hparams else {}
-        key = json.dumps(found)
+        device = self._device(cell)
+        key = json.dumps([device, found])
         if key not in self._recipes:
-            self._recipes[key] = origin.register(self._paths.recipes, self._recipe | found)
+            recipe = origin.recipe(gpu_model() if device == "gpu" else None)
+            self._recipes[key] = origin.register(self._paths.recipes, recipe | found)
         return self._recipes[key]
+
+    def _device(self, cell: int) -> Device:
+        """Return where a cell's runs are trained: on a GPU where it is wished for and given."""
+        wished = self._task.cells[cell].device == "gpu"
+        return "gpu" if wished and self._task.resource == "gpu" else "cpu"
 
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:

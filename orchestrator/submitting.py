@@ -12,8 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from orchestrator import cluster, cost, origin
+from orchestrator import cluster, cost
 from orchestrator.data import require_fetched
+from orchestrator.devices import gpus
 from orchestrator.errors import UnavailableError, UserError
 from orchestrator.files import locked, write_json
 from orchestrator.groups import Groups
@@ -22,6 +23,7 @@ from orchestrator.node import broken_nodes, is_environment
 from orchestrator.paths import SweepPaths
 from orchestrator.plan import Plan
 from orchestrator.query import matching
+from orchestrator.recipes import require_same
 from orchestrator.room import Stored, require_room
 from orchestrator.sizing import Shape, cut
 from orchestrator.stopping import skipped_cells, unpause
@@ -85,7 +87,10 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
             rows = rows.sort("repeat", "run", "cell").head(request.limit)
         if rows.is_empty():
             return None
-        _check_recipe(paths, request)
+        cells = state.plan.cells.join(rows, on="cell", how="semi")
+        wished = cells["device"].unique().sort()
+        gpu = _gpu_here(wished, request)
+        _check_recipe(paths, state, wished, gpu, request)
         _check_data(paths, state, rows)
         groups = Groups.read(paths)
         _check_room(paths, state, groups, rows)
@@ -93,7 +98,7 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
         number = len(paths.submissions()) + 1
         submitter = _Submitter(paths, number, state.plan, groups, request)
         if request.profile is None:
-            return submitter.to_this_machine(rows)
+            return submitter.to_this_machine(rows, wished, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
 
 
@@ -110,9 +115,12 @@ class _Submitter:
             "submitted": time.time(),
         }
 
-    def to_this_machine(self, rows: pl.DataFrame) -> Submission:
+    def to_this_machine(self, rows: pl.DataFrame, wished: pl.Series, gpu: str | None) -> Submission:
         """One task, which keeps all processes busy."""
-        work = rows.with_columns(resource=pl.lit("cpu"), task=pl.lit(0, dtype=pl.UInt32))
+        resource = pl.lit("gpu" if gpu else "cpu")
+        work = rows.with_columns(resource=resource, task=pl.lit(0, dtype=pl.UInt32))
+        if "gpu" in wished:
+            self.intent["gpu"] = gpu or "none"
         try:
             self._write_tasks(work)
             self._write_intent(workers=self.request.workers)
@@ -323,20 +331,19 @@ def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataF
     require_room(paths.directory, missing)
 
 
-def _check_recipe(paths: SweepPaths, request: Request) -> None:
-    recipes = origin.read_recipes(paths.recipes)
-    recorded = {number: origin.of_machine(value) for number, value in recipes.items()}
-    here = origin.recipe()
-    # a login node's processor says nothing of the nodes'
-    compared = [key for key in here if request.profile is None or not key.startswith("device")]
-    shown = [{key: recipe.get(key) for key in compared} for recipe in recorded.values()]
-    if not recorded or request.other_recipe or {key: here[key] for key in compared} in shown:
+def _check_recipe(
+    paths: SweepPaths, state: Survey, wished: pl.Series, gpu: str | None, request: Request
+) -> None:
+    if request.other_recipe:
         return
-    last = recorded[max(recorded)]
-    changed = [key for key in compared if here[key] != last.get(key)]
-    text = ", ".join(f"{key}: {last.get(key)} → {here[key]}" for key in changed)
-    raise UserError(
-        f"runs of this sweep were made in another recipe ({text})",
-        file=paths.recipes,
-        remedy="restore it, or mix recipes knowingly with --other-recipe: results mark the repeats",
-    )
+    finished = state.with_state("done", "copy").select("cell").unique()
+    trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
+    wishes = {device: device in trained for device in wished}
+    require_same(paths, wishes, gpu=gpu, is_here=request.profile is None)
+
+
+def _gpu_here(wished: pl.Series, request: Request) -> str | None:
+    """Return the model of the GPU that wishes on this machine are met with."""
+    if request.profile is not None or "gpu" not in wished:
+        return None
+    return next(iter(gpus().values()), None)

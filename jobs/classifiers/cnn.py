@@ -12,10 +12,11 @@ from torch.nn.functional import max_pool2d, relu
 from torch.nn.utils import convert_conv2d_weight_memory_format
 
 from jobs.run import Generators, Prediction, TrainingSet
+from jobs.training.device import torch_device
 from jobs.training.encode import pixels
 from jobs.training.handling import Handling
 from jobs.training.layers import Conv2d, Linear, initialise
-from jobs.training.loop import Plan, constant, torch_device
+from jobs.training.loop import Plan, constant
 from jobs.training.network import fit_network
 
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from jobs.run import Generators, Prediction, TrainingSet
+from jobs.training.device import torch_device
 from jobs.training.encode import dense
 from jobs.training.handling import Handling
 from jobs.training.layers import Dropout, Linear, initialise, torch_generator
-from jobs.training.loop import Plan, cosine, torch_device
+from jobs.training.loop import Plan, cosine
 from jobs.training.network import fit_network
 
 

@@ -20,6 +20,7 @@ from jobs.datasets.info import DatasetInfo
 from jobs.hparams import LIBRARY, Value, anchors
 from jobs.run import Generators, Prediction, Probability, TrainingSet
 from jobs.training.checkpoint import Checkpoint
+from jobs.training.device import faults_of
 from jobs.training.handling import Device, Handling
 
 SizeClass = Literal["small", "medium", "large"]
@@ -341,5 +342,6 @@ def fit(
         raise ValueError("curves need the test set's classes, y_test")
     module = import_module(f"jobs.classifiers.{kind.module}")
     handling = Handling(snapshots, device, curves, checkpoint)
-    result: Prediction = module.fit(canonical, hparams, data, generators, handling)
+    with faults_of(device):
+        result: Prediction = module.fit(canonical, hparams, data, generators, handling)
     return result

@@ -14,10 +14,11 @@ from torch.nn.functional import pad
 
 from jobs.run import Generators, Prediction, TrainingSet
 from jobs.torchvision_import import torchvision
+from jobs.training.device import torch_device
 from jobs.training.encode import pixels
 from jobs.training.handling import Handling
 from jobs.training.layers import Dropout, torch_generator
-from jobs.training.loop import Plan, cosine, torch_device
+from jobs.training.loop import Plan, cosine
 from jobs.training.network import fit_network
 
 

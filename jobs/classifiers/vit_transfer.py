@@ -10,9 +10,10 @@ import torch
 
 from jobs.classifiers.features import features
 from jobs.run import Generators, Prediction, TrainingSet
+from jobs.training.device import torch_device
 from jobs.training.handling import Handling
 from jobs.training.layers import Linear, initialise
-from jobs.training.loop import Plan, constant, torch_device
+from jobs.training.loop import Plan, constant
 from jobs.training.network import fit_network
 
 

@@ -35,6 +35,8 @@ def fit(
     Missing values and categorical features are XGBoost's own. A class without training
     rows is boosted on negative examples alone.
     """
+    if handling.device == "gpu" and not xgboost.build_info().get("USE_CUDA"):
+        raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
     started = perf_counter()
     binary = data.n_classes == 2
     parameters = {

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from jobs.run import MachineError
 from jobs.streams import raw
 from jobs.training.checkpoint import Checkpoint, Parts, Progress, restore, save
 from jobs.training.curves import Measured, record
-from jobs.training.handling import Device
 
 _PREDICTED_AT_ONCE = 1024
 
@@ -72,21 +70,6 @@ def constant(rate: float) -> Callable[[int], float]:
 def cosine(rate: float, epochs: int) -> Callable[[int], float]:
     """Return the schedule that falls from a learning rate to 0 as half a cosine."""
     return lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
-
-
-def torch_device(device: Device) -> torch.device:
-    """Return torch's device for a resource class.
-
-    Raises
-    ------
-    MachineError
-        Where a GPU is asked for and torch sees none.
-    """
-    if device == "cpu":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise MachineError("torch finds no CUDA device; train with device = 'cpu'")
-    return torch.device("cuda")
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from jobs.run import Prediction, TrainingSet
+from jobs.training.device import torch_device
 from jobs.training.handling import Handling
-from jobs.training.loop import Plan, owned, torch_device, train
+from jobs.training.loop import Plan, owned, train
 from jobs.training.prediction import logit_scores, prediction
 
 

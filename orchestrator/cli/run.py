@@ -12,6 +12,7 @@ from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
 from orchestrator.cli.output import console, duration, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
+from orchestrator.cli.submit import tell_gpu
 from orchestrator.cli.tune import search
 from orchestrator.errors import INTERRUPTED, NOT_FINISHED
 
@@ -50,8 +51,10 @@ def run(
         f"of {plan['groups']} groups → {directory}"
     )
     search(sweep, workers)
-    submission = sweep.submit(workers=workers, other_recipe=other_recipe)
+    submission = sweep.submit(cluster="local", workers=workers, other_recipe=other_recipe)
     running = sweep.running()
+    if submission is not None:
+        tell_gpu(submission)
     for watched in [submission] if submission else running:
         try:
             last = show(watched)

@@ -91,6 +91,7 @@ def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
         console.print(_nothing(sweep, failed))
         return
     intent = submission.intent
+    tell_gpu(submission)
     where = f"{intent.get('workers')} local processes"
     if "arrays" in intent:
         where = f"{intent['cluster']}: " + ", ".join(
@@ -105,6 +106,15 @@ def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
         f"Watch: manyseed status {sweep.directory} --watch",
         soft_wrap=True,
     )
+
+
+def tell_gpu(submission: Submission) -> None:
+    """Say where classifiers with device = "gpu" are trained on this machine."""
+    gpu = submission.intent.get("gpu")
+    if gpu == "none":
+        console.print('No GPU answers here: classifiers with device = "gpu" train on the CPU.')
+    elif gpu:
+        console.print(f'Classifiers with device = "gpu" train on {gpu}.', markup=False)
 
 
 def _nothing(sweep: Sweep, failed: bool) -> str:

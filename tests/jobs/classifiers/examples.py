@@ -134,7 +134,9 @@ def generators(init=0, batch=0, dropout=0):
     )
 
 
-def fit(name, data, options=None, hparams=None, curves=False, checkpoint=None, **runs):
+def fit(
+    name, data, options=None, hparams=None, curves=False, checkpoint=None, device="cpu", **runs
+):
     """Fit with the cheap options, some of the hparams changed after resolution."""
     options = OPTIONS[name] if options is None else options
     resolved = classifiers.resolve(name, options, info(data))
@@ -144,6 +146,7 @@ def fit(name, data, options=None, hparams=None, curves=False, checkpoint=None, *
         data,
         generators(**runs),
         resolved.snapshots,
+        device=device,
         curves=curves,
         checkpoint=checkpoint,
     )

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from jobs.run import MachineError
 from jobs.streams import stream
 from jobs.training.layers import Linear, initialise
-from jobs.training.loop import Plan, batches, owned, torch_device, train
+from jobs.training.loop import Plan, batches, owned, train
 
 CPU = torch.device("cpu")
 
@@ -84,9 +82,3 @@ def test_owned_copies():
     tensor = owned(array, CPU, torch.float64)
     array[:] = 2
     assert tensor.tolist() == [1, 1, 1]
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-def test_a_missing_gpu_is_the_machine_s_fault():
-    with pytest.raises(MachineError, match="no CUDA device"):
-        torch_device("gpu")

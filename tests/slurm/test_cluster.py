@@ -59,17 +59,19 @@ def test_gpu_tasks_see_the_gpu_that_they_were_given(slurm: Slurm, tmp_path: Path
     assert seen["SLURMD_NODENAME"].startswith("g")
 
 
-def test_a_task_that_is_asked_to_checkpoint_ends_in_order_and_goes_on(
+def test_a_task_that_is_asked_to_end_does_so_in_order_and_goes_on(
     slurm: Slurm, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log.txt"
-    jobs = slurm.submit("work", [str(log), "30"])
-    wait_until(lambda: log.exists() and "step" in log.read_text(), slurm.logs)
-    send("USR2", jobs)  # what SLURM itself sends before the walltime
+    logs = [tmp_path / f"{index}.txt" for index in range(2)]
+    jobs = slurm.submit("work", *([str(log), "30"] for log in logs))
+    wait_until(lambda: all(log.exists() and "step" in log.read_text() for log in logs), slurm.logs)
+    send("USR2", jobs[:1])  # what SLURM sends before the walltime
+    send("TERM", jobs[1:])  # what it sends at preemption, where a site enables nothing more
     slurm.wait_for(jobs, "pending")
     slurm.wait_for(jobs, "ended")
-    lives = [line for line in log.read_text().splitlines() if line != "step"]
-    assert [line.split()[0] for line in lives] == ["life", "stopped", "life", "finished"]
+    for log in logs:
+        lives = [line.split()[0] for line in log.read_text().splitlines() if line != "step"]
+        assert lives == ["life", "stopped", "life", "finished"]
 
 
 def test_a_cancelled_task_ends_in_order_and_never_comes_back(slurm: Slurm, tmp_path: Path) -> None:

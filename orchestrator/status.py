@@ -98,10 +98,17 @@ def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str,
 def _problems(
     paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
 ) -> Iterator[str]:
-    """Yield what is wrong with the newest submission, and what to do about it."""
+    """Yield what is wrong with what was submitted last or goes on, and what to do about it."""
     if not listed:
         return
-    submission, found = listed[-1], tasks[-1]
+    submission = listed[-1]
+    # of earlier submissions, those that still go on
+    found = [
+        task
+        for one, states in zip(listed, tasks, strict=True)
+        if one is submission or any(task.is_alive for task in states)
+        for task in states
+    ]
     counts = Counter(task.state for task in found)
     resume = f"manyseed resume {paths.directory}"
     if counts["out_of_memory"]:
@@ -118,6 +125,8 @@ def _problems(
     for word, text in (("node_fail", "lost with a node"), ("killed", "killed")):
         if counts[word]:
             yield f"{_tasks(counts[word])} {text}: {resume} goes on with their rest"
+    if counts["killed"] and (reason := summed(submission, found).reason):
+        yield reason
     if counts["held"]:
         yield f"{_tasks(counts['held'])} held: {resume} releases what a pause holds"
     waiting = Counter(task.note for task in found if task.state == "waiting" and task.note)

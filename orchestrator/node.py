@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,17 +89,18 @@ def keep_away(submission: Path, intent: Mapping[str, Any]) -> None:
     A broken node ends task after task within seconds, and would soon have ended all.
     """
     lives = [read_json(file) for file in (submission / "lives").glob("*/progress.json")]
-    jobs = list(read_json(submission / "jobs.json").values())
-    try:
-        if is_environment(lives):
-            (submission / "stop").touch()
-            control.cancel(_waiting(jobs, lives))
-        elif nodes := broken_nodes(lives).keys() | set(intent["excluded"]):
-            control.exclude_nodes(jobs, sorted(nodes))
-    except ClusterError:
-        return  # where jobs may not change jobs, `resume` does it
-
-
-def _waiting(jobs: list[str], lives: list[dict[str, Any]]) -> list[str]:
     started = {life["job_id"] for life in lives}
-    return [job for job in jobs if job not in started]
+    jobs_file = submission / "jobs.json"
+    jobs: dict[str, str] = read_json(jobs_file) if jobs_file.exists() else {}
+    nodes = broken_nodes(lives)
+    if stops := is_environment(lives):
+        (submission / "stop").touch()
+    for array in intent["arrays"]:
+        numbers = range(array["first"], array["first"] + array["count"])
+        waiting = [jobs[str(n)] for n in numbers if jobs.get(str(n), "") not in {"", *started}]
+        excluded = [text for text in (intent["exclude"][array["resource"]],) if text]
+        with suppress(ClusterError):  # where jobs may not change jobs, `resume` does it
+            if stops:
+                control.cancel(waiting)
+            elif nodes:
+                control.exclude_nodes(waiting, [*excluded, *sorted(nodes)])

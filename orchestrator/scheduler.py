@@ -69,15 +69,15 @@ class Scheduler:
         wanted = {job.id: job for job in jobs}
         late = time.monotonic() - self._asked > ASK_SECONDS
         if wanted and (fresh or late or not wanted.keys() <= self._known.keys()):
-            self._wanted = {
-                **{k: v for k, v in self._wanted.items() if self._known[k].is_alive},
-                **wanted,
-            }
-            self._known |= self._ask(self._wanted)
-            self._asked = time.monotonic()
+            alive = {k: job for k, job in self._wanted.items() if self._known[k].is_alive}
+            asked = alive | wanted
+            self._known |= self._ask(asked)
+            self._wanted, self._asked = asked, time.monotonic()
         return {name: self._known[name] for name in wanted}
 
     def _ask(self, jobs: dict[str, Job]) -> dict[str, JobState]:
+        if not available():  # another machine's, or another cluster's
+            return {name: JobState(name, "", "gone") for name in jobs}
         since = min(job.submitted for job in jobs.values())
         with self.active():
             found = states.ask(jobs, since)

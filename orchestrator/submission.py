@@ -21,6 +21,8 @@ LOCAL = "local"
 OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
 
+ELSEWHERE = "on a cluster that is not reached from here"
+
 _SILENT_SECONDS = 120.0
 
 
@@ -107,11 +109,12 @@ class Submission:
         """Return the file of a task."""
         return self.folder / f"task-{number:04d}.json"
 
-    def lives(self) -> list[dict[str, Any]]:
-        """Return what each life last told of itself, oldest first."""
+    def lives(self, task: int | None = None) -> list[dict[str, Any]]:
+        """Return what each life, of one task or of all, last told of itself, oldest first."""
+        which = "*" if task is None else f"{task:04d}-*"
         found = [
             read_json(file) | {"life": file.parent.name}
-            for file in (self.folder / "lives").glob("*/progress.json")
+            for file in (self.folder / "lives").glob(f"{which}/progress.json")
         ]
         return sorted(found, key=lambda life: float(life["started"]))
 
@@ -265,13 +268,22 @@ class _Look:
             state = "running" if last == "running" else "waiting"
             return TaskState(number, state, lives, job_id, node)
         found = self.known[job.id]
+        if not found.is_alive and (ended := self._ended(number)):
+            return TaskState(number, ended[-1]["state"], ended, job_id, ended[-1]["node"])
         state = _WORDS.get(found.state, found.state)
         if found.state == "pending" and "Held" in found.reason:
             state = "held"
-        if found.state == "gone" and self._is_elsewhere():
+        if found.state == "gone" and self._is_elsewhere:
             state = "running" if last == "running" and self.submission.changed_lately() else state
+            return TaskState(number, state, lives, job_id, node, ELSEWHERE)
         return TaskState(number, state, lives, job_id, found.node or node, found.reason)
 
+    def _ended(self, number: int) -> tuple[dict[str, Any], ...]:
+        """Return a task's lives where it told of its end since they were read."""
+        lives = self.submission.lives(number)
+        return tuple(lives) if lives and lives[-1]["state"] in OVER else ()
+
+    @cached_property
     def _is_elsewhere(self) -> bool:
         """Whether the scheduler that was asked is not the one that has the jobs."""
         if all(state.state == "gone" for state in (self.known or {}).values()):

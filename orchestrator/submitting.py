@@ -27,7 +27,7 @@ from orchestrator.recipes import require_same
 from orchestrator.room import Stored, require_room
 from orchestrator.sizing import Shape, cut
 from orchestrator.stopping import skipped_cells, unpause
-from orchestrator.submission import LOCAL, Submission, submissions, tasks_of
+from orchestrator.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.tasks import held_rows, make_tasks
 from slurm import ClusterError, ClusterUnavailable, local
@@ -164,6 +164,7 @@ class _Submitter:
             profile=str(profile.path),
             slurm_conf=None if conf is None else str(conf),
             excluded=nodes,
+            exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
             walltime={name: profile.resources(name).minutes * 60 for name in classes},
         )
         submission = Submission(self.folder, self.intent)
@@ -304,6 +305,8 @@ def _held(earlier: list[Submission]) -> tuple[pl.DataFrame, int]:
         if submission.cluster != LOCAL and not submission.is_noted:
             submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
             (submission.folder / "submitted").touch()
+        if any(task.note == ELSEWHERE for task in tasks):
+            submission.ask_to_stop()  # what still waits there ends as it starts
         alive = [submission.task_file(task.number) for task in tasks if task.is_alive]
         n_alive += len(alive)
         if alive and not submission.stop_file.exists():

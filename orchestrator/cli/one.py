@@ -86,10 +86,13 @@ def drop(
         manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
     from orchestrator.sweep import Sweep
+    from orchestrator.sweepfile import AXES
 
     sweep = Sweep(directory)
     chosen = sweep.drop(where, dry_run=True)
-    print_frame(chosen.cells, 20)
+    names = ("cell", "dataset", "classifier")
+    telling = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
+    print_frame(chosen.cells.select(*names, *telling), 20, more="")
     text = f"{len(chosen.cells):,} cells with {chosen.runs:,} runs, {chosen.finished:,} finished"
     if dry_run:
         console.print(f"\n{text}. Nothing was written (--dry-run).")

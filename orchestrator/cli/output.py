@@ -54,11 +54,11 @@ def print_table(
     console.print(table)
 
 
-def print_frame(frame: pl.DataFrame, limit: int) -> None:
-    """Print the first rows of a frame."""
+def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --output") -> None:
+    """Print the first rows of a frame; `more` is said of those that are left out."""
     print_table(None, frame.columns, frame.head(limit).iter_rows())
     if len(frame) > limit:
-        console.print(f"… {len(frame) - limit:,} more rows; see --limit and --output", style="dim")
+        console.print(f"… {len(frame) - limit:,} more rows{more}", style="dim")
 
 
 def size(n_bytes: float) -> str:

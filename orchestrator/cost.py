@@ -46,18 +46,20 @@ def seconds(plan: Plan, observed: pl.DataFrame | None = None) -> pl.DataFrame:
 def beyond(plan: Plan, hours: float, observed: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the classifiers whose fits end in no job of `hours`, and cannot go on in a next one.
 
-    Networks save themselves after epochs and go on; what is not trained in epochs starts anew.
+    Networks save themselves after each epoch and go on; what is not trained in epochs starts anew.
 
     Returns
     -------
     DataFrame
-        Columns classifier, dataset, hours (the longest fit's); the longest first.
+        Columns classifier, dataset, hours (the longest that a fit, or a network's epoch, takes);
+        the longest first.
     """
+    last_epoch = pl.col("snapshots").list.last().fill_null(1)
     return (
         _priced(plan.cells, observed)
-        .filter(pl.col("snapshots").list.len() == 0)
+        .with_columns(stretch=pl.col("seconds") / last_epoch)
         .group_by("classifier", "dataset", maintain_order=True)
-        .agg(hours=pl.col("seconds").max() / 3600)
+        .agg(hours=pl.col("stretch").max() / 3600)
         .filter(pl.col("hours") > hours)
         .sort("hours", descending=True, maintain_order=True)
     )

@@ -147,7 +147,10 @@ def test_fits_that_no_job_can_end_are_named_unless_they_save_themselves(tmp_path
         ("svm-sgd", "dionis", pytest.approx(whole(dionis, "svm-sgd") / 3600)),
     ]
     assert cost.beyond(plan, hours).is_empty()
-    assert cost.beyond(plan, 1e-9)["classifier"].is_in(["lr-sgd", "svm-sgd"]).all()
+    epoch = whole(dionis, "mlp") / 20 / 3600
+    for walltime, named in ((1.01 * epoch, []), (0.99 * epoch, [pytest.approx(epoch)])):
+        found = cost.beyond(plan, walltime)
+        assert found.filter(classifier="mlp", dataset="dionis")["hours"].to_list() == named
 
 
 def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.run import Cell, MachineError
+from jobs.training.handling import Device
 from jobs.tuning import is_tuned, search_id, with_hparams
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
@@ -25,12 +26,15 @@ class Search:
         Of the search: the name of its file.
     cell : Cell
         One of its cells; the search depends on what all of them share.
+    device : {"cpu", "gpu"}
+        Where its fits are wished for.
     """
 
     dataset: str
     classifier: str
     id: str
     cell: Cell
+    device: Device
 
 
 def searches(paths: SweepPaths) -> list[Search]:
@@ -42,7 +46,8 @@ def searches(paths: SweepPaths) -> list[Search]:
     for row in tuned.unique(["dataset", "classifier"], maintain_order=True).iter_rows(named=True):
         cell = Cell.from_canonical(json.loads(row["canonical"]))
         name = search_id(cell)
-        needed.setdefault(name, Search(row["dataset"], row["classifier"], name, cell))
+        search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
+        needed.setdefault(name, search)
     return [search for search in needed.values() if found(paths, search.id) is None]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from jobs.run import MachineError
@@ -21,6 +21,7 @@ from jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from orchestrator import origin
 from orchestrator.child import belong_to_parent
 from orchestrator.data import require_fetched
+from orchestrator.devices import gpus
 from orchestrator.errors import RunsError, UnavailableError
 from orchestrator.files import locked, read_json_lines, write_json
 from orchestrator.paths import SweepPaths
@@ -53,8 +54,10 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
     with locked(paths.tuning_lock, "tuning"):
         todo = searches(paths)
         require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
-        recipe = origin.recipe()
-        logs = {search.id: _Log(paths, search, recipe) for search in todo}
+        gpu = next(iter(gpus().values()), None)
+        todo = [search if gpu else replace(search, device="cpu") for search in todo]
+        recipes = {"cpu": origin.recipe(), "gpu": origin.recipe(gpu)}
+        logs = {search.id: _Log(paths, search, recipes[search.device]) for search in todo}
         open_draws = [
             (search, number)
             for search in todo
@@ -126,7 +129,7 @@ def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Sea
     with _one_thread(), _pool(min(workers, len(draws))) as pool:
         try:
             waiting: dict[Future[Draw], tuple[Search, int]] = {
-                pool.submit(evaluate_in_process, s.cell.canonical(), number, "cpu"): (s, number)
+                pool.submit(evaluate_in_process, s.cell.canonical(), number, s.device): (s, number)
                 for s, number in draws
             }
             for future in as_completed(waiting):

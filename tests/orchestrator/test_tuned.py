@@ -129,3 +129,23 @@ def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> Non
     with tuning._one_thread():
         assert os.environ["OMP_NUM_THREADS"] == "1"
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(("gpus", "device"), [({}, "cpu"), ({"0": "H100"}, "gpu")])
+def test_a_wish_for_a_gpu_is_met_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: dict[str, str], device: str
+) -> None:
+    text = TEXT.replace("lr-sgd", "mlp") + '[classifier.mlp]\ndevice = "gpu"\n'
+    sweep = Sweep.plan(write(tmp_path / "tuned.toml", text), tmp_path / "sweep")
+    asked = []
+
+    def judged(draws, _):  # type: ignore[no-untyped-def]
+        for each, number in draws:
+            asked.append(each.device)
+            yield each, number, Draw({}, 0.5, 1.0)
+
+    monkeypatch.setattr(tuning, "_judged", judged)
+    monkeypatch.setattr(tuning, "gpus", lambda: gpus)
+    (done,) = sweep.tune(workers=1)
+    assert asked == [device] * 4
+    assert read_json(sweep.paths.tuned(done.id))["recipe"]["device"] == device

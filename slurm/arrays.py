@@ -187,7 +187,9 @@ def _executor(
     container = f"{resources.container} " if resources.container else ""
     options: dict[str, Any] = {**resources.options, **resources.extra, "requeue": True}
     if resources.whole_node:
-        options |= {"exclusive": True, "mem": options.get("mem", "0")}
+        options["exclusive"] = True
+        if not any(key.startswith("mem") for key in options):
+            options["mem"] = "0"  # all that the node has
         step = "--cpu-bind=none"  # else a task of one CPU is bound to one core
     else:
         options["cpus-per-task"] = resources.cores
@@ -210,7 +212,9 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
     if profile.slurm_conf is not None:
         yield f"export SLURM_CONF={shlex.quote(str(profile.slurm_conf))}"
     if resources.modules:
-        yield f"module load {shlex.join(resources.modules)}"
+        # a script is no login shell, and may lack the command
+        yield "type module >/dev/null 2>&1 || source /etc/profile"
+        yield f"module load {shlex.join(resources.modules)} || exit 1"
     yield from resources.setup
     yield "export PYTHONSAFEPATH=1"  # else a user's own jobs/ or analysis.py is imported
 

@@ -31,7 +31,7 @@ from slurm.commands import ClusterUnavailable
 
 # fmt: off
 OPTIONS = frozenset({
-    "account", "begin", "constraint", "cores-per-socket", "cpus-per-gpu", "cpus-per-task",
+    "account", "begin", "constraint", "cores-per-socket", "cpus-per-task",
     "exclude", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "hint", "licenses",
     "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "nice", "nodelist",
     "ntasks-per-core", "partition", "priority", "qos", "reservation", "threads-per-core", "time",
@@ -43,6 +43,7 @@ OPTIONS = frozenset({
 _OURS = {
     "array": "tasks make it",
     "comment": "it says which submission a task belongs to",
+    "cpus-per-gpu": "write cpus-per-task",
     "error": "logs are kept in the sweep directory",
     "exclusive": "write whole-node = true",
     "job-name": "submissions are found by it",

@@ -12,7 +12,7 @@ from pathlib import Path
 from slurm import signals
 from slurm.arrays import STOPPED
 
-_NAMES = ("SLURM_", "SLURMD_", "CUDA_", "PYTHONSAFEPATH")
+_NAMES = ("SLURM_", "SLURMD_", "CUDA_", "PYTHONSAFEPATH", "TEST_")
 
 
 def environment(path: str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,30 @@ def test_gpu_tasks_see_the_gpu_that_they_were_given(slurm: Slurm, tmp_path: Path
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen["CUDA_VISIBLE_DEVICES"] in ("0", "1")
     assert seen["SLURMD_NODENAME"].startswith("g")
+
+
+def test_a_whole_node_is_set_up_as_the_profile_says(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASH_FUNC_module%%", '() {  export TEST_MODULES="$*"\n}')
+    profile = tmp_path / "whole.toml"
+    profile.write_text(
+        f'''slurm-conf = "{slurm.cluster.conf}"
+        time = "10"
+        whole-node = true
+        modules = ["gcc/12", "python"]
+        setup = ["export TEST_SETUP='two words'"]
+        container = "env TEST_CONTAINER=1"
+        python = "{sys.executable} -B"
+        extra = {{ nodelist = "c2" }}
+        '''
+    )
+    seen = tmp_path / "seen.json"
+    slurm.wait_for(slurm.submit("environment", [str(seen)], profile=read_profile(profile)), "ended")
+    values = json.loads(seen.read_text())
+    assert values["SLURM_CPUS_ON_NODE"] == "8"
+    assert (values["TEST_MODULES"], values["TEST_SETUP"]) == ("load gcc/12 python", "two words")
+    assert (values["TEST_CONTAINER"], values["SLURMD_NODENAME"]) == ("1", "c2")
 
 
 def test_a_task_that_is_asked_to_end_does_so_in_order_and_goes_on(

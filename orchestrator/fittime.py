@@ -49,8 +49,8 @@ def _mlp(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float
     first, second = (float(classifier.hparams[name]) for name in ("width1", "width2"))
     weights = first * (dataset.n_features + 2 * first + second)
     weights += second * (2 * second + len(dataset.class_names))
-    step = 4e-3 / float(classifier.canonical["batch_size"])
-    return _epochs(classifier) * rows * (step + 6e-6 + 1.15e-10 * weights)
+    step = 3e-3 / float(classifier.canonical["batch_size"])
+    return _epochs(classifier) * rows * (step + 6e-6 + 1.0e-10 * weights)
 
 
 def _cnn(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:

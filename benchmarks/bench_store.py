@@ -3,54 +3,62 @@
     python benchmarks/bench_store.py [--quick] [--json] [--folder DIR]
 
 Runs are binary, with margins, as most of the source's datasets: 5 bytes a point. Reading is
-measured cold (the page cache dropped, where root) and hot. Figures printed beside what is measured
-are the targets of the store.
+measured cold (the page cache dropped, where root), in seconds of the wall and beside the disk's own
+speed, and hot, also in seconds of the processor, which others on the machine do not change. One
+dataset is measured at its full size, with 355 classes; the study's other sizes go by formula.
+`codecs` is what the choice of compressor and chunk was made by.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
-import math
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import google_crc32c
 import numpy as np
+import xarray as xr
 import zarr
+from numcodecs import Blosc, Zstd
 from zarr.storage import LocalStore
 
+from jobs import datasets
 from orchestrator.store import encoding
 from orchestrator.store.arrays import FLAGS
 from orchestrator.store.compact import compact
-from orchestrator.store.groups import Group
+from orchestrator.store.groups import Group, list_groups
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.journal import JournalWriter
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.planning import Flags, Rows, create_group
-from orchestrator.store.reader import read_rows
+from orchestrator.store.reader import read_array, read_rows
 from orchestrator.store.rows import RowBytes
 from orchestrator.store.schema import GroupSpec
 from orchestrator.store.shards import publish
 
 CELL_RUNS, REPEATS = 20, 10
+SIZES = ((1000, 10_000), (17_900, 3600))  # points, runs
 
-# The source's study: 37 datasets, 4 classifiers, 3600 runs a group; mean 17 900 test points, up to
-# 1000 classes. Sizes are of test sets.
-SOURCE_GROUPS, SOURCE_RUNS, SOURCE_MEAN_POINTS = 148, 3600, 17_900
+SUITE, CLASSIFIERS, SUITE_RUNS, SUITE_REPEATS = "model-variance-37", 4, 3600, 30
+FULL_SIZE = "dionis"  # 355 classes; the one whose rows are longest
 
 
-def spec_of(points: int) -> GroupSpec:
+def spec_of(points: int, n_classes: int = 2, repeats: int = REPEATS) -> GroupSpec:
     return GroupSpec.create(
         number=0,
         dataset="bench",
         classifier="mlp",
         samples=points,
-        class_names=("0", "1"),
-        repeats=REPEATS,
+        class_names=tuple(map(str, range(n_classes))),
+        repeats=repeats,
     )
 
 
@@ -64,51 +72,75 @@ def rows_of(n_runs: int) -> Rows:
 
 
 class Predictions:
-    """Margins and labels of runs, as a trainer would yield them."""
+    """Rows as a trainer would yield them: no two alike, labels that follow from margins."""
 
-    def __init__(self, points: int) -> None:
-        self._base = np.random.default_rng(0).standard_normal(points + 4096).astype(np.float32)
-        self.points = points
+    def __init__(self, points: int, n_classes: int = 2) -> None:
+        random = np.random.default_rng(0)
+        self._margin = random.standard_normal(points + 4096).astype(np.float32)
+        self._label = (self._margin >= 0).astype(np.uint8)
+        if n_classes > 2:
+            self._label = random.integers(0, n_classes, points + 4096).astype(np.uint16)
+        self.points, self.n_classes = points, n_classes
 
     def __getitem__(self, run: int) -> tuple[np.ndarray, np.ndarray]:
-        margin = self._base[run % 4096 : run % 4096 + self.points]
-        return margin, (margin >= 0).astype(np.uint8)
+        part = slice(run % 4096, run % 4096 + self.points)
+        return self._margin[part], self._label[part]
+
+    def row(self, run: int) -> RowBytes:
+        margin, label = self[run]
+        confidence = margin.tobytes() if self.n_classes > 2 else b""
+        return RowBytes(label.tobytes(), margin.tobytes(), confidence)
 
 
-def ours(folder: Path, n_runs: int, points: int) -> dict[str, float]:
-    data, spec = Predictions(points), spec_of(points)
+def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
+    """Journal, publish and compact runs; a publisher and a trainer are one process here."""
+    data = Predictions(spec.samples, spec.n_classes)
     group = create_group(folder / "predictions.zarr", spec, rows_of(n_runs), REPEATS)
     watch, journals = LeaseWatch(folder / "leases"), folder / "journals"
-    started = time.perf_counter()
-    with JournalWriter(journals / "0.journal") as journal:
-        for run in range(n_runs):
-            margin, label = data[run]
-            values = RowBytes(label.tobytes(), margin.tobytes())
-            journal.append(0, run, values, recipe=0, fit_seconds=run + 1)
-    journaled = time.perf_counter()
-    index = JournalIndex(journals)
-    for shard in range(group.shards):
-        publish(group, shard, index, watch)
-    published = time.perf_counter()
-    compact(group.store, journals, watch)
-    return {
-        "journal_ms_per_run": 1e3 * (journaled - started) / n_runs,
-        "publish_ms_per_run": 1e3 * (published - journaled) / n_runs,
-        "compact_ms_per_run": 1e3 * (time.perf_counter() - published) / n_runs,
-    }
+
+    def train() -> None:
+        with JournalWriter(journals / "0.journal") as journal:
+            for run in range(n_runs):
+                journal.append(0, run, data.row(run), recipe=0, fit_seconds=run + 1)
+
+    def publish_all() -> None:
+        index = JournalIndex(journals)
+        for shard in range(group.shards):
+            publish(group, shard, index, watch)
+
+    figures: dict[str, float] = {}
+    for name, step in (
+        ("journal", train),
+        ("publish", publish_all),
+        ("compact", lambda: compact(group.store, journals, watch)),
+    ):
+        wall, processor = timed(step)
+        figures[f"{name}_ms_per_run"] = 1e3 * wall / n_runs
+        figures[f"{name}_cpu_ms_per_run"] = 1e3 * processor / n_runs
+    return figures
 
 
-def read_ours(folder: Path, group: Group, cell: int | None) -> int:
-    if cell is None:
-        total = 0
-        for array in ("label", "margin"):
-            values = zarr.open_array(LocalStore(group.folder / array, read_only=True), mode="r")
-            for first in range(0, group.rows, group.spec.chunk_length):
-                total += np.asarray(values[first : first + group.spec.chunk_length]).nbytes
-        return total
-    cells = encoding.read(group.folder / "cell", 0, group.rows)
-    found = read_rows(group, ("label", "margin"), np.flatnonzero(cells == cell))
-    return sum(values.nbytes for values in found.values())
+def read_ours(group: Group, cell: int | None) -> int:
+    """Read everything, an inner chunk at a time, or one cell; return how many bytes."""
+    names = [array.name for array in group.spec.arrays if array.role == "prediction"]
+    if cell is not None:
+        rows = np.flatnonzero(read_array(group, "cell") == cell)
+        return sum(values.nbytes for values in read_rows(group, names, rows).values())
+    total, step = 0, group.spec.chunk_length
+    for name in names:
+        for first in range(0, group.rows, step):
+            total += encoding.read(group.folder / name, first, first + step).nbytes
+    return total
+
+
+def read_plain(group: Group) -> int:
+    """Read everything as any reader of Zarr does, by xarray and zarr-python."""
+    opened = xr.open_zarr(group.store, group=group.spec.path, consolidated=False, chunks=None)
+    total, step = 0, group.spec.chunk_length
+    for name in ("label", "margin"):
+        for first in range(0, group.rows, step):
+            total += opened[name][first : first + step].values.nbytes
+    return total
 
 
 def npz(folder: Path, n_runs: int, points: int) -> None:
@@ -155,7 +187,12 @@ def read_hdf5(folder: Path, runs: np.ndarray) -> int:
     import h5py
 
     with h5py.File(folder / "runs.h5") as file:
-        return sum(file[name][runs[0] : runs[-1] + 1].nbytes for name in ("margin", "label"))
+        blocks = np.split(runs, np.flatnonzero(np.diff(runs) != 1) + 1)
+        return sum(
+            file[name][block[0] : block[-1] + 1].nbytes
+            for name in ("margin", "label")
+            for block in blocks
+        )
 
 
 def drop_caches() -> bool:
@@ -168,15 +205,20 @@ def drop_caches() -> bool:
     return True
 
 
+def timed(step: Callable[[], object]) -> tuple[float, float]:
+    """Return seconds of the wall and of this process."""
+    wall, processor = time.perf_counter(), time.process_time()
+    step()
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
 def measured(read: Callable[[], int], nominal: int) -> dict[str, float]:
-    """Time a read cold and hot; rates are of 5 bytes a point."""
+    """Time a read cold and hot; rates are of the bytes that predictions have uncompressed."""
     found: dict[str, float] = {}
     for name in ("cold", "hot") if drop_caches() else ("hot",):
-        started = time.perf_counter()
-        read()
-        seconds = time.perf_counter() - started
-        found |= {f"{name}_s": seconds, f"{name}_MB_per_s": nominal / seconds / 1e6}
-    return found
+        wall, processor = timed(read)
+        found |= {f"{name}_s": wall, f"{name}_MB_per_s": nominal / wall / 1e6}
+    return found | {"hot_MB_per_cpu_s": nominal / processor / 1e6}
 
 
 def on_disk(folder: Path) -> dict[str, int]:
@@ -205,33 +247,15 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
     """Write and read the same runs in all ways."""
     results: dict[str, dict[str, float]] = {}
     nominal = n_runs * points * 5
-    whole, cell = np.arange(n_runs), np.arange(CELL_RUNS)
-    part = nominal * CELL_RUNS // n_runs
+    whole, cell = np.arange(n_runs), np.flatnonzero(rows_of(n_runs).cell == 0)
+    part = nominal * len(cell) // n_runs
+    results["manyseed"] = alone(folder / "ours", spec_of(points), n_runs, plain=True)
     ways: dict[str, tuple[Callable[..., object], Callable[..., int]]] = {
         "npz a run": (npz, read_npz),
         "zarr chunk a run": (chunked, read_chunked),
     }
-    try:
-        import h5py  # noqa: F401
-
+    if importlib.util.find_spec("h5py"):
         ways["hdf5 in one file"] = (hdf5, read_hdf5)
-    except ImportError:
-        pass
-    mine = folder / "ours"
-    started = time.perf_counter()
-    steps = ours(mine, n_runs, points)
-    seconds = time.perf_counter() - started
-    group = Group(
-        mine / "predictions.zarr", spec_of(points), spec_of(points).padded(n_runs), REPEATS
-    )
-    results["manyseed"] = {
-        **steps,
-        "write_ms_per_run": 1e3 * seconds / n_runs,
-        **on_disk(mine),
-        **measured(lambda: read_ours(mine, group, None), nominal),
-        **{f"cell_{k}": v for k, v in measured(lambda: read_ours(mine, group, 0), part).items()},
-    }
-    shutil.rmtree(mine)
     for name, (write, read) in ways.items():
         place = folder / name.replace(" ", "-")
         place.mkdir()
@@ -242,11 +266,8 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
         results[name] = {
             "write_ms_per_run": 1e3 * seconds / n_runs,
             **on_disk(place),
-            **measured(lambda r=read, p=place: r(p, whole), nominal),
-            **{
-                f"cell_{k}": v
-                for k, v in measured(lambda r=read, p=place: r(p, cell), part).items()
-            },
+            **measured(partial(read, place, whole), nominal),
+            **of_cell(measured(partial(read, place, cell), part)),
         }
         shutil.rmtree(place)
     raw = raw_disk(folder, min(nominal, 2**30))
@@ -255,14 +276,91 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
     return results
 
 
-def source_study() -> dict[str, float]:
-    """Return files and bytes of the source's 532 800 runs, by formula, at their mean size."""
-    spec = spec_of(SOURCE_MEAN_POINTS)
+def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) -> dict[str, float]:
+    """Write and read runs in this store."""
+    started = time.perf_counter()
+    figures = ours(folder, spec, n_runs)
+    figures["write_ms_per_run"] = 1e3 * (time.perf_counter() - started) / n_runs
+    (group,) = list_groups(folder / "predictions.zarr")
+    nominal = n_runs * spec.row_bytes
+    part = spec.row_bytes * int(np.count_nonzero(read_array(group, "cell") == 0))
+    figures |= on_disk(folder) | measured(lambda: read_ours(group, None), nominal)
+    figures |= of_cell(measured(lambda: read_ours(group, 0), part))
+    if plain:
+        read = measured(lambda: read_plain(group), nominal)
+        figures |= {f"plain_xarray_{name}": value for name, value in read.items()}
+    shutil.rmtree(folder)
+    return figures
+
+
+def of_cell(figures: dict[str, float]) -> dict[str, float]:
+    return {f"cell_{name}": value for name, value in figures.items()}
+
+
+def codecs(quick: bool) -> dict[str, dict[str, float]]:
+    """Compressors and sizes of inner chunks: ratio, and MB of values a CPU second, checksum in."""
+    random, n = np.random.default_rng(0), 2**22 if quick else 2**24
+    margin = random.standard_normal(n).astype(np.float32)
+    ten = random.integers(0, 10, n).astype(np.uint8)
+    kinds = {"margins": margin, "labels of 2": (margin >= 0).astype(np.uint8), "labels of 10": ten}
+    packed = partial(Blosc, clevel=5, shuffle=Blosc.BITSHUFFLE)
+    compressors = {
+        "none": None,
+        "lz4, bits shuffled": packed("lz4"),
+        "zstd, bits shuffled": packed("zstd"),
+        "zstd": Zstd(1),
+    }
+    results = {
+        f"{kind}, {name}, 1 MiB": codec(values, compressor, 2**20)
+        for kind, values in kinds.items()
+        for name, compressor in compressors.items()
+    }
+    for size in (2**14, 2**16, 2**18, 2**22):
+        results[f"margins, none, {size // 1024} KiB"] = codec(margin, None, size)
+    return results
+
+
+def codec(values: np.ndarray, compressor: Any, size: int) -> dict[str, float]:
+    step = size // values.itemsize
+    parts = [values[first : first + step] for first in range(0, len(values), step)]
+    encoded: list[Any] = []
+
+    def encode() -> None:
+        for part in parts:
+            body = part.tobytes() if compressor is None else compressor.encode(part)
+            encoded.append((body, google_crc32c.value(body)))
+
+    def decode() -> None:
+        into = np.empty_like(values)
+        for place, (body, crc) in enumerate(encoded):
+            assert google_crc32c.value(body) == crc
+            target = into[place * step : (place + 1) * step]
+            if compressor is None:
+                target[:] = np.frombuffer(body, values.dtype)
+            else:
+                compressor.decode(body, out=target)
+
+    wrote, read = timed(encode)[1], timed(decode)[1]
     return {
-        "runs": SOURCE_GROUPS * SOURCE_RUNS,
-        "files_and_folders": SOURCE_GROUPS * spec.files(SOURCE_RUNS, 30),
-        "bytes": SOURCE_GROUPS * spec.stored_bytes(SOURCE_RUNS, 30),
-        "npz_files": SOURCE_GROUPS * SOURCE_RUNS,
+        "ratio": values.nbytes / sum(len(body) for body, _ in encoded),
+        "write_MB_per_cpu_s": values.nbytes / wrote / 1e6,
+        "read_MB_per_cpu_s": values.nbytes / read / 1e6,
+    }
+
+
+def suite_by_formula() -> dict[str, float]:
+    """Return files and bytes of the study's runs, from the shapes of its datasets."""
+    described = [datasets.resolve(name) for name in datasets.suite(SUITE)]
+    specs = [spec_of(found.n_test, len(found.class_names), SUITE_REPEATS) for found in described]
+    groups = CLASSIFIERS * len(specs)
+    files = CLASSIFIERS * sum(spec.files(SUITE_RUNS, SUITE_REPEATS) for spec in specs)
+    return {
+        "runs": groups * SUITE_RUNS,
+        "groups": groups,
+        "mean_points": float(np.mean([spec.samples for spec in specs])),
+        "files_and_folders": files + 2 * (len(specs) + 1),
+        "bytes": CLASSIFIERS * sum(spec.stored_bytes(SUITE_RUNS, SUITE_REPEATS) for spec in specs),
+        "npz_files": groups * SUITE_RUNS,
     }
 
 
@@ -285,13 +383,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured")
     options = parser.parse_args()
-    results: dict[str, dict[str, dict[str, float]]] = {}
-    for points, n_runs in ((1000, 2000 if options.quick else 10_000), (17_900, 3600)):
-        if points > 1000:
-            n_runs = math.ceil(n_runs / 12) if options.quick else n_runs
+    results: dict[str, dict[str, dict[str, float]]] = {"codecs": codecs(options.quick)}
+    for points, n_runs in ((1000, 2000), (17_900, 300)) if options.quick else SIZES:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             results[f"{n_runs:,} runs of {points:,} points"] = compare(Path(folder), n_runs, points)
-    results["the source's study, by formula"] = {"manyseed": source_study()}
+    full = datasets.resolve(FULL_SIZE)
+    spec, n_runs = spec_of(full.n_test, len(full.class_names)), 40 if options.quick else 600
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        title = f"{n_runs:,} runs of {FULL_SIZE}: {full.n_test:,} points, {spec.n_classes} classes"
+        results[title] = {"manyseed": alone(Path(folder) / "ours", spec, n_runs)}
+    results["the study, by formula"] = {"manyseed": suite_by_formula()}
     if options.json:
         print(json.dumps(results, indent=2))
     else:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import submitit
@@ -123,9 +124,14 @@ class Call:
         requeue: Any = signal.getsignal(signals.CHECKPOINT)  # submitit's, set before this call
 
         def start_clock() -> None:
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            if signal.getitimer(signal.ITIMER_REAL)[0] == 0:  # the first signal counts
+                signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
-        signal.signal(signal.SIGALRM, lambda number, frame: requeue(number, frame))
+        def too_late(number: int, frame: FrameType | None) -> None:
+            if _still_wanted():
+                requeue(number, frame)
+
+        signal.signal(signal.SIGALRM, too_late)
         signals.on_stop(start_clock)
         module, _, name = self.function.partition(":")
         result = getattr(importlib.import_module(module), name)(*arguments)

@@ -87,12 +87,12 @@ def test_a_whole_node_is_set_up_as_the_profile_says(
 def test_a_task_that_is_asked_to_end_does_so_in_order_and_goes_on(
     slurm: Slurm, tmp_path: Path
 ) -> None:
-    logs = [tmp_path / f"{index}.txt" for index in range(2)]
+    logs = [tmp_path / f"{index}.txt" for index in range(3)]
     jobs = slurm.submit("work", *([str(log), "30"] for log in logs))
     wait_until(lambda: all(log.exists() and "step" in log.read_text() for log in logs), slurm.logs)
     send("USR2", jobs[:1])  # what SLURM sends before the walltime
-    send("TERM", jobs[1:])  # what it sends at preemption, where a site enables nothing more
-    slurm.wait_for(jobs, "pending")
+    send("TERM", jobs[1:2])  # what it sends at preemption, where a site enables nothing more
+    control.requeue(jobs[2:])
     slurm.wait_for(jobs, "ended")
     for log in logs:
         lives = [line.split()[0] for line in log.read_text().splitlines() if line != "step"]

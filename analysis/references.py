@@ -25,6 +25,23 @@ PAPER_INFEASIBLE = 0.50
 ROUNDING = 1e-12  # what a level of the grid may be short by
 
 
+def ascending(values: Floats) -> NDArray[np.int64]:
+    """Return the order of each row of values without NaN, equal ones by position.
+
+    float32 is sorted together with its positions as one whole number each, which is several times
+    faster than `numpy.argsort`.
+    """
+    if values.dtype != np.float32 or values.shape[1] >= 2**32:
+        return np.argsort(values, axis=1, kind="stable")
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    # Bits of floats rise with them from 0 on, and fall below it.
+    rising = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)).astype(np.uint64)
+    rising <<= np.uint64(32)
+    rising |= np.arange(values.shape[1], dtype=np.uint64)
+    rising.sort(axis=1)
+    return (rising & np.uint64(2**32 - 1)).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """The values of several models, sorted once.
@@ -52,7 +69,7 @@ class Reference:
                 f"{n_models} runs of {n_points} points are too many for one reference; "
                 "fewer than 2**31 values fit: set max_references"
             )
-        order = np.argsort(margin, axis=None)
+        order = ascending(margin.reshape(1, -1))[0]
         return cls(
             values=margin.reshape(-1)[order],
             point_of=(order % max(n_points, 1)).astype(np.int32),
@@ -81,7 +98,7 @@ class Candidates:
     @classmethod
     def sort(cls, margin: Floats) -> Candidates:
         """Sort the margins of each candidate, (candidate, point), without NaN."""
-        order = np.argsort(margin, axis=1).astype(np.int32)
+        order = ascending(margin).astype(np.int32)
         ordered = np.take_along_axis(margin, order, axis=1)
         last_of_tie = np.ones(ordered.shape, dtype=np.bool_)
         last_of_tie[:, :-1] = ordered[:, 1:] > ordered[:, :-1]
@@ -113,12 +130,16 @@ def alpha_stars(
     own = Candidates.sort(candidates)
     below = np.searchsorted(reference.values, own.ordered, side="left").astype(np.int32)
     upto = np.searchsorted(reference.values, own.ordered, side="right").astype(np.int32)
+    needed = np.zeros(reference.values.size + 1, dtype=np.bool_)
+    needed[below] = needed[upto] = True
+    place = np.cumsum(needed, dtype=np.int32) - 1
     levels, distances = trimming_levels(
         reference.point_of,
+        np.flatnonzero(needed),
         own.order,
         own.last_of_tie,
-        below,
-        upto,
+        place[below],
+        place[upto],
         member,
         reference.n_models,
         drawn.candidate,

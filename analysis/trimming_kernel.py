@@ -10,10 +10,13 @@ from analysis.trimming import smallest_slope
 
 Real = NDArray[np.float64]
 
+STRETCH = 256  # values of a candidate that are looked at before the next candidate's
+
 
 @numba.njit(cache=True, nogil=True)
 def trimming_levels(
     point_of: NDArray[np.int32],
+    edges: NDArray[np.int64],
     order: NDArray[np.int32],
     last_of_tie: NDArray[np.bool_],
     below: NDArray[np.int32],
@@ -31,12 +34,15 @@ def trimming_levels(
     ----------
     point_of : int32 array (models × points,)
         Test point of each reference value, in ascending order of the values.
+    edges : int64 array (edge,)
+        Numbers of reference values, rising, up to which their mass is needed.
     order : int32 array (candidate, point)
         Test points in ascending order of the candidate's values.
     last_of_tie : bool array (candidate, point)
         In that order, whether the next value is larger.
     below, upto : int32 array (candidate, point)
-        In that order, the number of reference values smaller than, and not larger than, the value.
+        In that order, positions in `edges` of the number of reference values that are smaller than,
+        and not larger than, the value.
     member : bool
         Whether each candidate is one of the reference models and is to be left out.
     n_models : int
@@ -57,6 +63,9 @@ def trimming_levels(
     distances = np.empty((n_candidates, n_resamples))
     total = (n_models - 1 if member else n_models) * n_side
     running = np.zeros(point_of.size + 1, dtype=np.int32)
+    # Of what is needed alone: candidates walk through it again and again, so it should fit a cache.
+    kept = np.zeros(edges.size, dtype=np.int32)
+    state = np.zeros((n_candidates, 5), dtype=np.int64)
     levels = np.zeros(n_points + 1)
     lower = np.zeros(n_points + 1)
     upper = np.zeros(n_points + 1)
@@ -66,40 +75,98 @@ def trimming_levels(
         for position in range(point_of.size):
             mass += opposite[point_of[position]]
             running[position + 1] = mass
+        for edge in range(edges.size):
+            kept[edge] = running[edges[edge]]
+        counts = (drawn, opposite, kept)
+        state[:] = 0
+        for start in range(0, n_points, STRETCH):
+            for c in range(n_candidates):
+                own = (order[c], last_of_tie[c], below[c], upto[c])
+                _look(*own, member, *counts, total, n_side, start, state[c])
         for c in range(n_candidates):
-            knots = 0  # candidate values drawn so far, ties as one
-            level = 0  # candidate mass up to the value
-            tied = 0  # candidate mass at the value
-            own, own_below = 0, 0  # the candidate's own mass in the reference, up to and below it
-            reached = 0.0  # reference eCDF at the last knot
-            distance = 0.0
-            for position in range(n_points):
-                point = order[c, position]
-                tied += drawn[point]
-                if member:
-                    own += opposite[point]
-                if not last_of_tie[c, position]:
-                    continue
-                if tied > 0:
-                    before = (running[below[c, position]] - own_below) / total
-                    distance = max(distance, abs(before - levels[knots]))
-                    lower[knots] = before
-                    knots += 1
-                    level += tied
-                    reached = (running[upto[c, position]] - own) / total
-                    levels[knots] = level / n_side
-                    upper[knots] = reached
-                    distance = max(distance, abs(reached - levels[knots]))
-                tied = 0
-                own_below = own
+            own = (order[c], last_of_tie[c], below[c], upto[c])
+            distance = state[c, 0] / (total * n_side)
             distances[c, b] = distance
-            if distance <= gamma:
-                result[c, b] = 0.0
-            elif _gates(lower, upper, knots, gamma):
-                result[c, b] = 1.0 - 1.0 / smallest_slope(levels, lower, upper, knots)
-            else:
+            result[c, b] = 0.0
+            if distance > gamma:
                 result[c, b] = 1.0
+                knots = _knots(*own, member, *counts, total, n_side, levels, lower, upper)
+                if _gates(lower, upper, knots, gamma):
+                    result[c, b] -= 1.0 / smallest_slope(levels, lower, upper, knots)
     return result, distances
+
+
+@numba.njit(cache=True, nogil=True)
+def _look(
+    order: NDArray[np.int32],
+    last_of_tie: NDArray[np.bool_],
+    below: NDArray[np.int32],
+    upto: NDArray[np.int32],
+    member: bool,
+    drawn: NDArray[np.uint8],
+    opposite: NDArray[np.uint8],
+    running: NDArray[np.int32],
+    total: int,
+    n_side: int,
+    start: int,
+    state: NDArray[np.int64],
+) -> None:
+    """Seek ‖Ĝ - Ḡ‖_∞, in units of 1 / (total · n_side), along a stretch of a candidate's values.
+
+    It is looked at around every value, drawn or not: between jumps of Ĝ the difference is no larger
+    than at them, and not to ask is faster. `state` goes from stretch to stretch: the largest
+    difference, the candidate's mass (times `total`) below the value and up to it, and its own mass
+    in the reference, likewise.
+    """
+    largest, level, next_level, own_below, own = state
+    for position in range(start, min(start + STRETCH, order.size)):
+        point = order[position]
+        next_level += drawn[point] * total
+        if member:
+            own += opposite[point]
+        if last_of_tie[position]:
+            before = (running[below[position]] - own_below) * n_side - level
+            reached = (running[upto[position]] - own) * n_side - next_level
+            largest = max(largest, abs(before), abs(reached))
+            level, own_below = next_level, own
+    state[0], state[1], state[2], state[3], state[4] = largest, level, next_level, own_below, own
+
+
+@numba.njit(cache=True, nogil=True)
+def _knots(
+    order: NDArray[np.int32],
+    last_of_tie: NDArray[np.bool_],
+    below: NDArray[np.int32],
+    upto: NDArray[np.int32],
+    member: bool,
+    drawn: NDArray[np.uint8],
+    opposite: NDArray[np.uint8],
+    running: NDArray[np.int32],
+    total: int,
+    n_side: int,
+    levels: Real,
+    lower: Real,
+    upper: Real,
+) -> int:
+    """Write Ĝ at the candidate's values that are drawn, and Ḡ below and at them; say how many."""
+    knots = 0
+    level, tied = 0, 0  # candidate mass up to the value, and at it
+    own_below, own = 0, 0
+    for position in range(order.size):
+        point = order[position]
+        tied += drawn[point]
+        if member:
+            own += opposite[point]
+        if not last_of_tie[position]:
+            continue
+        if tied > 0:
+            lower[knots] = (running[below[position]] - own_below) / total
+            knots += 1
+            level += tied
+            levels[knots] = level / n_side
+            upper[knots] = (running[upto[position]] - own) / total
+        tied, own_below = 0, own
+    return knots
 
 
 @numba.njit(cache=True, nogil=True)

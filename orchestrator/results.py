@@ -179,10 +179,14 @@ def _predictions(
 def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
     """Return what the store tells of runs beside their predictions."""
     rows = runs["row"].to_numpy()
-    return runs.select("cell", "repeat_index", "run_index").with_columns(
-        pl.Series("fit_seconds", data["fit_seconds"].to_numpy()[rows]).fill_nan(None),
-        pl.Series("recipe", data["recipe"].to_numpy()[rows]),
-    ).with_columns(pl.col("fit_seconds").replace(0, None))  # imported, and not known
+    return (
+        runs.select("cell", "repeat_index", "run_index")
+        .with_columns(
+            pl.Series("fit_seconds", data["fit_seconds"].to_numpy()[rows]).fill_nan(None),
+            pl.Series("recipe", data["recipe"].to_numpy()[rows]),
+        )
+        .with_columns(pl.col("fit_seconds").replace(0, None))
+    )  # imported, and not known
 
 
 def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.DataFrame]:

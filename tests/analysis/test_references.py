@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 from analysis.group import analyze_group, compute
 from analysis.options import Options
-from analysis.references import PAPER_LEVELS
+from analysis.references import PAPER_LEVELS, Reference, alpha_stars, ascending
 from analysis.resampling import bootstraps, disjoint_halves, generator
 from analysis.trimming import dkw_threshold, smallest_trimming_level
 from tests.analysis.samples import predictions, regular
@@ -236,3 +238,33 @@ def test_sides_are_drawn_with_replacement_from_all_points():
 def test_options_without_meaning_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Options(**options)
+
+
+@given(
+    values=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40).map(
+        lambda v: np.array([v], dtype=np.float32)
+    )
+)
+@settings(deadline=None)
+def test_floats_are_sorted_through_their_bits(values):
+    order = ascending(values)
+    assert sorted(order[0].tolist()) == list(range(values.size))
+    assert np.array_equal(values[0][order[0]], np.sort(values[0]))
+    assert np.array_equal(np.sort(values[0]), values[0][ascending(values.astype(np.float64))[0]])
+
+
+def test_stretches_of_a_candidate_make_the_whole():
+    """More points than are looked at together, with ties, against the definition."""
+    rng = np.random.default_rng(40)
+    models = rng.normal(size=(4, 700)).round(1).astype(np.float32)
+    shifted = (models[:2] + np.float32(0.2)).round(1)
+    drawn = disjoint_halves(generator(0, "stretches"), 700, 3)
+    levels, distances = alpha_stars(
+        shifted, Reference.sort(models), drawn, member=False, gamma=0.05
+    )
+    for c in range(2):
+        for b in range(3):
+            own = shifted[c][drawn.candidate[b] == 1]
+            others = models[:, drawn.reference[b] == 1].ravel()
+            assert levels[c, b] == pytest.approx(smallest_trimming_level(own, others, 0.05))
+            assert distances[c, b] == pytest.approx(ks_2samp(own, others).statistic)

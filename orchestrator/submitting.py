@@ -30,6 +30,7 @@ from orchestrator.stopping import skipped_cells, unpause
 from orchestrator.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.tasks import held_rows, make_tasks
+from orchestrator.tuned import require_hparams
 from slurm import ClusterError, ClusterUnavailable, local
 from slurm.profile import Profile
 
@@ -88,6 +89,7 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
         if rows.is_empty():
             return None
         cells = state.plan.cells.join(rows, on="cell", how="semi")
+        require_hparams(paths, cells)
         wished = cells["device"].unique().sort()
         gpu = _gpu_here(wished, request)
         _check_recipe(paths, state, wished, gpu, request)

@@ -126,9 +126,7 @@ class Sweep:
         from orchestrator.cluster import choose
         from orchestrator.submitting import Request
         from orchestrator.submitting import submit as submit_missing
-        from orchestrator.tuned import require_hparams
 
-        require_hparams(self.paths)
         profile = choose(LOCAL if cluster == "auto" and workers else cluster, memory)
         return submit_missing(
             self.paths,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.run import Cell, MachineError
 from jobs.training.handling import Device
@@ -12,6 +12,9 @@ from jobs.tuning import is_tuned, search_id, with_hparams
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.paths import SweepPaths
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,9 @@ class Search:
     device: Device
 
 
-def searches(paths: SweepPaths) -> list[Search]:
-    """Return the searches that a sweep's cells need and that are still to be done."""
-    from orchestrator.plan import Plan  # a training process does without its table library
-
-    tuned = Plan.read(paths).cells.filter(hparams="tuned")
+def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
+    """Return the searches that some of a plan's cells need and that are still to be done."""
+    tuned = cells.filter(hparams="tuned")
     needed: dict[str, Search] = {}
     for row in tuned.unique(["dataset", "classifier"], maintain_order=True).iter_rows(named=True):
         cell = Cell.from_canonical(json.loads(row["canonical"]))
@@ -76,15 +77,15 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
     return with_hparams(cell, result["hparams"])
 
 
-def require_hparams(paths: SweepPaths) -> None:
-    """Refuse to train a sweep with hparams that were not searched for.
+def require_hparams(paths: SweepPaths, cells: pl.DataFrame) -> None:
+    """Refuse to train cells with hparams that were not searched for.
 
     Raises
     ------
     UserError
         With the command that searches.
     """
-    todo = searches(paths)
+    todo = searches(paths, cells)
     if todo:
         names = ", ".join(f"{search.classifier} × {search.dataset}" for search in todo[:3])
         more = f" and {len(todo) - 3:,} more" if len(todo) > 3 else ""

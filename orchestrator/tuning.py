@@ -25,6 +25,7 @@ from orchestrator.devices import gpus
 from orchestrator.errors import RunsError, UnavailableError
 from orchestrator.files import locked, read_json_lines, write_json
 from orchestrator.paths import SweepPaths
+from orchestrator.plan import Plan
 from orchestrator.pool import ONE_THREAD
 from orchestrator.tuned import Search, searches
 
@@ -52,7 +53,7 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
         Where every draw of a search failed.
     """
     with locked(paths.tuning_lock, "tuning"):
-        todo = searches(paths)
+        todo = searches(paths, Plan.read(paths).cells)
         require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
         gpu = next(iter(gpus().values()), None)
         todo = [search if gpu else replace(search, device="cpu") for search in todo]

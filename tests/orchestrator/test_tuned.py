@@ -14,7 +14,7 @@ from orchestrator import Sweep, tuning
 from orchestrator.errors import RunsError, UserError
 from orchestrator.files import read_json
 from orchestrator.origin import of_machine, read_recipes
-from orchestrator.tuned import searches
+from orchestrator.tuned import require_hparams, searches
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -41,6 +41,8 @@ def test_submit_refuses_what_was_not_searched_for(sweep: Sweep) -> None:
     with pytest.raises(UserError, match=r"to be searched for: lr-sgd × sklearn:wine\n .*tune"):
         sweep.submit(workers=1)
     assert not sweep.paths.tasks.exists()
+    plan = sweep.survey().plan
+    require_hparams(sweep.paths, plan.cells.filter(hparams="default"))
     assert sweep.show("1:0:0")["fitted_with"] is None or sweep.show("2:0:0")["fitted_with"] is None
 
 
@@ -104,7 +106,7 @@ def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.Mon
 def test_draws_of_another_recipe_are_judged_again(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (open_search,) = searches(sweep.paths)
+    (open_search,) = searches(sweep.paths, sweep.survey().plan.cells)
     log = tuning._Log(sweep.paths, open_search, {"threads": 1})
     log.add(0, Draw({}, 0.5, 1.0))
     assert list(tuning._Log(sweep.paths, open_search, {"threads": 1}).draws) == [0]

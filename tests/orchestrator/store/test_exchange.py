@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -11,6 +13,7 @@ from orchestrator.store import exchange
 from orchestrator.store.errors import DamagedShard, StoreError, StoreUnavailable
 from orchestrator.store.exchange import BESIDE, SCHEMA, export_parquet, export_zip
 from orchestrator.store.groups import list_groups
+from orchestrator.store.rows import RowBytes
 from orchestrator.store.shards import publish
 from orchestrator.store.verify import verify
 from tests.orchestrator.store.test_verify import harm
@@ -26,6 +29,7 @@ from tests.orchestrator.store.world import (
 )
 
 FINISHED = {0, 1, 2, 3, 5, 9}
+POINT_BYTES = 8  # of test_index, y_true and label in a table
 
 
 def make(folder, made) -> World:
@@ -146,3 +150,42 @@ def test_an_impossible_store_is_named(tmp_path):
     file.write_text(json.dumps(document))
     with pytest.raises(StoreError, match="mlp: samples missing"):
         export_zip(world.store, tmp_path / "a.zip", {})
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from orchestrator.store.exchange import export_parquet, export_zip
+
+for number, store in enumerate(sys.argv[2:]):
+    export_zip(Path(store), Path(sys.argv[1]) / f"{number}.zip", {})
+    export_parquet(Path(store), Path(sys.argv[1]) / f"{number}.parquet")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_store(tmp_path):
+    """Of what four times as many runs take more, half is the most that is held."""
+    samples, few = 20_000, 448  # fewer do not fill what is written at once
+    stores = []
+    for n in (few, 4 * few):
+        options = {"samples": samples, "epochs": (1,), "scores": "none"}
+        world = World(tmp_path / str(n), spec(2, shard=64, chunk=64, **options), n=n)
+        world.write_splits_for(samples)
+        label = RowBytes(bytes(samples))
+        with world.journal() as journal:
+            for row in range(n):
+                journal.append(NUMBER, row, label, recipe=1, fit_seconds=1)
+        for shard in range(world.group.shards):
+            publish(world.group, shard, world.index(), world.watch)
+        stores.append(world.store)
+    result = subprocess.run(
+        [sys.executable, "-c", MEMORY, tmp_path, *stores],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    small, large = map(int, result.stdout.split())
+    table = 3 * few * samples * POINT_BYTES  # what the larger one has more, uncompressed
+    assert large - small < table / 2
+    assert len(pl.read_parquet(tmp_path / "1.parquet", columns=["cell"])) == 4 * few

@@ -15,7 +15,10 @@ from orchestrator.store.schema import GroupSpec
 _CHEAPER = (
     ('keep.scores = "margin"', {"scores": "margin"}),
     ('keep.dtype = "float16"', {"dtype": "float16"}),
-    ("both together", {"scores": "margin", "dtype": "float16"}),
+    (
+        'both, keep = { scores = "margin", dtype = "float16" },',
+        {"scores": "margin", "dtype": "float16"},
+    ),
     ('keep.scores = "none"', {"scores": "none"}),
 )
 

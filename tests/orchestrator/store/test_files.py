@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
-from orchestrator.store.files import place, remove_partial
+from orchestrator.store.files import place, remove_partial, replacing
 from orchestrator.store.journal import JournalWriter
 from orchestrator.store.rows import RowBytes
 
@@ -61,6 +61,29 @@ def test_removing_the_temporary_file_stops_its_writer(tmp_path):
     with pytest.raises(LeaseLost, match="next holder"):
         place(tmp_path / "file", b"new", lambda: remove_partial(tmp_path, "file"))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"old"}
+
+
+def test_the_last_of_several_files_waits_until_the_others_stay(tmp_path, calls):
+    paths = [tmp_path / name / "c.0" for name in ("label", "crc", "status")]
+    with replacing(paths, lambda: calls.append("check")) as partials:
+        for number, partial in enumerate(partials):
+            partial.write_bytes(bytes(number))
+    one = ["check", "rename"]
+    assert calls == ["file 0", "file 1", "file 2", *one, *one, "folder", "folder", *one, "folder"]
+
+
+def test_a_writer_whose_temporary_file_was_removed_while_it_wrote_replaces_nothing(tmp_path):
+    paths = [tmp_path / name / "c.0" for name in ("label", "status")]
+
+    def write():
+        with replacing(paths) as partials:
+            for partial in partials:
+                partial.touch()
+            remove_partial(tmp_path / "status")
+
+    with pytest.raises(LeaseLost, match="next holder"):
+        write()
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 def test_temporary_files_are_told_apart_by_name(tmp_path):

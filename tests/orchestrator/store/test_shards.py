@@ -19,6 +19,7 @@ from orchestrator.store.groups import published_shards
 from orchestrator.store.lazy import open_runs
 from orchestrator.store.lease import Lease
 from orchestrator.store.planning import extend_group
+from orchestrator.store.records import HEADER_SIZE
 from orchestrator.store.shards import lease_name, publish
 from orchestrator.store.splits import read_splits, write_splits
 from tests.orchestrator.store.world import (
@@ -270,6 +271,25 @@ def test_damage_heals_from_journals_else_stops_the_publisher(world, name, damage
     with pytest.raises(DamagedShard, match="verify --repair"):
         publish(world.group, 0, world.index(), world.watch, distrusted=[0])
     assert before == {path: path.read_bytes() for path in world.group.folder.rglob("status/c*")}
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_record_that_is_damaged_is_not_published(world, elsewhere):
+    world.finish(0, 1, 2)
+    with world.journal() as journal:
+        journal.append_copy(NUMBER, 3, 1)
+    file = world.journals / "0001.journal"
+    flip(file, HEADER_SIZE + sum(world.spec.part_bytes) + HEADER_SIZE + 3)  # inside row 1's values
+    if elsewhere:
+        world.finish(1)
+    index = world.index()
+    expected = {0, 1, 2, 3} if elsewhere else {0, 2}
+    publication = publish(world.group, 0, index, world.watch)
+    assert publication.waiting == (() if elsewhere else (3,))
+    assert finished(world.group) == expected
+    assert_true_rows(world.group, expected, {3: 1})
+    assert index.damaged == 1
+    assert not list(world.store.rglob("*.partial"))
 
 
 def test_records_of_another_shape_are_refused(world):

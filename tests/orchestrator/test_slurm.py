@@ -16,8 +16,10 @@ import pytest
 from orchestrator import submitting
 from orchestrator.errors import UserError
 from orchestrator.sweep import Sweep
+from orchestrator.tasks import Task
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, QUICK, assert_equal, command, stored, write
+from tests.orchestrator.test_run import SINGLE_CLASS
 
 PROFILE = """
 slurm-conf    = "{conf}"
@@ -84,16 +86,22 @@ def test_a_sweep_is_trained_in_arrays_and_again_submits_nothing(
     assert sweep.status()["duplicates"] == 0
 
 
-def test_what_was_cancelled_by_hand_is_resumed(
+def test_after_a_pilot_what_was_cancelled_by_hand_goes_on_here(
     sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm
 ) -> None:
+    pilot = sweep.submit(cluster=profile, only="classifier = 'lr-sgd'", limit=8)
+    assert pilot is not None
+    assert pilot.n_runs == 8
+    chosen = {span.cell: span.run for f in pilot.task_files for span in Task.read(f).spans}
+    assert len(chosen) == 4  # all cells that were asked for
+    assert set(chosen.values()) <= {0, 1}
     submission = sweep.submit(cluster=profile)
     assert submission is not None
+    assert submission.n_runs == 64 - 8
     slurm.cluster.command(["scancel", *{job.id for job in submission.jobs().values()}])
     sweep.wait()
     assert sweep.status()["runs"]["missing"] > 0
-    again = sweep.submit(cluster=profile)
-    assert again is not None
+    assert sweep.submit(workers=2) is not None
     finish(sweep, quick)
 
 
@@ -134,6 +142,30 @@ def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
     assert sum(job.rpartition(".")[0] == name for job in jobs) == submission.intent["tasks"]
 
 
+def test_failed_runs_are_explained_and_retried_exactly(tmp_path: Path, profile: str) -> None:
+    sweep = Sweep.plan(write(tmp_path / "fail.toml", SINGLE_CLASS), tmp_path / "fail")
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    sweep.wait()
+    assert sweep.status()["runs"]["failed"] == 4, report(sweep)
+    (job,) = submission.jobs().values()
+    texts = [command("logs", sweep.directory, what).stdout for what in ("1/0", job.id)]
+    assert texts[0] == texts[1] != ""
+    (group,) = json.loads(command("logs", sweep.directory, "--failed", "--json").stdout)["failures"]
+    assert group["count"] == 4
+    assert "Traceback" in group["traceback"]
+    assert "Traceback" in command("logs", sweep.directory, group["runs"][0]).stdout
+    wrong = command("logs", sweep.directory, "9/0")
+    assert (wrong.returncode, "there is no such task" in wrong.stderr) == (2, True)
+    assert sweep.submit(cluster=profile) is None
+    again = sweep.submit(cluster=profile, failed=True)
+    assert again is not None
+    assert again.n_runs == 4
+    sweep.cancel()
+    sweep.wait()
+
+
+@pytest.mark.slow
 def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
     tmp_path: Path, profile: str, slurm: Slurm
 ) -> None:
@@ -194,6 +226,7 @@ def test_what_slurm_refuses_is_the_users_and_leaves_nothing(
     assert not sweep.submissions()
 
 
+@pytest.mark.slow
 def test_cancel_pause_and_throttle_reach_the_queue(
     sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm
 ) -> None:

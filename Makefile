@@ -28,7 +28,8 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-run
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB),bench]'
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench --quick || exit 1; done
 
 # The report is tested in a real browser.

@@ -78,15 +78,29 @@ def _statistics(
         folded = ufunc.reduce(columns.reshape(-1, channels), axis=0)
         return np.tile(folded, X.shape[1] // channels)
 
-    known = over(sum(np.sum(~np.isnan(block), axis=0) for _, block in _blocks(X)), np.add)
-    total = over(sum(np.nansum(block, axis=0) for _, block in _blocks(X)), np.add)
+    zero = np.zeros(X.shape[1])
+    known = over(sum((_n_known(block) for _, block in _blocks(X)), zero), np.add)
+    total = over(sum((_sum(block) for _, block in _blocks(X)), zero), np.add)
     mean = total / np.maximum(known, 1)
-    squares = over(sum(np.nansum((b - mean) ** 2, axis=0) for _, b in _blocks(X)), np.add)
+    squares = over(sum((_sum((block - mean) ** 2) for _, block in _blocks(X)), zero), np.add)
     std = np.sqrt(squares / (X.size // channels))
     # The mean of equal values may differ from them by rounding, so their std may not be 0.
     low = over(np.fmin.reduce(X, axis=0), np.fmin)
     constant = ~(over(np.fmax.reduce(X, axis=0), np.fmax) > low) | (std == 0)
     return mean, np.where(constant, 0.0, 1 / np.where(constant, 1.0, std))
+
+
+def _sum(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each column's sum of known values; most data has no others, and is not copied."""
+    total: NDArray[np.float64] = block.sum(axis=0)
+    return np.nansum(block, axis=0) if np.isnan(total).any() else total
+
+
+def _n_known(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the number of each column's known values."""
+    known = np.full(block.shape[1], float(len(block)))
+    unknown = np.isnan(block)
+    return known - unknown.sum(axis=0) if unknown.any() else known
 
 
 def _scaled(

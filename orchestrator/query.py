@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.errors import UserError, nearest
-from orchestrator.tables import DESCRIPTORS, ENSEMBLES, TABLES
+from orchestrator.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES
 
 FORMATS = (".parquet", ".csv", ".json")
 
@@ -21,9 +21,16 @@ MAIN = {
     "cells": ("n_runs", *_MEANS),
     "sources": ("n_runs", "accuracy_mean", "accuracy_std", "n_close", "churn_min", "churn_max"),
     "ranking": ("repeat_index", "rank", "run_index", "close", "accuracy", "alpha_hat", "delta"),
+    CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
 }
 """What is shown of each table beside the columns that say what a cell is."""
+
+_FURTHER = {
+    ENSEMBLES: "compute it with: manyseed howmany DIR",
+    CURVES: "curves are kept where the sweep file says keep.curves = true",
+}
+"""Tables that may be absent, and what to do about it."""
 
 
 def query(
@@ -42,7 +49,7 @@ def query(
     tables : dict of DataFrame
         As `results.read_results` returns them.
     table : str
-        One of `TABLES`, or ensembles where it was computed.
+        One of `TABLES`, or ensembles or curves where there are any.
     where : str
         An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
     columns : sequence of str
@@ -57,11 +64,10 @@ def query(
     UserError
         For an unknown table or column, or a condition that cannot be read.
     """
-    if table == ENSEMBLES and table not in tables:
-        remedy = "compute it with: manyseed howmany DIR"
-        raise UserError("there is none yet", key="--table", value=table, remedy=remedy)
+    if table in _FURTHER and table not in tables:
+        raise UserError("there is none yet", key="--table", value=table, remedy=_FURTHER[table])
     if table not in tables:
-        remedy = nearest(table, (*TABLES, ENSEMBLES))
+        remedy = nearest(table, (*TABLES, *_FURTHER))
         raise UserError("unknown table", key="--table", value=table, remedy=remedy)
     frame = tables[table]
     if where:

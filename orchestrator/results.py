@@ -24,6 +24,8 @@ from analysis.sources import sources
 from analysis.tables import Tables
 from jobs.datasets import dataset_id
 from orchestrator import origin
+from orchestrator.curves import KEY as CURVE_KEY
+from orchestrator.curves import learning_curves
 from orchestrator.errors import UserError
 from orchestrator.files import read_json, write_json
 from orchestrator.groups import Groups
@@ -34,7 +36,7 @@ from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import open_group
 from orchestrator.store.lazy import open_runs
 from orchestrator.store.schema import GroupSpec
-from orchestrator.tables import DESCRIPTORS, ENSEMBLES, TABLES, result_file
+from orchestrator.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES, result_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +85,15 @@ def analyze(
     """
     plan, held = Plan.read(paths), Held(paths)
     lazy: list[Group] = []
-    extras, inputs, missing = [], [], []
+    extras, inputs, missing, curves = [], [], [], []
     for group in published(paths, plan):
         with users_mistake():
             inputs.append(digests(group.data, group.predictions, group.spec, options))
             runs = group.predictions.runs.join(held.same(inputs[-1]), on=KEY, how="anti")
             lazy.append(analyze_group(replace(group.predictions, runs=runs), options))
         extras.append(_extras(group.data, group.predictions.runs))
+        if group.spec.curves:
+            curves.append(learning_curves(group.data, group.predictions.runs))
         names = {"dataset": group.spec.dataset, "classifier": group.spec.classifier}
         for metric, reason in unavailable(group.predictions, options).items():
             missing.append({**names, "metric": metric, "reason": reason})
@@ -108,6 +112,10 @@ def analyze(
     for name, table in tables.items():
         write_parquet(result_file(paths, name), table)
     _keep_ensembles(paths, wanted)
+    if curves:
+        described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
+        table = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
+        write_parquet(result_file(paths, CURVES), table)
     write_json(
         paths.analysis,
         {

@@ -17,6 +17,9 @@ TABLES = (*PARTS, "cells", "sources", "ranking")
 ENSEMBLES = "ensembles"
 """What `howmany` adds."""
 
+CURVES = "curves"
+"""What `analyze` writes where learning curves were kept."""
+
 DESCRIPTORS = (
     "dataset",
     "classifier",
@@ -36,7 +39,7 @@ def result_file(paths: SweepPaths, table: str) -> Path:
 
 
 def read_results(paths: SweepPaths) -> dict[str, pl.DataFrame]:
-    """Read the result tables: `TABLES`, and `ENSEMBLES` where it was computed.
+    """Read the result tables: `TABLES`, and `ENSEMBLES` and `CURVES` where there are any.
 
     Raises
     ------
@@ -50,8 +53,8 @@ def read_results(paths: SweepPaths) -> dict[str, pl.DataFrame]:
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
-    if (further := result_file(paths, ENSEMBLES)).exists():
-        files[ENSEMBLES] = further
+    further = {name: result_file(paths, name) for name in (ENSEMBLES, CURVES)}
+    files |= {name: file for name, file in further.items() if file.exists()}
     return {name: pl.read_parquet(file) for name, file in files.items()}
 
 

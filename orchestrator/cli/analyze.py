@@ -211,7 +211,9 @@ def query(
     table: Annotated[
         str,
         typer.Option(
-            "--table", "-t", help="runs, pairs, repeats, cells, sources, ranking or ensembles."
+            "--table",
+            "-t",
+            help="runs, pairs, repeats, cells, sources, ranking, ensembles or curves.",
         ),
     ] = "cells",
     where: Annotated[

@@ -39,14 +39,14 @@ def require_same(
         before = recorded
         if is_here:
             made_on = _made_on(wish, recorded) if are_finished else now["device"]
-            before = [value for value in recorded if value["device"] == made_on]
+            before = [value for value in recorded if value.get("device", "cpu") == made_on]
         if before and not any(all(now[k] == one.get(k) for k in compared) for one in before):
             raise _refusal(paths, before[-1], now, compared)
 
 
 def _made_on(wish: str, recorded: list[dict[str, Any]]) -> str:
     """Return where finished runs were trained: wishes for a GPU are met always or never."""
-    return wish if any(value["device"] == wish for value in recorded) else "cpu"
+    return wish if any(value.get("device") == wish for value in recorded) else "cpu"
 
 
 def _refusal(paths: SweepPaths, last: Recipe, now: Recipe, compared: list[str]) -> UserError:

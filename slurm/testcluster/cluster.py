@@ -192,13 +192,15 @@ class TestCluster:
 
     def _start_accounting(self, ports: Ports, seconds: float) -> None:
         data, socket = self.folder / "mysql", self.folder / "run" / "mysql.sock"
-        size = "--innodb-log-file-size=16M"
+        temporary = self.folder / "tmp"  # databases that start at once would share names in /tmp
+        temporary.mkdir(exist_ok=True)
+        own = ("--innodb-log-file-size=16M", f"--tmpdir={temporary}")
         if not (data / "mysql").is_dir():
             shutil.rmtree(data, ignore_errors=True)
             self.command(
                 [
                     *("mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}"),
-                    *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", size),
+                    *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", *own),
                     "--auth-root-authentication-method=normal",
                 ]
             )
@@ -208,7 +210,7 @@ class TestCluster:
                 *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}"),
                 *(f"--socket={socket}", f"--pid-file={self.folder}/run/mariadbd.pid"),
                 *("--bind-address=127.0.0.1", f"--port={ports.database}", "--skip-name-resolve"),
-                *(size, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),
+                *(*own, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),
                 *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
                 *("--performance-schema=0", "--skip-log-bin"),
             ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,16 +50,16 @@ class Ports:
 
     @classmethod
     def pick(cls, n_nodes: int) -> Ports:
-        """Ask the kernel for free ports."""
-        sockets = [socket.socket() for _ in range(3 + n_nodes)]
-        try:
-            for one in sockets:
-                one.bind(("127.0.0.1", 0))
-            first, second, third, *rest = (int(one.getsockname()[1]) for one in sockets)
-        finally:
-            for one in sockets:
-                one.close()
-        return cls(first, second, third, tuple(rest))
+        """Choose free ports, below those that the kernel gives to outgoing connections."""
+        found: list[int] = []
+        for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
+            with socket.socket() as one, suppress(OSError):
+                one.bind(("", port))
+                found.append(port)
+            if len(found) == 3 + n_nodes:
+                break
+        controller, database, accounting, *nodes = found
+        return cls(controller, database, accounting, tuple(nodes))
 
 
 def write(folder: Path, settings: Settings, ports: Ports) -> None:

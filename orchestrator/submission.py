@@ -113,7 +113,7 @@ class Submission:
         """Return what each life, of one task or of all, last told of itself, oldest first."""
         which = "*" if task is None else f"{task:04d}-*"
         found = [
-            read_json(file) | {"life": file.parent.name}
+            {"node": "", **read_json(file), "life": file.parent.name}
             for file in (self.folder / "lives").glob(f"{which}/progress.json")
         ]
         return sorted(found, key=lambda life: float(life["started"]))

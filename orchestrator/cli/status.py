@@ -67,7 +67,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     if state["cluster_silent"]:
         errors.print(f"\n{state['cluster_silent']}", markup=False, soft_wrap=True)
     for problem in state["problems"]:
-        console.print(f"\n{problem}", markup=False, soft_wrap=True)
+        errors.print(f"\n{problem}", markup=False, soft_wrap=True)
     if state["duplicates"]:
         console.print(f"\n{state['duplicates']:,} fits were trained more than once.")
     for failure in state["failures"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,8 @@ from orchestrator.plan import ROWS, Plan
 from orchestrator.store.arrays import FLAGS
 from orchestrator.store.groups import METADATA, open_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
+
+_AT_ONCE = 8
 
 
 def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -102,17 +105,27 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
         plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1).iter_rows()
     )
     describe = _Describer(plan)
-    for part in plan.parts:
-        for (group,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
-            spec = groups.specs[int(group)]
-            start = int(rows["row"].to_numpy().min())
-            if (paths.store / spec.path / METADATA).exists():
-                held = open_group(paths.store, spec.path)
-                if held.rows >= start + len(rows) and held.repeats >= repeats[group]:
-                    continue
+
+    def lay_out_group(key: tuple[object, ...], rows: pl.DataFrame) -> None:
+        group = int(str(key[0]))
+        spec = groups.specs[group]
+        start = int(rows["row"].to_numpy().min())
+        if (paths.store / spec.path / METADATA).exists():
+            held = open_group(paths.store, spec.path)
+            if held.rows < start + len(rows) or held.repeats < repeats[group]:
                 extend_group(held, describe(rows), repeats[group], start=start)
-            else:
-                create_group(paths.store, spec, describe(rows), repeats[group])
+        else:
+            create_group(paths.store, spec, describe(rows), repeats[group])
+
+    # most of the time goes to making files durable, which a disk does for many at once
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            for part in plan.parts:
+                by_group = plan.with_group(part).partition_by("group", as_dict=True)
+                list(pool.map(lay_out_group, by_group.keys(), by_group.values()))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 class _Describer:

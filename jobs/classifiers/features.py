@@ -199,7 +199,11 @@ def _make(where: Path, X: NDArray[Any], compute: Callable[[NDArray[Any]], Featur
             break
         if not parts[i].exists():
             values = compute(X[starts[i] : starts[i] + ROWS_OF_A_PART])
-            place(parts[i], partial(np.save, arr=values))
+            try:
+                place(parts[i], partial(np.save, arr=values))
+            except FileNotFoundError:
+                if not where.exists():  # another process was done, and removed all parts
+                    raise
     if not where.exists():
         _join(where, parts, len(X))
     shutil.rmtree(folder, ignore_errors=True)

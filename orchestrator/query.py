@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.errors import UserError, nearest
-from orchestrator.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES
+from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES
 
 FORMATS = (".parquet", ".csv", ".json")
 

@@ -12,9 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.files import read_json_lines
-from orchestrator.groups import Groups
 from orchestrator.paths import SweepPaths
-from orchestrator.plan import Plan
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan
 from orchestrator.store.arrays import COPY, DONE, MISSING
 from orchestrator.store.groups import Group, open_group
 from orchestrator.store.index import JournalIndex

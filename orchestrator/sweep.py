@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.paths import open_sweep
-from orchestrator.plan import Plan
+from orchestrator.plans.plan import Plan
 from orchestrator.store.lease import LeaseWatch
-from orchestrator.submission import LOCAL, Submission, submissions, tasks_of
+from orchestrator.submissions.submission import LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from slurm import local
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from analysis.group import Progress
     from analysis.options import Options
-    from orchestrator.drop import Drop
-    from orchestrator.howmany import GroupAnswers
+    from orchestrator.plans.drop import Drop
+    from orchestrator.plans.tuned import Search
+    from orchestrator.results.howmany import GroupAnswers
     from orchestrator.store.compact import Compaction
-    from orchestrator.tuned import Search
 
 
 class Sweep:
@@ -62,8 +62,8 @@ class Sweep:
         directory : path
             By default the sweep's name, in the working folder.
         """
-        from orchestrator.planning import plan_sweep
-        from orchestrator.sweepfile import read_sweep_file
+        from orchestrator.grids.sweepfile import read_sweep_file
+        from orchestrator.plans.planning import plan_sweep
 
         file = Path(sweep_file)
         target = Path(read_sweep_file(file).name if directory is None else directory)
@@ -86,7 +86,7 @@ class Sweep:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        from orchestrator.sweepfile import read_sweep_file
+        from orchestrator.grids.sweepfile import read_sweep_file
 
         return read_sweep_file(self.paths.sweep_file).name
 
@@ -123,9 +123,9 @@ class Sweep:
         memory : str
             Memory for each task on a cluster, ``32G``, instead of the profile's.
         """
-        from orchestrator.cluster import choose
-        from orchestrator.submitting import Request
-        from orchestrator.submitting import submit as submit_missing
+        from orchestrator.submissions.cluster import choose
+        from orchestrator.submissions.submitting import Request
+        from orchestrator.submissions.submitting import submit as submit_missing
 
         profile = choose(LOCAL if cluster == "auto" and workers else cluster, memory)
         return submit_missing(
@@ -192,8 +192,8 @@ class Sweep:
         tuple of int
             How many tasks were asked to end, and how many waited. Of cells, the first is 0.
         """
-        from orchestrator import stopping
-        from orchestrator.submitting import choose_cells
+        from orchestrator.submissions import stopping
+        from orchestrator.submissions.submitting import choose_cells
 
         if only is None:
             return stopping.cancel(self.submissions())
@@ -202,13 +202,13 @@ class Sweep:
 
     def pause(self) -> tuple[int, int]:
         """Stop what runs after the fits in flight, and hold what waits until the next `submit`."""
-        from orchestrator import stopping
+        from orchestrator.submissions import stopping
 
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
         """Let so many tasks run at once from now on; 0: no limit. Return the number of arrays."""
-        from orchestrator import stopping
+        from orchestrator.submissions import stopping
 
         return stopping.throttle(self.submissions(), parallelism)
 
@@ -217,20 +217,20 @@ class Sweep:
         return survey(self.paths)
 
     def status(self) -> dict[str, Any]:
-        """Return how far the sweep is, as JSON values; `orchestrator.status.status` lists them."""
-        from orchestrator.status import status
+        """Return how far the sweep is, as the JSON values of `orchestrator.progress.status`."""
+        from orchestrator.progress.status import status
 
         return status(self.paths)
 
     def show(self, address: str) -> dict[str, Any]:
         """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""
-        from orchestrator.show import show
+        from orchestrator.runs.show import show
 
         return show(self.paths, address)
 
     def rerun(self, address: str) -> dict[str, Any]:
         """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored."""
-        from orchestrator.rerun import rerun
+        from orchestrator.runs.rerun import rerun
 
         return rerun(self.paths, address)
 
@@ -242,7 +242,7 @@ class Sweep:
         orchestrator.errors.UserError
             For what is no condition, one that no cell meets, or while something trains.
         """
-        from orchestrator.drop import drop, to_drop
+        from orchestrator.plans.drop import drop, to_drop
 
         if dry_run:
             return to_drop(self.paths, where)
@@ -269,8 +269,8 @@ class Sweep:
         orchestrator.store.errors.LeaseHeld
             While something of the sweep runs.
         """
-        from orchestrator.checkpoints import remove_stale
         from orchestrator.store.compact import Compaction, compact
+        from orchestrator.working.checkpoints import remove_stale
 
         if not self.paths.store.exists():
             return Compaction(0, 0, (), 0)
@@ -334,9 +334,9 @@ class Sweep:
         progress : callable
             Told of each block that is done: (done, all).
         """
-        from orchestrator.conventions import conventions
-        from orchestrator.results import analyze
-        from orchestrator.schedulers import scheduler
+        from orchestrator.results.analysing import analyze
+        from orchestrator.results.conventions import conventions
+        from orchestrator.results.schedulers import scheduler
 
         if not self.is_running:
             self.compact()
@@ -352,7 +352,7 @@ class Sweep:
     @property
     def results(self) -> dict[str, pl.DataFrame]:
         """The result tables by name; ``docs/results.md`` describes each."""
-        from orchestrator.tables import read_results
+        from orchestrator.results.tables import read_results
 
         return read_results(self.paths)
 
@@ -371,8 +371,8 @@ class Sweep:
         draws: int = 500,
         workers: int | None = None,
     ) -> list[GroupAnswers]:
-        """Say how many runs are needed; `orchestrator.howmany.howmany` says of what."""
-        from orchestrator.howmany import howmany
+        """Say how many runs are needed; `orchestrator.results.howmany.howmany` says of what."""
+        from orchestrator.results.howmany import howmany
 
         return howmany(
             self.paths,
@@ -385,6 +385,6 @@ class Sweep:
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""
-        from orchestrator.reporting import report
+        from orchestrator.results.reporting import report
 
         return report(self.paths, self.name)

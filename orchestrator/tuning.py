@@ -19,15 +19,15 @@ from typing import Any
 from jobs.run import MachineError
 from jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from orchestrator import origin
-from orchestrator.child import belong_to_parent
-from orchestrator.data import require_fetched
 from orchestrator.devices import gpus
 from orchestrator.errors import RunsError, UnavailableError
 from orchestrator.files import locked, read_json_lines, write_json
 from orchestrator.paths import SweepPaths
-from orchestrator.plan import Plan
-from orchestrator.pool import ONE_THREAD
-from orchestrator.tuned import Search, searches
+from orchestrator.plans.data import require_fetched
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.tuned import Search, searches
+from orchestrator.working.child import belong_to_parent
+from orchestrator.working.pool import ONE_THREAD
 
 Tell = Callable[[int, int], None]
 

@@ -120,7 +120,7 @@ def analyze(
 
         manyseed analyze quickstart --alpha-mode paper --resamples 1000 --dask processes
     """
-    from orchestrator.conventions import conventions
+    from orchestrator.results.conventions import conventions
     from orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -290,7 +290,7 @@ def find_modules_here() -> None:
 
 def print_summary(sweep: Sweep) -> None:
     """Print what the sweep found, by dataset and classifier, and what is to be known of it."""
-    from orchestrator.reporting import summary_table
+    from orchestrator.results.reporting import summary_table
 
     frame = summary_table(sweep.results)
     print_table(None, frame.columns, frame.iter_rows())
@@ -301,8 +301,8 @@ def print_summary(sweep: Sweep) -> None:
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return what could not be computed, and why, as sentences."""
-    from orchestrator.caveats import not_computed, problems, undefined
-    from orchestrator.results import read_analysis
+    from orchestrator.results.analysing import read_analysis
+    from orchestrator.results.caveats import not_computed, problems, undefined
 
     repeats = sweep.results["repeats"]
     return {

@@ -72,8 +72,8 @@ def check(
     Imports, GPUs, submitting from jobs, requeueing, accounting. Ends with 4 where something
     that a sweep needs does not work.
     """
-    from orchestrator import nodecheck
     from orchestrator.errors import UnavailableError
+    from orchestrator.submissions import nodecheck
 
     profile = _profile(name)
     with console.status("asking") as status:

@@ -37,9 +37,9 @@ def fetch(sweep_file: SweepToml) -> None:
 
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
     """
-    from orchestrator.data import fetch_datasets
-    from orchestrator.expansion import expand
-    from orchestrator.sweepfile import read_sweep_file
+    from orchestrator.grids.expansion import expand
+    from orchestrator.grids.sweepfile import read_sweep_file
+    from orchestrator.plans.data import fetch_datasets
 
     expansion = expand(read_sweep_file(sweep_file), sweep_file)
     with console.status("fetching") as status:

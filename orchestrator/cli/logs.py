@@ -35,8 +35,8 @@ def logs(
 
         manyseed logs sweep --failed
     """
-    from orchestrator import logs as texts
     from orchestrator.paths import open_sweep
+    from orchestrator.progress import logs as texts
 
     paths = open_sweep(directory)
     if failed == (what is not None):

@@ -85,8 +85,8 @@ def drop(
     --------
         manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
+    from orchestrator.grids.sweepfile import AXES
     from orchestrator.sweep import Sweep
-    from orchestrator.sweepfile import AXES
 
     sweep = Sweep(directory)
     chosen = sweep.drop(where, dry_run=True)

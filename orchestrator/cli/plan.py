@@ -13,7 +13,7 @@ from orchestrator.cli.output import console, duration, print_json, print_table, 
 from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestrator.change import Change
+    from orchestrator.plans.change import Change
 
 _DATA = ("dataset", "classifier", "train", "test")
 _COUNTS = ("cells", "runs", "fits")
@@ -47,9 +47,9 @@ def plan(
 
         manyseed plan sweep.toml --out /scratch/me/sweep
     """
-    from orchestrator.cost import beyond
-    from orchestrator.planning import plan_change, plan_sweep, require_room
-    from orchestrator.sweepfile import read_sweep_file
+    from orchestrator.grids.sweepfile import read_sweep_file
+    from orchestrator.plans.cost import beyond
+    from orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
     directory = out or Path(read_sweep_file(sweep_file).name)

@@ -17,8 +17,8 @@ from rich.progress import (
 from orchestrator.cli.output import console
 
 if TYPE_CHECKING:
-    from orchestrator import watch
-    from orchestrator.submission import Submission
+    from orchestrator.progress import watch
+    from orchestrator.submissions.submission import Submission
 
 
 def bar() -> Progress:
@@ -38,7 +38,7 @@ def bar() -> Progress:
 
 def show(submission: Submission) -> watch.Progress:
     """Show a submission until nothing of it lives; return how it ended."""
-    from orchestrator import watch
+    from orchestrator.progress import watch
 
     with bar() as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")

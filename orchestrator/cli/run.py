@@ -36,10 +36,10 @@ def run(
 
         manyseed run sweep.toml --out /scratch/me/sweep --workers 8
     """
-    from orchestrator.data import fetch_datasets
-    from orchestrator.planning import plan_sweep
+    from orchestrator.grids.sweepfile import read_sweep_file
+    from orchestrator.plans.data import fetch_datasets
+    from orchestrator.plans.planning import plan_sweep
     from orchestrator.sweep import Sweep
-    from orchestrator.sweepfile import read_sweep_file
 
     directory = out or Path(read_sweep_file(sweep_file).name)
     change = plan_sweep(sweep_file, directory)
@@ -79,7 +79,7 @@ def run(
 
 def _print_promise(sweep: Sweep) -> None:
     """Print what the plan promised beside what there is."""
-    from orchestrator.promise import promise_and_outcome
+    from orchestrator.plans.promise import promise_and_outcome
 
     figures = promise_and_outcome(sweep.paths)
     shown = {

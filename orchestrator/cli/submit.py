@@ -10,7 +10,7 @@ from orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
 from orchestrator.cli.output import console
 
 if TYPE_CHECKING:
-    from orchestrator.submission import Submission
+    from orchestrator.submissions.submission import Submission
     from orchestrator.sweep import Sweep
 
 Only = Annotated[

@@ -45,8 +45,8 @@ def tune(directory: Directory, workers: Workers = None, as_json: Json = False) -
 
 def search(sweep: Sweep, workers: int | None, *, quiet: bool = False) -> list[dict[str, Any]]:
     """Do a sweep's open searches under a progress bar; return what each found."""
-    from orchestrator.plan import Plan
-    from orchestrator.tuned import found, searches
+    from orchestrator.plans.plan import Plan
+    from orchestrator.plans.tuned import found, searches
 
     if not searches(sweep.paths, Plan.read(sweep.paths).cells):
         return []

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.errors import UserError, nearest
+from orchestrator.grids.sweepfile import Keep
 from orchestrator.importing.source import (
     ATTRIBUTES,
     Names,
@@ -26,7 +27,6 @@ from orchestrator.importing.source import (
     codes,
 )
 from orchestrator.store.schema import Probability
-from orchestrator.sweepfile import Keep
 
 LARGE = ("scores", "labels")
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)

@@ -15,12 +15,12 @@ from zarr.storage import LocalStore
 from jobs.identity import canonical_json
 from jobs.run import Cell, Prediction
 from orchestrator.errors import UserError, toml_value
-from orchestrator.groups import Groups
 from orchestrator.importing.source import DEFAULTS, Positions, Predicted, Source
-from orchestrator.layout import lay_out
 from orchestrator.origin import register
 from orchestrator.paths import SweepPaths
-from orchestrator.plan import CELLS, ROWS, Plan, write_plan
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import lay_out
+from orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from orchestrator.store import encoding
 from orchestrator.store.arrays import COPY, DONE, PADDING
 from orchestrator.store.compact import consolidate

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.errors import UserError, nearest
+from orchestrator.grids.sweepfile import Keep
 from orchestrator.importing.source import (
     ATTRIBUTES,
     DEFAULTS,
@@ -24,7 +25,6 @@ from orchestrator.importing.source import (
 )
 from orchestrator.store.exchange import SCHEMA
 from orchestrator.store.schema import Probability
-from orchestrator.sweepfile import Keep
 
 NEEDED = ("row_id", "prediction", "truth")
 CONFIDENCE = "confidence."

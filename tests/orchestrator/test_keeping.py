@@ -142,7 +142,7 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
     class Disk:
         f_bavail, f_frsize = 10, disk.f_frsize
 
-    monkeypatch.setattr("orchestrator.room.os.statvfs", lambda path: Disk)
+    monkeypatch.setattr("orchestrator.plans.room.os.statvfs", lambda path: Disk)
     with pytest.raises(UnavailableError) as refused:
         sweep.submit(workers=1)
     message = str(refused.value)

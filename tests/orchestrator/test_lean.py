@@ -12,8 +12,8 @@ SLOW = ("polars", "torch", "dask", "xarray", "pandas", "sklearn", "xgboost")
     ("module", "without"),
     [
         ("orchestrator.cli", (*SLOW, "zarr", "numpy")),
-        ("orchestrator.worker", (*SLOW, "zarr")),
-        ("orchestrator.process", (*SLOW, "zarr")),
+        ("orchestrator.working.worker", (*SLOW, "zarr")),
+        ("orchestrator.working.process", (*SLOW, "zarr")),
         ("orchestrator.survey", tuple({*SLOW} - {"polars"})),
     ],
 )

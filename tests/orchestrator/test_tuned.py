@@ -14,7 +14,7 @@ from orchestrator import Sweep, tuning
 from orchestrator.errors import RunsError, UserError
 from orchestrator.files import read_json
 from orchestrator.origin import of_machine, read_recipes
-from orchestrator.tuned import require_hparams, searches
+from orchestrator.plans.tuned import require_hparams, searches
 from tests.orchestrator.conftest import command, write
 
 TEXT = """

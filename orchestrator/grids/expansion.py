@@ -1,0 +1,304 @@
+"""From a sweep file's grids to the distinct cells that they ask for.
+
+Columnar: an axis value is resolved and encoded once for each dataset and classifier; combinations
+are codes until the distinct ones are known, and only those get their description and identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jobs.classifiers import ClassifierInfo
+from jobs.datasets import DatasetInfo
+from jobs.identity import IDENTITY_VERSION, canonical_json
+from jobs.run import Cell
+from orchestrator.errors import UserError, toml_value
+from orchestrator.grids.grid import Combinations, combine
+from orchestrator.grids.plannotes import Notes
+from orchestrator.grids.resolving import Resolver
+from orchestrator.grids.sweepfile import AXES, SweepFile
+
+VALUES = ("train_fraction", "perturb_continuous", "perturb_categorical", "perturb_hparams", "vary")
+"""The axes that resolve by themselves, given dataset, classifier and hparams."""
+
+_FITS = ("dataset", "classifier", "hparams")
+"""The axes that decide how the others resolve."""
+
+_STILL = {
+    "train_fraction": 1.0,
+    "perturb_continuous": "none",
+    "perturb_categorical": "none",
+    "perturb_hparams": "none",
+}
+"""Values under which the runs of a repeat differ by their streams alone."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """All that a sweep file asks for.
+
+    Attributes
+    ----------
+    cells : DataFrame
+        The distinct cells in the order of the file: cell_id, `AXES` as results show them,
+        identical (all runs of a repeat are the same fit), repeats, runs, canonical.
+    datasets, classifiers
+        What the plan knows of each, by name and by (classifier, dataset).
+    asked : int
+        Runs as the lists multiply, after exclusions.
+    removed : tuple of (key, rule, runs)
+        What each exclusion took out.
+    notes : tuple of str
+        What the user might not expect.
+    searches : int
+        Tunings that the cells need, one for each dataset and classifier.
+    """
+
+    cells: pl.DataFrame
+    datasets: Mapping[str, DatasetInfo]
+    classifiers: Mapping[tuple[str, str], ClassifierInfo]
+    asked: int
+    removed: tuple[tuple[str, str, int], ...]
+    notes: tuple[str, ...]
+    searches: int
+
+    @property
+    def runs(self) -> int:
+        """The number of distinct runs."""
+        return int((self.cells["repeats"].cast(pl.Int64) * self.cells["runs"]).sum())
+
+
+def expand(sweep: SweepFile, path: Path) -> Expansion:
+    """Resolve every combination of a sweep file's grids.
+
+    Raises
+    ------
+    UserError
+        For an unknown or impossible dataset, classifier, scheme or combination, with file, key and
+        value.
+    """
+    resolver, tables, notes = Resolver(sweep, path), _Tables(), Notes()
+    used: dict[str, set[str]] = {"dataset": set(), "classifier": set()}
+    asked, removed, frames = 0, [], []
+    for number, grid in enumerate(sweep.grid):
+        where = f"grid[{number}]"
+        found = combine(grid, where, path)
+        repeats = _repeats(found.values["dataset"], grid.repeats or sweep.repeats, resolver, where)
+        runs = grid.runs or sweep.runs
+        for rule, (exclusion, gone) in enumerate(zip(grid.exclude, found.removed_by, strict=True)):
+            key = f"{where}.exclude[{rule}]"
+            text = toml_value(exclusion.patterns())
+            removed.append((key, text, int(repeats[gone["dataset"]].sum()) * runs))
+        for kind in used:
+            used[kind] |= {found.values[kind][code] for code in _present(found.codes[kind])}
+        frames.append(_resolve(found, where, resolver, tables, notes, repeats, runs))
+        asked += int(repeats[found.codes["dataset"]].sum()) * runs
+    distinct = _distinct(pl.concat(frames), tables, notes, path)
+    notes.facts_of(resolver.datasets, used["dataset"])
+    notes.unused(resolver.unused(used))
+    cells = tables.described(distinct, sweep.seed)
+    tuned = cells.filter(pl.col("hparams") == "tuned")
+    return Expansion(
+        cells,
+        {name: resolver.datasets[name] for name in resolver.datasets if name in used["dataset"]},
+        {
+            (classifier, dataset): resolver.pair(dataset, classifier).classifier
+            for dataset, classifier in cells.select("dataset", "classifier").unique().iter_rows()
+        },
+        asked,
+        tuple(removed),
+        notes.lines(),
+        tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
+    )
+
+
+def _repeats(
+    names: Sequence[str], repeats: int, resolver: Resolver, where: str
+) -> NDArray[np.int64]:
+    """Return the repeats of each dataset: an official test set makes one."""
+    return np.array(
+        [1 if resolver.dataset(name, where).has_one_test_set else repeats for name in names]
+    )
+
+
+def _resolve(
+    found: Combinations,
+    where: str,
+    resolver: Resolver,
+    tables: _Tables,
+    notes: Notes,
+    repeats: NDArray[np.int64],
+    runs: int,
+) -> pl.DataFrame:
+    """Return a grid's combinations as codes into `tables`."""
+    columns = {name: np.zeros(len(found), dtype=np.uint32) for name in (*AXES, "fit")}
+    identical = np.zeros(len(found), dtype=bool)
+    groups = [
+        (places, {axis: found.value(axis, int(places[0])) for axis in _FITS})
+        for places in _groups(found)
+    ]
+    resolver.resolve_pairs([(first["dataset"], first["classifier"]) for _, first in groups], where)
+    for places, first in groups:
+        for axis in _FITS:
+            columns[axis][places] = tables.code(axis, first[axis])
+        fit = resolver.axis(first, where, "hparams", first["hparams"])
+        columns["fit"][places] = tables.fit(fit.cell)
+        alike = np.full(len(places), first["hparams"] != "tuned")
+        for axis in VALUES:
+            raw = found.codes[axis][places]
+            codes = np.zeros(len(found.values[axis]), dtype=np.uint32)
+            still = np.zeros(len(codes), dtype=bool)
+            for code in _present(raw):
+                value = found.values[axis][code]
+                resolved = resolver.axis(first, where, axis, value)
+                notes.add(axis, value, first, resolved)
+                shown = axis_value(resolved.cell, axis)
+                codes[code] = tables.code(axis, shown)
+                still[code] = resolved.identical if axis == "vary" else shown == _STILL[axis]
+            columns[axis][places] = codes[raw]
+            alike &= still[raw]
+        identical[places] = alike
+    return pl.DataFrame(
+        {
+            **columns,
+            "identical": identical,
+            "repeats": repeats[found.codes["dataset"]].astype(np.uint32),
+            "runs": np.full(len(found), runs, dtype=np.uint32),
+        }
+    )
+
+
+def _groups(found: Combinations) -> list[NDArray[np.int64]]:
+    """Return the positions of combinations that share dataset, classifier and hparams."""
+    shape = [len(found.values[axis]) for axis in _FITS]
+    keys = np.ravel_multi_index([found.codes[axis] for axis in _FITS], shape)
+    order = np.argsort(keys, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+
+
+def _present(codes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return the codes that occur, ascending; they are small."""
+    return np.flatnonzero(np.bincount(codes))
+
+
+def axis_value(cell: Cell, axis: str) -> Any:
+    """Return an axis' value of a cell as results show it, but numbers of points as integers."""
+    if axis == "vary":
+        return vary_name(cell.vary)
+    return getattr(cell, axis)
+
+
+def vary_name(vary: Sequence[str]) -> str:
+    """Return sources of randomness as results show them: ``init+batch+train``, in this order."""
+    return "+".join(source for source in ("init", "batch", "train") if source in vary)
+
+
+def _distinct(asked: pl.DataFrame, tables: _Tables, notes: Notes, path: Path) -> pl.DataFrame:
+    """Return each cell once, as the first combination that asks for it names it."""
+    keys = ["fit", *VALUES]
+    names = pl.struct("dataset", "classifier").rank("dense")
+    whole = [pl.col(column) == pl.col(column).max() for column in ("repeats", "runs")]
+    cells = (
+        asked.with_columns(name=names)
+        .group_by(keys, maintain_order=True)
+        .agg(
+            pl.col("dataset", "classifier", "hparams", "identical").first(),
+            pl.col("repeats", "runs").max(),
+            whole=(whole[0] & whole[1]).any(),
+            names=pl.col("name").n_unique(),
+        )
+    )
+    torn = cells.filter(~pl.col("whole"))
+    if len(torn):
+        row = tables.named(torn).row(0, named=True)
+        shown = ", ".join(f"{axis} = {toml_value(row[axis])}" for axis in AXES)
+        raise UserError(
+            f"two grids ask for the same cell ({shown}), one for more repeats, the other for more "
+            "runs",
+            file=path,
+            key="grid",
+            remedy="let one of them ask for at least as many of both",
+        )
+    _note_same(asked, cells.filter(pl.col("names") > 1), keys, tables, notes)
+    return cells.drop("whole", "names")
+
+
+def _note_same(
+    asked: pl.DataFrame, cells: pl.DataFrame, keys: list[str], tables: _Tables, notes: Notes
+) -> None:
+    """Note which datasets and classifiers of the file are others under a second name."""
+    names = ["dataset", "classifier"]
+    pairs = cells.select(*keys, *names).join(asked, on=keys, suffix="_asked")
+    for row in (
+        pairs.select(*names, *(f"{name}_asked" for name in names))
+        .unique(maintain_order=True)
+        .iter_rows()
+    ):
+        kept, other = (
+            (tables.value("dataset", dataset), tables.value("classifier", classifier))
+            for dataset, classifier in (row[:2], row[2:])
+        )
+        if kept != other:
+            notes.same(other, kept)
+
+
+class _Tables:
+    """Values by code; of a fit the canonical JSON of dataset, classifier and hparams."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, dict[Any, int]] = {axis: {} for axis in (*AXES, "fit")}
+
+    def code(self, axis: str, value: Any) -> int:
+        known = self._codes[axis]
+        return known.setdefault(value, len(known))
+
+    def value(self, axis: str, code: int) -> Any:
+        return list(self._codes[axis])[code]
+
+    def fit(self, cell: Cell) -> int:
+        parts = (cell.dataset, cell.classifier, cell.hparams)
+        return self.code("fit", tuple(canonical_json(part).decode() for part in parts))
+
+    def named(self, cells: pl.DataFrame) -> pl.DataFrame:
+        """Return cells with values in the place of codes."""
+        return cells.with_columns(
+            self._gathered(
+                axis, [float(v) for v in known] if axis == "train_fraction" else known, cells
+            )
+            for axis, known in self._codes.items()
+            if axis != "fit"
+        )
+
+    def described(self, cells: pl.DataFrame, seed: int) -> pl.DataFrame:
+        """Return cells with values in the place of codes, their descriptions and identities."""
+        fits = list(self._codes["fit"])
+        texts: dict[str, pl.Series | str] = {"seed": str(seed), "v": str(IDENTITY_VERSION)}
+        for number, part in enumerate(("dataset", "classifier", "hparams")):
+            texts[part] = self._gathered("fit", [fit[number] for fit in fits], cells)
+        for axis in VALUES:
+            if axis != "hparams":
+                values = [sorted(v.split("+")) if axis == "vary" else v for v in self._codes[axis]]
+                texts[axis] = self._gathered(
+                    axis, [canonical_json(v).decode() for v in values], cells
+                )
+        pieces: list[pl.Series | str] = []
+        for key in sorted(texts):
+            pieces += [f'{"," if pieces else "{"}"{key}":', texts[key]]
+        canonical = pl.select(
+            pl.concat_str([pl.lit(piece) for piece in [*pieces, "}"]]).alias("canonical")
+        )["canonical"]
+        ids = [hashlib.sha256(text.encode()).digest()[:16].hex() for text in canonical]
+        return self.named(cells).select(
+            pl.Series("cell_id", ids), *AXES, "identical", "repeats", "runs", canonical
+        )
+
+    def _gathered(self, column: str, values: Iterable[Any], cells: pl.DataFrame) -> pl.Series:
+        return pl.Series(column, list(values)).gather(cells[column])

@@ -1,0 +1,255 @@
+"""One ``[[grid]]`` of a sweep file: its lists multiplied, zipped and thinned by exclusions.
+
+Columnar: a combination is a row of codes, one an axis, that point into the grid's lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs import datasets, hparams, perturb
+from orchestrator.errors import UserError, nearest, toml_value
+from orchestrator.grids.sweepfile import AXES, Exclusion, Grid
+
+SUITE = "suite:"
+HPARAMS = ("default", "tuned")
+MAX_COMBINATIONS = 5_000_000
+"""Of one grid: a table of cells that still fits a login node's memory."""
+
+Codes = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """The combinations of a grid.
+
+    Attributes
+    ----------
+    values : mapping of axis to list
+        What the codes point at, as the file writes it; suites stand as their datasets.
+    codes : mapping of axis to uint32 array (n,)
+        Of every combination that is left, in the order of the lists.
+    removed_by : list of dict of axis to uint32 array
+        For each exclusion the combinations that it removed (and none before it).
+    """
+
+    values: Mapping[str, Sequence[Any]]
+    codes: Mapping[str, Codes]
+    removed_by: Sequence[Mapping[str, Codes]]
+
+    def __len__(self) -> int:
+        return len(self.codes["dataset"])
+
+    def value(self, axis: str, position: int) -> Any:
+        """Return an axis' value of one combination."""
+        return self.values[axis][self.codes[axis][position]]
+
+
+def combine(grid: Grid, where: str, path: Path) -> Combinations:
+    """Multiply a grid's lists.
+
+    Parameters
+    ----------
+    grid : Grid
+    where : str
+        The grid's key in the file, for messages.
+    path : Path
+        The file, for messages.
+
+    Raises
+    ------
+    UserError
+        For a value that is unknown or stands twice, lists that cannot go in step, a rule that
+        matches nothing, and a grid that is empty or too large.
+    """
+    reader = _Reader(grid, where, path)
+    values = reader.values()
+    steps = reader.steps(values)
+    codes = _multiply(values, steps, where, path)
+    left = np.ones(len(codes["dataset"]), dtype=bool)
+    removed_by = []
+    for number, rule in enumerate(grid.exclude):
+        matched = reader.matches(rule, number, values, codes)
+        removed = matched & left
+        removed_by.append({axis: column[removed] for axis, column in codes.items()})
+        left &= ~matched
+    if not left.any():
+        raise UserError("the rules remove every combination", file=path, key=f"{where}.exclude")
+    return Combinations(values, {axis: column[left] for axis, column in codes.items()}, removed_by)
+
+
+class _Reader:
+    def __init__(self, grid: Grid, where: str, path: Path) -> None:
+        self.grid, self.where, self.path = grid, where, path
+
+    def values(self) -> dict[str, list[Any]]:
+        values: dict[str, list[Any]] = {axis: list(getattr(self.grid, axis)) for axis in AXES}
+        values["dataset"] = [name for item in values["dataset"] for name in self._members(item)]
+        for axis in AXES:
+            for value in values[axis]:
+                normal_form(axis, value, where=self.where, path=self.path)
+        return values
+
+    def _members(self, name: str) -> Sequence[str]:
+        if not name.startswith(SUITE):
+            return [name]
+        try:
+            return datasets.suite(name.removeprefix(SUITE))
+        except ValueError as error:
+            key = f"{self.where}.dataset"
+            raise UserError(str(error), file=self.path, key=key, value=name) from None
+
+    def steps(self, values: Mapping[str, list[Any]]) -> list[tuple[str, ...]]:
+        """Return which axes go in step: a tuple for each list of `zip`, each other axis alone."""
+        key = f"{self.where}.zip"
+        zipped: dict[str, tuple[str, ...]] = {}
+        for names in self.grid.zip:
+            for axis in names:
+                if axis not in AXES:
+                    raise UserError(
+                        "unknown axis",
+                        file=self.path,
+                        key=key,
+                        value=axis,
+                        remedy=nearest(axis, AXES),
+                    )
+                if axis in zipped or names.count(axis) > 1:
+                    raise UserError(
+                        f"{axis} stands there twice", file=self.path, key=key, value=names
+                    )
+                zipped[axis] = tuple(names)
+            lengths = {axis: len(values[axis]) for axis in names}
+            if len(names) < 2 or len(set(lengths.values())) > 1:
+                shown = ", ".join(f"{axis} has {n}" for axis, n in lengths.items())
+                raise UserError(
+                    f"lists that go in step are two or more of equal length; {shown}",
+                    file=self.path,
+                    key=key,
+                    value=names,
+                )
+        steps = list(dict.fromkeys(zipped.get(axis, (axis,)) for axis in AXES))
+        for step in steps:
+            self._refuse_twice(step, values)
+        return steps
+
+    def _refuse_twice(self, step: tuple[str, ...], values: Mapping[str, list[Any]]) -> None:
+        seen = set()
+        for entry in zip(*(values[axis] for axis in step), strict=True):
+            if entry in seen:
+                key, value = f"{self.where}.{step[0]}", entry[0]
+                text = "stands twice in the list"
+                if len(step) > 1:
+                    key, value = f"{self.where}.zip", list(step)
+                    text = f"these lists have {toml_value(list(entry))} twice"
+                raise UserError(text, file=self.path, key=key, value=value)
+            seen.add(entry)
+
+    def matches(
+        self,
+        rule: Exclusion,
+        number: int,
+        values: Mapping[str, list[Any]],
+        codes: Mapping[str, Codes],
+    ) -> NDArray[np.bool_]:
+        """Return which combinations a rule is about."""
+        key = f"{self.where}.exclude[{number}]"
+        if not rule.patterns():
+            raise UserError(
+                "a rule names at least one axis",
+                file=self.path,
+                key=key,
+                remedy=f"one of {', '.join(AXES)}",
+            )
+        found = np.ones(len(codes["dataset"]), dtype=bool)
+        for axis, patterns in rule.patterns().items():
+            table = np.zeros(len(values[axis]), dtype=bool)
+            for pattern in patterns:
+                hits = np.array([_fits(pattern, axis, value) for value in values[axis]])
+                if not hits.any():
+                    listed = ", ".join(toml_value(value) for value in values[axis][:20])
+                    raise UserError(
+                        "matches nothing",
+                        file=self.path,
+                        key=f"{key}.{axis}",
+                        value=pattern,
+                        remedy=f"the grid's list: {listed}",
+                    )
+                table |= hits
+            found &= table[codes[axis]]
+        if not found.any():
+            raise UserError(
+                "the rule matches nothing",
+                file=self.path,
+                key=key,
+                value=rule.patterns(),
+                remedy="each of its values is in the lists, but no combination has all of them",
+            )
+        return found
+
+
+def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
+    """Return an axis value as results show it, as far as the value alone tells.
+
+    Raises
+    ------
+    UserError
+        For a value that no dataset and no classifier could have.
+    """
+    try:
+        match axis:
+            case "perturb_continuous":
+                return perturb.canonical("continuous", value)
+            case "perturb_categorical":
+                return perturb.canonical("categorical", value)
+            case "perturb_hparams":
+                return hparams.canonical(value)
+    except ValueError as error:
+        raise UserError(str(error), file=path, key=f"{where}.{axis}", value=value) from None
+    if axis == "hparams" and value not in HPARAMS:
+        raise UserError(
+            "unknown hparams",
+            file=path,
+            key=f"{where}.{axis}",
+            value=value,
+            remedy=nearest(value, HPARAMS),
+        )
+    return str(value)
+
+
+def _fits(pattern: Any, axis: str, value: Any) -> bool:
+    if not isinstance(pattern, str):
+        return bool(pattern == value)
+    # as written, and as results write it: "neighbour:.5" is "neighbour:0.5"
+    shown = normal_form(axis, value, where="", path=Path())
+    return fnmatchcase(str(value), pattern) or fnmatchcase(shown, pattern)
+
+
+def _multiply(
+    values: Mapping[str, list[Any]], steps: list[tuple[str, ...]], where: str, path: Path
+) -> dict[str, Codes]:
+    shape = [len(values[step[0]]) for step in steps]
+    total = math.prod(shape)
+    if total > MAX_COMBINATIONS:
+        lists = " × ".join(
+            f"{n} {' with '.join(step)}" for step, n in zip(steps, shape, strict=True) if n > 1
+        )
+        raise UserError(
+            f"{lists} make {total:,} combinations; a grid holds up to {MAX_COMBINATIONS:,}",
+            file=path,
+            key=where,
+            remedy="shorten a list, or let lists go in step with zip",
+        )
+    indices = np.unravel_index(np.arange(total, dtype=np.int64), shape)
+    return {
+        axis: index.astype(np.uint32)
+        for step, index in zip(steps, indices, strict=True)
+        for axis in step
+    }

@@ -1,0 +1,1 @@
+"""The plan on disk: what is asked for, where it will be stored, and what it costs."""

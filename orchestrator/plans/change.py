@@ -1,0 +1,137 @@
+"""What planning a sweep file does to a sweep, in tables and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from orchestrator.grids.expansion import Expansion
+from orchestrator.grids.sweepfile import SweepFile
+from orchestrator.plans.cost import estimate
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.room import Stored, store_bytes, store_files
+
+
+@dataclass(frozen=True)
+class Change:
+    """What planning a sweep file does to a sweep.
+
+    Attributes
+    ----------
+    sweep, text, expansion
+        The file, its bytes, and what it asks for.
+    before, after : Plan
+        The plan as it lies on disk, and with the additions.
+    added : DataFrame
+        The new runs: columns group, cell, repeat, run, row.
+    groups : Groups
+        The store's groups as the plan needs them.
+    observed : DataFrame
+        What fits took that have run.
+    """
+
+    sweep: SweepFile
+    text: bytes
+    expansion: Expansion
+    before: Plan
+    after: Plan
+    added: pl.DataFrame
+    groups: Groups
+    observed: pl.DataFrame
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the sweep holds already all that the file asks for."""
+        return self.added.is_empty()
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """The plan's cells with what is planned of each: columns of `CELLS`, repeats, runs."""
+        asked = self.expansion.cells.select("cell_id", "repeats", "runs")
+        return self.after.cells.join(asked, on="cell_id", maintain_order="left")
+
+    def by_group(self) -> pl.DataFrame:
+        """Count by dataset and classifier.
+
+        Columns dataset, classifier, train, test, classes (points and classes of the dataset),
+        cells, runs, identical (runs stored as copies).
+        """
+        by = ["dataset", "classifier"]
+        data = pl.DataFrame(
+            [
+                (name, info.n_train, info.n_test, len(info.class_names))
+                for name, info in self.expansion.datasets.items()
+            ],
+            schema={"dataset": pl.String, "train": pl.Int64, "test": pl.Int64, "classes": pl.Int64},
+            orient="row",
+        )
+        repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
+        return (
+            self.cells.group_by(by, maintain_order=True)
+            .agg(
+                cells=pl.len(),
+                runs=(repeats * runs).sum(),
+                identical=(repeats * (runs - 1)).filter("identical").sum(),
+            )
+            .join(data, on="dataset", how="left", maintain_order="left")
+            .select(*by, "train", "test", "classes", "cells", "runs", "identical")
+        )
+
+    @cached_property
+    def stored(self) -> list[Stored]:
+        """The groups of the store with all that is planned."""
+        added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
+        lengths = self.before.lengths | dict(added.iter_rows())
+        repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
+        return [
+            Stored(spec, lengths[spec.number], repeats.get(spec.number, 1))
+            for spec in self.groups.specs
+        ]
+
+    @cached_property
+    def cost(self) -> pl.DataFrame:
+        """Hours and store of each dataset and classifier.
+
+        Columns as `cost.estimate` has them, store_bytes and store_files.
+        """
+        hours = estimate(self.cells, self.sweep.tune.draws, self.observed)
+        sizes = pl.DataFrame(
+            [(s.spec.dataset, s.spec.classifier, s.bytes, s.files) for s in self.stored],
+            schema=["dataset", "classifier", "store_bytes", "store_files"],
+            orient="row",
+        )
+        return hours.join(sizes, on=["dataset", "classifier"], how="left", maintain_order="left")
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan in numbers, as ``plan --json`` prints it."""
+        table, cost = self.by_group(), self.cost
+        return {
+            "name": self.sweep.name,
+            "runs_asked": self.expansion.asked,
+            "runs": int(table["runs"].sum()),
+            "runs_added": len(self.added),
+            "runs_identical": int(table["identical"].sum()),
+            "runs_excluded": [
+                {"key": key, "rule": rule, "runs": runs}
+                for key, rule, runs in self.expansion.removed
+            ],
+            "cells": len(self.cells),
+            "cells_dropped": len(self.after.dropped),
+            "searches": self.expansion.searches,
+            "fits": int(cost["fits"].sum()),
+            "groups": len(self.stored),
+            "shards": sum(-(-s.rows // s.spec.shard_length) for s in self.stored),
+            "core_hours": float(cost["core_hours"].sum()),
+            "gpu_hours": float(cost["gpu_hours"].sum()),
+            "longest_fit_seconds": float(cost["longest_seconds"].max() or 0.0),  # type: ignore[arg-type]
+            "store_bytes": store_bytes(self.stored),
+            "store_files": store_files(self.stored),
+            "notes": list(self.expansion.notes),
+            "by_group": table.join(
+                cost, on=["dataset", "classifier"], maintain_order="left"
+            ).to_dicts(),
+        }

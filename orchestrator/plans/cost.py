@@ -1,0 +1,142 @@
+"""What a plan costs in hours, before anything is submitted.
+
+The plan holds what `fittime` expects of a fit of each cell on one core; what has run corrects it,
+for its own dataset and classifier or, where these have not run, for the classifier.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan
+from orchestrator.store.arrays import DONE
+from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.reader import read_array
+
+GPU_SPEEDUP = 20.0
+"""How many cores train as much as one GPU does with many seeds at once (a choice)."""
+
+OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
+"""Columns of `observed_seconds`: how many fits of a cell ran, and the seconds of all together."""
+
+_PAIR = ["dataset", "classifier"]
+
+
+def seconds(plan: Plan, observed: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return what a fit of each cell takes.
+
+    Parameters
+    ----------
+    plan : Plan
+    observed : DataFrame, optional
+        As `observed_seconds` returns it; corrects what was expected.
+
+    Returns
+    -------
+    DataFrame
+        Of the cells that were not dropped, by number: cell, seconds (a fit's, on one core or on
+        one GPU), device ("cpu" or "gpu", the resource class that is wished for).
+    """
+    return _priced(plan.cells, observed).select("cell", "seconds", "device")
+
+
+def beyond(plan: Plan, hours: float, observed: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return the classifiers whose fits end in no job of `hours`, and cannot go on in a next one.
+
+    Networks save themselves after each epoch and go on; what is not trained in epochs starts anew.
+
+    Returns
+    -------
+    DataFrame
+        Columns classifier, dataset, hours (the longest that a fit, or a network's epoch, takes);
+        the longest first.
+    """
+    last_epoch = pl.col("snapshots").list.last().fill_null(1)
+    return (
+        _priced(plan.cells, observed)
+        .with_columns(stretch=pl.col("seconds") / last_epoch)
+        .group_by("classifier", "dataset", maintain_order=True)
+        .agg(hours=pl.col("stretch").max() / 3600)
+        .filter(pl.col("hours") > hours)
+        .sort("hours", descending=True, maintain_order=True)
+    )
+
+
+def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.DataFrame:
+    """Return fits and hours of each dataset and classifier.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        A plan's cells with repeats and runs.
+    draws : int
+        Fits of the search that a pair with tuned hparams needs.
+    observed : DataFrame
+        As `observed_seconds` returns it.
+
+    Returns
+    -------
+    DataFrame
+        Columns dataset, classifier, fits, fit_seconds (mean), longest_seconds, core_hours,
+        gpu_hours; in the order of the cells.
+    """
+    repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
+    search = pl.when((pl.col("hparams") == "tuned").any()).then(draws).otherwise(0)
+    per_pair = (
+        _priced(cells, observed)
+        .with_columns(fits=repeats * pl.when("identical").then(1).otherwise(runs))
+        .group_by(_PAIR, maintain_order=True)
+        .agg(
+            pl.col("device").first(),
+            fits=pl.col("fits").sum() + search,
+            total=(pl.col("seconds") * pl.col("fits")).sum() + search * pl.col("seconds").max(),
+            longest_seconds=pl.col("seconds").max(),
+        )
+    )
+    hours, on_gpu = pl.col("total") / 3600, pl.col("device") == "gpu"
+    return per_pair.select(
+        *_PAIR,
+        "fits",
+        (pl.col("total") / pl.col("fits")).alias("fit_seconds"),
+        "longest_seconds",
+        pl.when(on_gpu).then(0.0).otherwise(hours).alias("core_hours"),
+        pl.when(on_gpu).then(hours).otherwise(0.0).alias("gpu_hours"),
+    )
+
+
+def _priced(cells: pl.DataFrame, observed: pl.DataFrame | None) -> pl.DataFrame:
+    """Return cells with the column seconds, on the wished device and as corrected."""
+    on_gpu = pl.col("device") == "gpu"
+    expected = cells.with_columns(
+        seconds=pl.col("core_seconds") / pl.when(on_gpu).then(GPU_SPEEDUP).otherwise(1.0)
+    )
+    if observed is None or observed.is_empty():
+        return expected
+    ran = expected.join(observed, on="cell")
+    ratio = pl.col("observed").sum() / (pl.col("seconds") * pl.col("n")).sum()
+    own = ran.group_by(_PAIR).agg(own=ratio)
+    alike = ran.group_by("classifier").agg(alike=ratio)
+    return (
+        expected.join(own, on=_PAIR, how="left", maintain_order="left")
+        .join(alike, on="classifier", how="left", maintain_order="left")
+        .with_columns(pl.col("seconds") * pl.coalesce("own", "alike", 1.0))
+        .drop("own", "alike")
+    )
+
+
+def observed_seconds(paths: SweepPaths, plan: Plan, groups: Groups) -> pl.DataFrame:
+    """Return what published fits took: columns `OBSERVED`."""
+    found = [pl.DataFrame(schema={"cell": pl.UInt32, "observed": pl.Float64})]
+    for spec in groups.specs:
+        if not (paths.store / spec.path / METADATA).exists():
+            continue
+        group = open_group(paths.store, spec.path)
+        took = read_array(group, "fit_seconds").astype(np.float64)
+        trained = (read_array(group, "status") == DONE) & np.isfinite(took)
+        cell = read_array(group, "cell")[trained].astype(np.uint32)
+        found.append(pl.DataFrame({"cell": cell, "observed": took[trained]}))
+    known = pl.concat(found).filter(pl.col("cell") < len(plan.all_cells))
+    return known.group_by("cell").agg(pl.len().alias("n"), pl.col("observed").sum())

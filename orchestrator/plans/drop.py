@@ -1,0 +1,106 @@
+"""Take cells out of a plan for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
+
+from orchestrator.errors import UserError
+from orchestrator.files import locked, write_json
+from orchestrator.grids.sweepfile import AXES
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import DROPPED, Plan, drop_files
+from orchestrator.query import matching
+from orchestrator.store.arrays import COPY, DONE
+from orchestrator.store.groups import METADATA, Group, open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.reader import statuses
+from orchestrator.store.repair import drop as drop_rows
+from orchestrator.store.repair import require_rest
+
+COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
+"""What a condition may speak of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """What is taken out: cells, their runs, and how many of these are finished."""
+
+    cells: pl.DataFrame
+    runs: int
+    finished: int
+
+
+def to_drop(paths: SweepPaths, where: str) -> Drop:
+    """Return what `drop` would take out. Nothing is written.
+
+    Raises
+    ------
+    UserError
+        For what is no condition, and a condition that no cell meets or that all do.
+    """
+    plan = Plan.read(paths)
+    cells = plan.all_cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
+    chosen = matching(cells, where)
+    if chosen.is_empty():
+        raise UserError("no cell meets this condition", key="--where", value=where)
+    if len(chosen) == len(cells):
+        raise UserError(
+            "every cell meets this condition",
+            key="--where",
+            value=where,
+            remedy=f"a sweep without cells is none: remove {paths.directory} instead",
+        )
+    finished = sum(map(len, _finished(paths, plan, chosen["cell"]).values()))
+    return Drop(chosen, int((chosen["repeats"] * chosen["runs"]).sum()), finished)
+
+
+def drop(paths: SweepPaths, where: str) -> Drop:
+    """Take cells out of the plan for good and set their rows in the store back to missing.
+
+    Planning the same file again does not bring them back. An interrupted drop is completed by
+    doing it again.
+
+    Raises
+    ------
+    UserError
+        As `to_drop`.
+    orchestrator.store.errors.LeaseHeld
+        While something of the sweep runs.
+    """
+    with locked(paths.lock, "dropping"):
+        dropped = to_drop(paths, where)
+        watch = LeaseWatch(paths.leases)
+        require_rest(watch)
+        plan = Plan.read(paths)
+        rows = _finished(paths, plan, dropped.cells["cell"])
+        file = paths.plan / DROPPED.format(len(drop_files(paths)) + 1)
+        new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
+        if new:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            write_json(file, {"cells": sorted(new), "where": where, "dropped": now})
+        if rows:
+            drop_rows(rows, paths.journals, watch)
+    return dropped
+
+
+def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, list[int]]:
+    """Return the rows of cells that the store or a journal holds, by group."""
+    index = JournalIndex(paths.journals)
+    chosen = plan.all_rows.filter(pl.col("cell").is_in(cells.implode()))
+    found = {}
+    for spec in Groups.read(paths).specs:
+        rows = chosen.filter(pl.col("group") == spec.number)["row"].to_numpy()
+        if not len(rows) or not (paths.store / spec.path / METADATA).exists():
+            continue
+        group = open_group(paths.store, spec.path)
+        rows = rows[rows < group.rows]
+        held = np.isin(statuses(group)[rows], (DONE, COPY)) | np.isin(rows, index.rows(spec.number))
+        if held.any():
+            found[group] = rows[held].tolist()
+    return found

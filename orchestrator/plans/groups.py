@@ -1,0 +1,125 @@
+"""The groups of a sweep's store: one for each dataset and classifier, their layout fixed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.errors import UserError, toml_value
+from orchestrator.files import read_json, write_json
+from orchestrator.grids.expansion import Expansion
+from orchestrator.grids.sweepfile import SweepFile
+from orchestrator.paths import SweepPaths
+from orchestrator.store.schema import GroupSpec
+
+_FIXED = {
+    "scores": "keep.scores",
+    "dtype": "keep.dtype",
+    "epochs": "snapshots",
+    "samples": "points of a test set",
+    "class_names": "classes",
+    "probability": "probabilities",
+    "curves": "keep.curves",
+}
+"""What of a layout a file decides, and what users call it."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The layouts of all groups, in the order of their numbers."""
+
+    specs: tuple[GroupSpec, ...] = ()
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Groups:
+        """Read a sweep's groups."""
+        values = read_json(paths.groups)
+        return cls(tuple(GroupSpec.from_attributes(value, paths.groups) for value in values))
+
+    def write(self, paths: SweepPaths) -> None:
+        """Write a sweep's groups."""
+        write_json(paths.groups, [spec.to_attributes() for spec in self.specs])
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, str], int]:
+        return {(spec.dataset, spec.classifier): spec.number for spec in self.specs}
+
+    def find(self, dataset: str, classifier: str) -> GroupSpec | None:
+        """Return the group of a dataset and a classifier, if there is one."""
+        number = self._numbers.get((dataset, classifier))
+        return None if number is None else self.specs[number]
+
+    def extended(
+        self, asked: pl.DataFrame, file: SweepFile, expansion: Expansion, path: Path
+    ) -> Groups:
+        """Return these groups and those that new cells need.
+
+        Parameters
+        ----------
+        asked : DataFrame
+            Columns dataset, classifier, repeats and group (null for a new cell).
+        file, expansion
+            What is asked for.
+        path : Path
+            The file, for messages.
+
+        Raises
+        ------
+        UserError
+            When the file stores a group that exists in another way.
+        """
+        specs = list(self.specs)
+        numbers = dict(self._numbers)
+        wanted = asked.group_by("dataset", "classifier", "group", maintain_order=True).agg(
+            pl.col("repeats").max()
+        )
+        for dataset, classifier, group, repeats in wanted.iter_rows():
+            number = numbers.get((dataset, classifier)) if group is None else group
+            spec = _spec(len(specs), dataset, classifier, repeats, file, expansion)
+            if number is None:
+                numbers[dataset, classifier] = len(specs)
+                specs.append(spec)
+            else:
+                specs[number] = _merged(specs[number], spec, number < len(self.specs), path)
+        return Groups(tuple(specs))
+
+
+def _spec(
+    number: int, dataset: str, classifier: str, repeats: int, file: SweepFile, asked: Expansion
+) -> GroupSpec:
+    info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
+    keep = file.keep_of(dataset)
+    scores, dtype = keep.resolve(len(info.class_names))
+    return GroupSpec.create(
+        number=number,
+        dataset=dataset,
+        classifier=classifier,
+        samples=info.n_test,
+        class_names=info.class_names,
+        epochs=model.snapshots or (0,),
+        scores=scores,
+        dtype=dtype,
+        probability=model.probability,
+        repeats=repeats,
+        curves=bool(keep.curves and model.snapshots),
+    )
+
+
+def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
+    """Return a group's layout; one that exists never changes."""
+    for field, name in _FIXED.items():
+        before, now = getattr(held, field), getattr(wanted, field)
+        if before != now:
+            raise UserError(
+                f"{held.dataset} × {held.classifier} is stored with {name} = "
+                f"{toml_value(before)}; this file asks for {toml_value(now)}",
+                file=path,
+                remedy="restore it, give the dataset or classifier another name in the file, "
+                "or plan into another directory with --out",
+            )
+    return (
+        held if exists else replace(held, split_length=max(held.split_length, wanted.split_length))
+    )

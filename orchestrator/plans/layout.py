@@ -1,0 +1,148 @@
+"""Where every run is stored: cells to rows of groups, in the order repeat index, cell, run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import polars as pl
+
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import ROWS, Plan
+from orchestrator.store.arrays import FLAGS
+from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.planning import Flags, Rows, create_group, extend_group
+
+_AT_ONCE = 8
+
+
+def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs that a plan lacks, as blocks of one repeat of one cell.
+
+    Parameters
+    ----------
+    wanted : DataFrame
+        Columns group, cell, repeats, runs.
+    held : DataFrame
+        Columns cell, repeats, runs: of these cells that much is there.
+
+    Returns
+    -------
+    DataFrame
+        Columns group, repeat, cell, first, stop (runs first … stop - 1), in the store's order.
+    """
+    cells = wanted.join(held, on="cell", how="left", suffix="_held").fill_null(0)
+    repeats = cells["repeats"].to_numpy()
+    place = np.repeat(np.arange(len(cells)), repeats)
+    repeat = np.arange(len(place)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    begun = repeat < cells["repeats_held"].to_numpy()[place]
+    blocks = pl.DataFrame(
+        {
+            "group": cells["group"].to_numpy()[place],
+            "repeat": repeat.astype(np.uint16),
+            "cell": cells["cell"].to_numpy()[place],
+            "first": np.where(begun, cells["runs_held"].to_numpy()[place], 0).astype(np.uint32),
+            "stop": cells["runs"].to_numpy()[place],
+        }
+    )
+    return blocks.filter(pl.col("first") < pl.col("stop")).sort("group", "repeat", "cell")
+
+
+def assign_rows(
+    blocks: pl.DataFrame, lengths: Mapping[int, int], shard_lengths: Mapping[int, int]
+) -> pl.DataFrame:
+    """Give new runs their rows: each group's begin at the next shard boundary.
+
+    Parameters
+    ----------
+    blocks : DataFrame
+        As `missing_blocks` returns them.
+    lengths : mapping
+        Rows that each group holds so far.
+    shard_lengths : mapping
+        Runs a shard of each group.
+
+    Returns
+    -------
+    DataFrame
+        `ROWS` and the column group.
+    """
+    first, group = blocks["first"].to_numpy(), blocks["group"].to_numpy()
+    counts = blocks["stop"].to_numpy() - first
+    ends = np.cumsum(counts, dtype=np.int64)
+    starts = ends - counts
+    new = np.flatnonzero(np.diff(group, prepend=-1) if len(group) else group)
+    base = np.zeros(len(new), dtype=np.int64)
+    for number, block in enumerate(new):
+        length, shard = lengths.get(int(group[block]), 0), shard_lengths[int(group[block])]
+        base[number] = -(-length // shard) * shard - starts[block]
+    offset = np.repeat(base, np.diff(new, append=len(group)))
+    # 32 bits suffice and wrap around, so that millions of rows stay small
+    position = np.arange(ends[-1] if len(ends) else 0, dtype=np.uint32)
+    run = position + np.repeat((first - starts).astype(np.uint32), counts)
+    row = position + np.repeat(offset.astype(np.uint32), counts)
+    return pl.DataFrame(
+        {
+            "group": np.repeat(group, counts),
+            "cell": np.repeat(blocks["cell"].to_numpy(), counts),
+            "repeat": np.repeat(blocks["repeat"].to_numpy(), counts),
+            "run": run.astype(np.uint16),
+            "row": row,
+        },
+        schema={"group": pl.UInt32(), **ROWS},
+    )
+
+
+def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
+    """Make the store hold a place for every planned run; what is there already stays.
+
+    The plan is the truth: a store that an interrupted planning or submission left behind is
+    completed here. Rows of dropped cells keep their place.
+    """
+    repeats = dict(
+        plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1).iter_rows()
+    )
+    describe = _Describer(plan)
+
+    def lay_out_group(key: tuple[object, ...], rows: pl.DataFrame) -> None:
+        group = int(str(key[0]))
+        spec = groups.specs[group]
+        start = int(rows["row"].to_numpy().min())
+        if (paths.store / spec.path / METADATA).exists():
+            held = open_group(paths.store, spec.path)
+            if held.rows < start + len(rows) or held.repeats < repeats[group]:
+                extend_group(held, describe(rows), repeats[group], start=start)
+        else:
+            create_group(paths.store, spec, describe(rows), repeats[group])
+
+    # most of the time goes to making files durable, which a disk does for many at once
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            for part in plan.parts:
+                by_group = plan.with_group(part).partition_by("group", as_dict=True)
+                list(pool.map(lay_out_group, by_group.keys(), by_group.values()))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _Describer:
+    """Says what the store writes of each run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._fractions = plan.all_cells["train_fraction"].to_numpy()
+        self._flags = {name: Flags.of(plan.all_cells[name]) for name in FLAGS}
+
+    def __call__(self, rows: pl.DataFrame) -> Rows:
+        cell = rows["cell"].to_numpy().astype(np.int64)
+        return Rows(
+            cell=cell,
+            repeat_index=rows["repeat"].to_numpy(),
+            run_index=rows["run"].to_numpy(),
+            train_fraction=self._fractions[cell],
+            flags={
+                name: Flags(flag.codes[cell], flag.meanings) for name, flag in self._flags.items()
+            },
+        )

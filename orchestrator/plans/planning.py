@@ -1,0 +1,293 @@
+"""Plan a sweep file: into a new directory, or as an addition to the sweep that lies there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from jobs.classifiers import keep_weights
+from orchestrator.errors import UnavailableError, UserError, toml_value
+from orchestrator.files import locked
+from orchestrator.grids.expansion import Expansion, expand
+from orchestrator.grids.sweepfile import AXES, load_sweep_file
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.change import Change
+from orchestrator.plans.cost import observed_seconds
+from orchestrator.plans.fittime import core_seconds
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import assign_rows, missing_blocks
+from orchestrator.plans.plan import CELLS, Plan, write_plan
+from orchestrator.plans.promise import write_promise
+from orchestrator.plans.room import check_room
+from orchestrator.store.files import place
+
+MAX_RUNS = 10**8
+"""Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
+
+
+def plan_change(sweep_file: Path, directory: Path) -> Change:
+    """Return what planning `sweep_file` into `directory` would do. Nothing is written.
+
+    Raises
+    ------
+    UserError
+        For what is wrong in the file, or a change that would alter runs that exist.
+    """
+    sweep, text = load_sweep_file(sweep_file)
+    expansion = expand(sweep, sweep_file)
+    paths = SweepPaths(directory)
+    if paths.is_sweep:
+        before, groups = Plan.read(paths), Groups.read(paths)
+        # groups that no cell is in are left over from an interrupted planning
+        groups = Groups(groups.specs[: len(before.groups)])
+    else:
+        _check_free(directory)
+        before, groups = Plan.empty(), Groups()
+    _check_size(expansion, sweep_file)
+    held = before.all_cells.select("cell_id", "cell", "group")
+    asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left").filter(
+        ~pl.col("cell").is_in(before.dropped.implode()).fill_null(False)
+    )
+    _check_kept(before, asked, sweep_file)
+    groups = groups.extended(asked, sweep, expansion, sweep_file)
+    after, added = _extend(before, asked, expansion, groups)
+    observed = observed_seconds(paths, before, groups)
+    return Change(sweep, text, expansion, before, after, added, groups, observed)
+
+
+def plan_sweep(sweep_file: Path, directory: Path) -> Change:
+    """Plan `sweep_file` into `directory`; an interrupted planning leaves what was there.
+
+    Raises
+    ------
+    UserError
+        As `plan_change`.
+    UnavailableError
+        Where the directory cannot be written.
+    """
+    paths = SweepPaths(directory)
+    try:
+        if paths.is_sweep:
+            with locked(paths.lock, "planning"):
+                change = _ready(sweep_file, directory)
+                _write(paths, change)
+        else:
+            change = _ready(sweep_file, directory)
+            _create(directory, change)
+    except OSError as error:
+        raise UnavailableError(f"cannot write {directory}: {error}") from None
+    return change
+
+
+def _ready(file: Path, directory: Path) -> Change:
+    """Return a change that can be written: there is room, and workers will find their weights."""
+    change = plan_change(file, directory)
+    require_room(change, file, directory)
+    for model in change.expansion.classifiers.values():
+        try:
+            keep_weights(model)
+        except ValueError as error:
+            raise UserError(str(error), file=file, key="classifier", value=model.name) from None
+    return change
+
+
+def require_room(change: Change, file: Path, directory: Path) -> None:
+    """Refuse a change whose predictions the directory's disk cannot hold.
+
+    Raises
+    ------
+    UserError
+        With the figures, and what keeping less would need.
+    """
+    lengths = change.before.lengths
+    before = [
+        replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
+    ]
+    check_room(directory, before, change.stored, file)
+
+
+def _create(directory: Path, change: Change) -> None:
+    """Make the directory of a sweep appear whole."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    mine = f".{directory.name}.{socket.gethostname()}."
+    for left in directory.parent.iterdir():
+        process = left.name.removeprefix(mine).removesuffix(".planning")
+        if left.name == f"{mine}{process}.planning" and _is_over(process):
+            shutil.rmtree(left)  # of a planning that was killed on this machine
+    building = directory.with_name(f"{mine}{os.getpid()}.planning")
+    try:
+        building.mkdir()
+        _write(SweepPaths(building), change)
+        building.rename(directory)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _is_over(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OverflowError, PermissionError):
+        return False
+    return int(process) == os.getpid()
+
+
+def _write(paths: SweepPaths, change: Change) -> None:
+    """Write a plan so that a kill in between leaves the plan before, or the one after."""
+    if not change.after.all_cells.equals(change.before.all_cells):
+        change.groups.write(paths)
+        write_plan(paths, change.after, new_part=not change.is_empty)
+    elif not change.is_empty:
+        write_plan(paths, change.after, new_part=True)
+    if not change.is_empty:
+        write_promise(paths, change.summary())
+    if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
+        place(paths.sweep_file, change.text)
+
+
+def _check_free(directory: Path) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UserError(
+            "exists and is not a sweep directory",
+            file=directory,
+            remedy="name another with --out DIR",
+        )
+
+
+def _check_size(expansion: Expansion, file: Path) -> None:
+    if expansion.runs > MAX_RUNS:
+        raise UserError(
+            f"{expansion.runs:,} runs in {len(expansion.cells):,} cells; a sweep holds up to "
+            f"{MAX_RUNS:,}",
+            file=file,
+            key="grid",
+            remedy="lower repeats or runs, shorten lists, or make several sweeps of it",
+        )
+
+
+def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
+    """Refuse a file that no longer asks for runs which the plan holds."""
+    held = before.cells.join(before.extents, on="cell").sort("cell")
+    now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
+    lost = held.join(now, on="cell_id", how="left", maintain_order="left").filter(
+        pl.col("repeats_now").is_null()
+        | (pl.col("repeats_now") < pl.col("repeats"))
+        | (pl.col("runs_now") < pl.col("runs"))
+    )
+    if lost.is_empty():
+        return
+    row = lost.row(0, named=True)
+    names = ", ".join(
+        f"{axis} = {toml_value(row[axis])}"
+        for axis in AXES
+        if row[axis] not in ("none", "default", 1.0)
+    )
+    wanted = f"{row['repeats_now']} × {row['runs_now']}"
+    difference = ""
+    if row["repeats_now"] is None:
+        wanted, difference = "none", f"\n  {_difference(row, asked)}"
+    raise UserError(
+        f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
+        f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
+        f"{wanted}{difference}",
+        file=file,
+        remedy="a plan only grows: keep what it holds, take cells out with manyseed drop, or plan "
+        "into another directory with --out",
+    )
+
+
+def _difference(row: dict[str, Any], asked: pl.DataFrame) -> str:
+    """Say how the cell of the same names that the file asks for differs."""
+    same = asked.filter(pl.all_horizontal(pl.col(axis) == row[axis] for axis in AXES))
+    if same.is_empty():
+        return "no grid of the file has that combination"
+    before, now = json.loads(row["canonical"]), json.loads(same["canonical"][0])
+    return "the same combination has now other " + "; ".join(_changes(before, now))
+
+
+def _changes(before: Any, now: Any, key: str = "") -> list[str]:
+    """Return the values that differ, by their place in the description."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return [] if before == now else [f"{key}: {toml_value(before)} → {toml_value(now)}"]
+    return [
+        change
+        for name in sorted(before | now)
+        for change in _changes(before.get(name), now.get(name), f"{key}.{name}".lstrip("."))
+    ]
+
+
+def _extend(
+    before: Plan, asked: pl.DataFrame, expansion: Expansion, groups: Groups
+) -> tuple[Plan, pl.DataFrame]:
+    """Return the enlarged plan, and its new runs with their rows."""
+    asked = _with_wishes(asked, expansion)
+    new = asked.filter(pl.col("cell").is_null())
+    first = len(before.all_cells)
+    names = new.select("dataset", "classifier").unique(maintain_order=True)
+    described = names.with_columns(
+        [
+            pl.Series(column, values, dtype=CELLS[column])
+            for column, values in _of_groups(names, expansion, groups).items()
+        ]
+    )
+    cells = (
+        new.drop("cell", "group")
+        .join(described, on=["dataset", "classifier"], maintain_order="left")
+        .with_columns(
+            cell=pl.int_range(first, first + len(new), dtype=pl.UInt32),
+            part=pl.lit(len(before.parts) + 1, dtype=pl.UInt32),
+        )
+    )
+    wishes = asked.drop_nulls("cell").select("cell", "device", "core_seconds")
+    held = before.all_cells.update(wishes, on="cell", how="left")
+    after = pl.concat([held, cells.select(*CELLS)])
+    extents = pl.concat(
+        [
+            frame.select("group", "cell", "repeats", "runs")
+            for frame in (asked.filter(pl.col("cell").is_not_null()), cells)
+        ]
+    )
+    shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
+    blocks = missing_blocks(extents, before.extents)
+    added = assign_rows(blocks, before.lengths, shard_lengths)
+    parts = before.parts if added.is_empty() else (*before.parts, added.drop("group"))
+    return Plan(after, parts, before.dropped), added
+
+
+def _of_groups(
+    names: pl.DataFrame, expansion: Expansion, groups: Groups
+) -> dict[str, list[object]]:
+    """Return what a cell's dataset and classifier say of it."""
+    columns: dict[str, list[object]] = {name: [] for name in ("group", "path", "snapshots")}
+    for dataset, classifier in names.iter_rows():
+        spec = groups.find(dataset, classifier)
+        assert spec is not None
+        columns["group"].append(spec.number)
+        columns["path"].append(spec.path)
+        columns["snapshots"].append(list(expansion.classifiers[classifier, dataset].snapshots))
+    return columns
+
+
+def _with_wishes(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return cells with the columns device and core_seconds: no part of what a cell is."""
+    by = ["dataset", "classifier", "train_fraction"]
+    sizes = asked.select(by).unique()
+    devices, times = [], []
+    for dataset, classifier, fraction in sizes.iter_rows():
+        data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
+        rows = fraction if fraction > 1 else fraction * data.n_train
+        devices.append(model.device)
+        times.append(core_seconds(data, model, rows))
+    wishes = sizes.with_columns(
+        pl.Series("device", devices, dtype=pl.String),
+        pl.Series("core_seconds", times, dtype=pl.Float64),
+    )
+    return asked.join(wishes, on=by, how="left", maintain_order="left")

@@ -1,0 +1,52 @@
+"""What a plan promised, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from orchestrator.files import read_json, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.store.arrays import DONE
+from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.reader import read_array
+
+FIGURES = ("fits", "hours", "store_bytes", "store_files")
+"""What can be promised and counted; hours are of cores and of GPUs together."""
+
+_NAME = "promise.json"
+
+
+def write_promise(paths: SweepPaths, summary: dict[str, Any]) -> None:
+    """Record the figures of a plan beside it."""
+    hours = summary["core_hours"] + summary["gpu_hours"]
+    write_json(
+        paths.plan / _NAME,
+        {name: summary[name] for name in FIGURES if name != "hours"} | {"hours": hours},
+    )
+
+
+def promise_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
+    """Return for each of `FIGURES` what the plan promised and what there is."""
+    promised = read_json(paths.plan / _NAME)
+    found = _outcome(paths)
+    return {name: (promised[name], found[name]) for name in FIGURES}
+
+
+def _outcome(paths: SweepPaths) -> dict[str, float]:
+    fits, seconds = 0, 0.0
+    for spec in Groups.read(paths).specs:
+        if not (paths.store / spec.path / METADATA).exists():
+            continue
+        group = open_group(paths.store, spec.path)
+        trained = read_array(group, "status") == DONE
+        fits += int(trained.sum())
+        seconds += float(np.nansum(read_array(group, "fit_seconds")[trained], dtype=np.float64))
+    n_bytes, n_files = 0, 0
+    for folder, _, names in os.walk(paths.store):
+        n_files += 1 + len(names)
+        n_bytes += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
+    return {"fits": fits, "hours": seconds / 3600, "store_bytes": n_bytes, "store_files": n_files}

@@ -1,0 +1,112 @@
+"""What tasks and failed runs printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.files import read_json_lines
+from orchestrator.paths import SweepPaths
+from orchestrator.runs.address import find_run
+from orchestrator.submissions.submission import Submission, submissions
+from orchestrator.survey import survey
+
+_TAIL_BYTES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failed runs with the same error: how many, some addresses, and one traceback."""
+
+    error: str
+    count: int
+    runs: tuple[str, ...]
+    traceback: str
+
+
+def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
+    """Return the errors of all failed runs, the most frequent first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for failure in survey(paths).failures.values():
+        found.setdefault(failure["error"], []).append(failure)
+    groups = [
+        FailureGroup(
+            error,
+            len(same),
+            tuple(f"{one['cell']}:{one['repeat']}:{one['run']}" for one in same[:shown]),
+            same[0]["traceback"],
+        )
+        for error, same in found.items()
+    ]
+    return sorted(groups, key=lambda group: -group.count)
+
+
+def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
+    """Yield the files, and their last lines, of a task or a run.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    what : str
+        A task: ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run:
+        ``CELL:REPEAT:RUN``, of which the tracebacks are returned.
+
+    Raises
+    ------
+    UserError
+        For another form, and for what there is not.
+    """
+    if ":" in what:
+        return _of_run(paths, what)
+    return _of_task(*_find_task(paths, what))
+
+
+def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
+    run = find_run(paths, address)
+    for submission in submissions(paths):
+        for file in sorted((submission.folder / "lives").glob("*/failures.jsonl")):
+            for failure in read_json_lines(file):
+                if (failure["group"], failure["row"]) == (run.spec.number, run.row):
+                    yield file, failure["traceback"]
+
+
+def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
+    listed = submissions(paths)
+    if match := re.fullmatch(r"0*(\d+)/0*(\d+)", what):
+        number, task = int(match[1]), int(match[2])
+        for submission in listed:
+            if submission.number == number and submission.task_file(task).exists():
+                return submission, task
+    for submission in listed:
+        if submission.jobs_file.exists():
+            for task, job in submission.jobs(find=False).items():
+                if job.id == what:
+                    return submission, task
+    last = f"{listed[-1].number}/0" if listed else "none yet"
+    raise UserError(
+        "there is no such task or run",
+        key="RUN|TASK",
+        value=what,
+        remedy=f"a task as SUBMISSION/TASK ({last}) or by its job id, a run as CELL:REPEAT:RUN",
+    )
+
+
+def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
+    files = sorted((submission.folder / "lives").glob(f"{task:04d}-*/log.txt"))
+    files.sort(key=lambda file: file.stat().st_mtime)
+    job = submission.jobs(find=False).get(task) if submission.jobs_file.exists() else None
+    printed = submission.folder / "submitit"
+    files += sorted(printed.glob(f"{job.id}_0_log.*" if job else "*_0_log.*"))
+    for file in files:
+        if text := _tail(file):
+            yield file, text
+
+
+def _tail(file: Path) -> str:
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
+        return stream.read().decode(errors="replace").strip()

@@ -1,0 +1,160 @@
+"""How far a sweep is: runs, tasks, throughput, time left, and what went wrong, as JSON values."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from orchestrator.errors import UnavailableError
+from orchestrator.paths import SweepPaths
+from orchestrator.plans import cost
+from orchestrator.progress.watch import summed
+from orchestrator.submissions.submission import LOCAL, Submission, TaskState, submissions, tasks_of
+from orchestrator.survey import Survey, survey
+from orchestrator.working.node import broken_nodes, is_environment
+
+_FAILURES_SHOWN = 3
+
+
+def status(paths: SweepPaths) -> dict[str, Any]:
+    """Look at a sweep's files, and ask its scheduler once.
+
+    Where that does not answer, what tasks tell of themselves has to do.
+
+    Returns
+    -------
+    dict
+        directory; runs (by state); groups (runs by state of each dataset and classifier);
+        duplicates (fits trained more than once); tasks (by state); workers (training processes);
+        runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
+        sentence each); failures (the most frequent errors: error, count, file); cluster_silent
+        (why the scheduler was not heard, or None).
+    """
+    state = survey(paths)
+    listed = submissions(paths)
+    silent = None
+    try:
+        tasks = tasks_of(listed)
+    except UnavailableError as error:
+        silent, tasks = str(error), tasks_of(listed, ask=False)
+    every = [task for found in tasks for task in found]
+    running = [t.last for t in every if t.state == "running" and t.last.get("state") == "running"]
+    workers = sum(life["workers"] for life in running)
+    errors = Counter(failure["error"] for failure in state.failures.values())
+    files = {failure["error"]: failure["file"] for failure in state.failures.values()}
+    return {
+        "directory": str(paths.directory),
+        "runs": state.counts,
+        "duplicates": state.duplicates,
+        "groups": state.by_group.drop("group").to_dicts(),
+        "tasks": dict(Counter(task.state for task in every)),
+        "workers": workers,
+        "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
+        "seconds_left": _seconds_left(state, workers) if workers else None,
+        "submissions": [_submission(one, found) for one, found in zip(listed, tasks, strict=True)],
+        "problems": list(_problems(paths, listed, tasks)),
+        "failures": [
+            {"error": error, "count": count, "file": files[error]}
+            for error, count in errors.most_common(_FAILURES_SHOWN)
+        ],
+        "cluster_silent": silent,
+    }
+
+
+def _runs_per_hour(life: Mapping[str, Any]) -> float:
+    done: int = sum(life["done"].values())
+    return 3600 * done / max(1.0, time.time() - float(life["started"]))
+
+
+def _seconds_left(state: Survey, workers: int) -> float:
+    """Return how long today's processes need for what is missing, by what fits are expected to."""
+    missing = state.with_state("missing").group_by("cell").agg(n=pl.len())
+    each = cost.seconds(state.plan).join(missing, on="cell")
+    total = float((each["seconds"] * each["n"]).sum())
+    return round(total / workers, 1)
+
+
+def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str, Any]:
+    now = summed(submission, tasks)
+    return {
+        "number": submission.number,
+        "cluster": submission.cluster,
+        "state": now.state,
+        "tasks": dict(Counter(task.state for task in tasks)),
+        "runs": now.runs,
+        "done": now.done,
+        "failed": now.failed,
+        "set_aside": now.set_aside,
+        "workers": now.workers,
+        "submitted": submission.intent["submitted"],
+        "reason": now.reason,
+    }
+
+
+def _problems(
+    paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
+) -> Iterator[str]:
+    """Yield what is wrong with what was submitted last or goes on, and what to do about it."""
+    if not listed:
+        return
+    submission = listed[-1]
+    # of earlier submissions, those that still go on
+    found = [
+        task
+        for one, states in zip(listed, tasks, strict=True)
+        if one is submission or any(task.is_alive for task in states)
+        for task in states
+    ]
+    counts = Counter(task.state for task in found)
+    resume = f"manyseed resume {paths.directory}"
+    if counts["out_of_memory"]:
+        yield (
+            f"{_tasks(counts['out_of_memory'])} killed for memory: ask for more than they had, "
+            f"{resume} --memory SIZE"
+        )
+    killed = sum(task.last.get("set_aside", 0) for task in found if task.last.get("killed"))
+    if killed:
+        more = "" if submission.cluster == LOCAL else f", {resume} --memory SIZE"
+        yield f"{killed:,} runs were killed with their process, as for want of memory{more}"
+    if counts["timeout"]:
+        yield f"{_tasks(counts['timeout'])} ended by the walltime: {resume} goes on with their rest"
+    for word, text in (("node_fail", "lost with a node"), ("killed", "killed")):
+        if counts[word]:
+            yield f"{_tasks(counts[word])} {text}: {resume} goes on with their rest"
+    if counts["killed"] and (reason := summed(submission, found).reason):
+        yield reason
+    if counts["held"]:
+        yield f"{_tasks(counts['held'])} held: {resume} releases what a pause holds"
+    waiting = Counter(task.note for task in found if task.state == "waiting" and task.note)
+    for note, count in waiting.most_common(1):
+        if note not in ("Priority", "Resources", "None"):
+            yield f"{_tasks(count)} waiting: {note}"
+    yield from _broken(found)
+
+
+def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
+    lives = [life for task in tasks for life in task.lives]
+    nodes = broken_nodes(lives)
+    if is_environment(lives):
+        yield (
+            f"{len(nodes)} nodes broke and none worked, so the submission stopped itself; "
+            f"{next(iter(nodes))}: {next(iter(nodes.values()))}"
+        )
+        return
+    for node, reason in nodes.items():
+        yield f"{node} is broken, tasks are kept from it: {reason}"
+    others = Counter(
+        task.last["reason"]
+        for task in tasks
+        if task.state == "broken" and task.last["node"] not in nodes
+    )
+    for reason, count in others.most_common(_FAILURES_SHOWN):
+        yield f"{_tasks(count)} ended: {reason}"
+
+
+def _tasks(n: int) -> str:
+    return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"

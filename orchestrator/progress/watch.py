@@ -1,0 +1,114 @@
+"""How far a submission is, as its tasks tell; the core of progress bars, without one."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.submissions.submission import LOCAL, Submission, TaskState
+
+_LEAST_BYTES = 2**16
+"""What a task needs to begin."""
+_POLL_SECONDS = 0.25
+_PATIENCE = 10.0
+"""Of the time between two looks, one takes a tenth at most: there may be thousands of tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A submission at one moment.
+
+    Attributes
+    ----------
+    runs : int
+        What it was given.
+    done, failed : int
+        Finished (copies included), and raised.
+    set_aside : int
+        Runs that killed their process again and again; they stay missing.
+    workers : int
+        Training processes.
+    state : str
+        starting, running, finished, stopped, broken (the machine was at fault) or gone (killed).
+    reason, details : str
+        Why it is broken, or what can be seen of why it is gone: one line, and what there is to
+        read.
+    """
+
+    runs: int
+    done: int = 0
+    failed: int = 0
+    set_aside: int = 0
+    workers: int = 0
+    state: str = "starting"
+    reason: str = ""
+    details: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the submission lives any more."""
+        return self.state not in ("starting", "running")
+
+
+def progress(submission: Submission) -> Progress:
+    """Look at a submission once."""
+    return summed(submission, submission.tasks())
+
+
+def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
+    """Return the progress of a submission whose tasks are known."""
+    broken = [
+        (task.last["reason"], task.last["details"]) for task in tasks if task.state == "broken"
+    ]
+    lives = [life for task in tasks for life in task.lives]
+    silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not lives
+    reason, details = broken[-1] if broken else _last_words(submission) if silent else ("", "")
+    return Progress(
+        runs=submission.n_runs,
+        done=sum(task.done for task in tasks),
+        failed=sum(task.failed for task in tasks),
+        set_aside=sum(task.last.get("set_aside", 0) for task in tasks),
+        workers=sum(life["workers"] for life in lives if life["state"] == "running"),
+        state=_state(tasks),
+        reason=reason,
+        details=details,
+    )
+
+
+def _state(tasks: Sequence[TaskState]) -> str:
+    """Return the state of a submission: while anything lives, how far that is, else the worst."""
+    found = {task.state for task in tasks}
+    if "running" in found:
+        return "running"
+    if found & {"waiting", "held"}:
+        return "starting"
+    if "broken" in found:
+        return "broken"
+    if found <= {"finished"}:
+        return "finished"
+    return "stopped" if found <= {"finished", "stopped"} else "gone"
+
+
+def _last_words(submission: Submission) -> tuple[str, str]:
+    """Return why this machine's task never came to life, as far as it can be seen.
+
+    A disk that is full by then leaves neither progress nor a log.
+    """
+    if shutil.disk_usage(submission.folder).free < _LEAST_BYTES:
+        return f"a task could not begin: no space left at {submission.folder}", ""
+    logs = sorted((submission.folder / "submitit").glob("*_0_log.err"))
+    printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
+    return (f"a task could not begin: {printed.splitlines()[-1]}", printed) if printed else ("", "")
+
+
+def watch(submission: Submission) -> Iterator[Progress]:
+    """Yield a submission's progress several times a second, until nothing of it lives."""
+    while True:
+        began = time.monotonic()
+        now = progress(submission)
+        yield now
+        if now.is_over:
+            return
+        time.sleep(max(_POLL_SECONDS, _PATIENCE * (time.monotonic() - began)))

@@ -1,0 +1,1 @@
+"""From predictions to result tables and the page."""

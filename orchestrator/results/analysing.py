@@ -1,0 +1,233 @@
+"""Predictions → result tables: what is finished is analysed, described and written as Parquet."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xarray as xr
+
+from analysis.custom import MetricFailed
+from analysis.group import Group, Progress, analyze_group, compute
+from analysis.metrics import unavailable
+from analysis.options import Options
+from analysis.predictions import Predictions
+from analysis.ranking import COMPARED, ranked
+from analysis.sources import sources
+from analysis.tables import Tables
+from jobs.datasets import dataset_id
+from orchestrator import origin
+from orchestrator.errors import UserError
+from orchestrator.files import read_json, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan, write_parquet
+from orchestrator.results.curves import KEY as CURVE_KEY
+from orchestrator.results.curves import learning_curves
+from orchestrator.results.inputs import KEY, Held, digests
+from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES, result_file
+from orchestrator.store.arrays import COPY, DONE
+from orchestrator.store.groups import open_group
+from orchestrator.store.lazy import open_runs
+from orchestrator.store.schema import GroupSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The finished runs of one group, lazily, and what the store tells of them beside."""
+
+    spec: GroupSpec
+    predictions: Predictions
+    data: xr.Dataset
+
+
+def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
+    """Yield every group that has finished runs."""
+    extents = plan.extents
+    planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
+    for spec in Groups.read(paths).specs:
+        if (paths.store / spec.path).exists():
+            data = open_runs(open_group(paths.store, spec.path))
+            predictions = _predictions(data, spec, plan, planned)
+            if not predictions.runs.is_empty():
+                yield Published(spec, predictions, data)
+
+
+def analyze(
+    paths: SweepPaths,
+    options: Options,
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Compute and write all result tables of what is published.
+
+    Repeats whose inputs are those that their rows on disk were computed from are not computed
+    again; the tables are the same bit for bit as if they were.
+
+    Returns
+    -------
+    dict of DataFrame
+        By the names of `TABLES`.
+
+    Raises
+    ------
+    UserError
+        For options that have no meaning here, or a user's metric that fails.
+    """
+    plan, held = Plan.read(paths), Held(paths)
+    lazy: list[Group] = []
+    extras, inputs, missing, curves = [], [], [], []
+    for group in published(paths, plan):
+        with users_mistake():
+            inputs.append(digests(group.data, group.predictions, group.spec, options))
+            runs = group.predictions.runs.join(held.same(inputs[-1]), on=KEY, how="anti")
+            lazy.append(analyze_group(replace(group.predictions, runs=runs), options))
+        extras.append(_extras(group.data, group.predictions.runs))
+        if group.spec.curves:
+            curves.append(learning_curves(group.data, group.predictions.runs))
+        names = {"dataset": group.spec.dataset, "classifier": group.spec.classifier}
+        for metric, reason in unavailable(group.predictions, options).items():
+            missing.append({**names, "metric": metric, "reason": reason})
+    if not lazy:
+        raise UserError(
+            "no run is finished yet",
+            file=paths.directory,
+            remedy=f"manyseed submit {paths.directory}",
+        )
+    with users_mistake(MetricFailed):
+        computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
+    wanted = pl.concat(inputs)
+    merged = held.merged(computed, held.same(wanted))
+    tables = _described(merged, pl.concat(extras), plan)
+    held.forget()
+    for name, table in tables.items():
+        write_parquet(result_file(paths, name), table)
+    _keep_ensembles(paths, wanted)
+    if curves:
+        described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
+        table = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
+        write_parquet(result_file(paths, CURVES), table)
+    write_json(
+        paths.analysis,
+        {
+            "options": {k: None if v != v else v for k, v in asdict(options).items()},
+            "unavailable": missing,
+            "packages": origin.package_versions(),
+            "analysed": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    )
+    held.remember(wanted)
+    return tables
+
+
+@contextmanager
+def users_mistake(kind: type[ValueError] = ValueError) -> Iterator[None]:
+    """Turn what `analysis` says of options and users' metrics into a user's error."""
+    try:
+        yield
+    except kind as error:
+        remedy = "correct the function, or leave the metric out"
+        failed = isinstance(error, MetricFailed)
+        raise UserError(str(error), remedy=remedy if failed else None) from None
+
+
+def read_analysis(paths: SweepPaths) -> tuple[Options, dict[str, Any]]:
+    """Return the options that the result tables were computed with, and what else is recorded."""
+    value = read_json(paths.analysis)
+    options: dict[str, Any] = value.pop("options")
+    if options["empty_union"] is None:
+        options["empty_union"] = math.nan
+    return Options(**options | {"metrics": tuple(options["metrics"])}), value
+
+
+def _predictions(
+    data: xr.Dataset, spec: GroupSpec, plan: Plan, planned: Mapping[int, int]
+) -> Predictions:
+    """Return a group as `analysis` takes it."""
+    status = data["status"].to_numpy()
+    finished = np.flatnonzero(np.isin(status, (DONE, COPY)))
+    runs = pl.DataFrame(
+        {
+            "row": finished.astype(np.uint32),
+            "cell": data["cell"].to_numpy()[finished].astype(np.uint32),
+            "repeat_index": data["repeat_index"].to_numpy()[finished].astype(np.uint16),
+            "run_index": data["run_index"].to_numpy()[finished].astype(np.uint16),
+            "identical": status[finished] == COPY,
+        }
+    )
+    canonical: Mapping[str, Any] = json.loads(
+        plan.all_cells.filter(pl.col("group") == spec.number)["canonical"][0]
+    )
+    return Predictions(
+        dataset=spec.dataset,
+        classifier=spec.classifier,
+        dataset_id=dataset_id(canonical["dataset"]),
+        seed=canonical["seed"],
+        label=data["label"].data,
+        margin=data["margin"].data if "margin" in data else None,
+        score=data["score"].data if "score" in data else None,
+        confidence=data["confidence"].data if "confidence" in data else None,
+        y_true=data["y_true"].to_numpy(),
+        class_names=spec.class_names,
+        probability=spec.probability,
+        runs=runs,
+        runs_planned=planned,
+    )
+
+
+def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
+    """Return what the store tells of runs beside their predictions."""
+    rows = runs["row"].to_numpy()
+    return (
+        runs.select("cell", "repeat_index", "run_index")
+        .with_columns(
+            pl.Series("fit_seconds", data["fit_seconds"].to_numpy()[rows]).fill_nan(None),
+            pl.Series("recipe", data["recipe"].to_numpy()[rows]),
+        )
+        .with_columns(pl.col("fit_seconds").replace(0, None))
+    )  # imported, and not known
+
+
+def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.DataFrame]:
+    """Say what each cell is, and derive the further tables."""
+    cells = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
+    # α̂ is never shown without its resolution
+    resolution = merged.repeats.select(*KEY, "delta")
+    recipes = extras.group_by(KEY).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
+    beside = {
+        "runs": merged.runs.join(extras, on=[*KEY, "run_index"], how="left").join(
+            resolution, on=KEY, how="left"
+        ),
+        "pairs": merged.pairs,
+        "repeats": merged.repeats.join(recipes, on=KEY, how="left"),
+        "cells": merged.cells,
+    }
+    joined = {}
+    for name, table in beside.items():
+        order = [c for c in ("repeat_index", "run_index", "run_i", "run_j") if c in table.columns]
+        joined[name] = cells.join(table, on="cell", how="inner").sort("cell", *order)
+    joined["sources"] = sources(Tables(**joined), by=("cell", "cell_id", *DESCRIPTORS))
+    place = ("rank", "repeat_index", "run_index", "close")
+    joined["ranking"] = ranked(joined["runs"]).select(
+        "cell", "cell_id", *DESCRIPTORS, *place, *COMPARED, "delta"
+    )
+    assert tuple(joined) == TABLES
+    return joined
+
+
+def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame) -> None:
+    """Remove the table of ensembles where it is of predictions that changed."""
+    file = result_file(paths, ENSEMBLES)
+    if file.exists():
+        drawn = pl.read_parquet(file, columns=[*KEY, "digest"])
+        if not drawn.join(inputs, on=[*KEY, "digest"], how="anti").is_empty():
+            file.unlink()

@@ -1,0 +1,48 @@
+"""By which conventions a sweep is analysed: what is asked for, the sweep file's, defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.metrics import select
+from analysis.options import DEFAULT_METRICS, Options
+from orchestrator.errors import UserError
+from orchestrator.grids.sweepfile import read_sweep_file
+from orchestrator.paths import SweepPaths
+
+
+def conventions(paths: SweepPaths, **asked: Any) -> Options:
+    """Return the options of an analysis.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    **asked
+        Attributes of `Options`; None where nothing is asked for. `metrics` replaces all metrics,
+        ``own`` (names ``"module:function"``) adds to them and to those of the sweep file.
+
+    Raises
+    ------
+    UserError
+        For a value that has no meaning, or a metric that doesn't exist.
+    """
+    filed = read_sweep_file(paths.sweep_file).analysis
+    values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
+    values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
+    metrics = asked.get("metrics") or (*DEFAULT_METRICS, *filed.metrics)
+    named = tuple(dict.fromkeys((*metrics, *(asked.get("own") or ()))))
+    try:
+        select(named)
+    except ValueError as error:
+        filed_one = any(repr(name) in str(error) for name in filed.metrics)
+        remedy = "a module of your own is found beside where you are, or on PYTHONPATH"
+        raise UserError(
+            str(error),
+            file=paths.sweep_file if filed_one else None,
+            key="analysis.metrics" if filed_one else "metrics",
+            remedy=remedy if "imported" in str(error) else None,
+        ) from None
+    try:
+        return Options(metrics=named, **values)
+    except ValueError as error:
+        raise UserError(str(error), file=paths.sweep_file) from None

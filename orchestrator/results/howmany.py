@@ -1,0 +1,163 @@
+"""How many seeds do I need: answers for each dataset and classifier, from results and ensembles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from analysis.ensembles import SIZES, Pool, ensemble_draws, table_one
+from analysis.howmany import Answer, for_alpha, no_ensembles
+from analysis.howmany import howmany as for_means
+from analysis.metrics import unavailable
+from analysis.options import Options
+from analysis.tables import Tables
+from orchestrator.errors import UserError
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.plan import Plan, write_parquet
+from orchestrator.query import matching
+from orchestrator.results.analysing import Published, published, read_analysis
+from orchestrator.results.inputs import KEY, Held
+from orchestrator.results.tables import (
+    DESCRIPTORS,
+    ENSEMBLES,
+    of_analysis,
+    read_results,
+    result_file,
+)
+
+GROUP = ["dataset", "classifier"]
+_PER_HALF = 1000  # runs in the reference, and in the pool, at most
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswers:
+    """The answers for one dataset and classifier.
+
+    Attributes
+    ----------
+    dataset, classifier : str
+    cells : int
+        Cells that the answers for means are from.
+    answers : tuple of Answer
+        For accuracy, for error consistency, for α̂ and for the classical test.
+    ensembles : DataFrame
+        Table I of the repeat with the most runs; empty where none could be drawn.
+    """
+
+    dataset: str
+    classifier: str
+    cells: int
+    answers: tuple[Answer, ...]
+    ensembles: pl.DataFrame
+
+
+def howmany(
+    paths: SweepPaths,
+    *,
+    accuracy: float,
+    consistency: float,
+    where: str | None = None,
+    draws: int = 500,
+    workers: int = 1,
+) -> list[GroupAnswers]:
+    """Answer for every dataset and classifier, and write the table of ensembles.
+
+    Accuracy and error consistency are answered from the result tables, over all repeats. For α̂
+    ensembles are drawn from the one repeat that has the most runs.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        Of a sweep that was analysed.
+    accuracy, consistency : float
+        How precisely the means over runs are to be known: ±.
+    where : str
+        An SQL condition over the table of cells: which to answer for.
+    draws : int
+        Ensembles of each size.
+    workers : int
+        Threads.
+
+    Raises
+    ------
+    UserError
+        Where there are no results, or no cell meets the condition.
+    """
+    for name, value in (("accuracy", accuracy), ("consistency", consistency)):
+        if not value > 0:
+            raise UserError("must be positive", key=f"--{name}", value=value)
+    tables = of_analysis(read_results(paths))
+    options = read_analysis(paths)[0]
+    cells = matching(tables.cells, where) if where else tables.cells
+    if cells.is_empty():
+        raise UserError("no cell meets the condition", key="--where", value=where)
+    tables = _only(tables, cells)
+    groups = {(g.spec.dataset, g.spec.classifier): g for g in published(paths, Plan.read(paths))}
+    found = []
+    for (dataset, classifier), own in sorted(cells.partition_by(GROUP, as_dict=True).items()):
+        here = _only(tables, own)
+        means = for_means(here, accuracy=accuracy, consistency=consistency)
+        drawn = _draw(groups[dataset, classifier], here, options, draws, workers)
+        answers = (*means, *(no_ensembles(drawn) if isinstance(drawn, str) else for_alpha(drawn)))
+        table = pl.DataFrame() if isinstance(drawn, str) else drawn
+        found.append(GroupAnswers(str(dataset), str(classifier), own.height, answers, table))
+    _write(paths, found, cells)
+    return found
+
+
+def _only(tables: Tables, cells: pl.DataFrame) -> Tables:
+    names = ("runs", "pairs", "repeats", "cells")
+    return Tables(
+        **{name: getattr(tables, name).join(cells, on="cell", how="semi") for name in names}
+    )
+
+
+def _draw(
+    group: Published, tables: Tables, options: Options, draws: int, workers: int
+) -> pl.DataFrame | str:
+    """Return Table I of the repeat with the most runs, or why there is none."""
+    best = tables.repeats.filter(pl.col("problem").is_null()).sort(
+        "n_distinct", *KEY, descending=[True, False, False]
+    )
+    if best.is_empty():
+        return "no repeat could be analysed"
+    cell, repeat_index = best.select(KEY).row(0)
+    predictions = group.predictions
+    lacking = unavailable(predictions, replace(options, metrics=("alpha_hat", "ensemble")))
+    if lacking:
+        return f"an ensemble {next(iter(lacking.values()))}"
+    own = predictions.runs.filter(
+        (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index) & ~pl.col("identical")
+    ).sort("run_index")
+    enough = min(SIZES) + 1
+    if own.height < 2 * enough:
+        return (
+            f"ensembles of {min(SIZES)} out of half of the runs of a repeat need {2 * enough} "
+            f"runs, and there are {own.height}"
+        )
+    own = own.head(2 * _PER_HALF)
+    try:
+        pool = Pool.of(replace(predictions, runs=own), cell, repeat_index, options)
+    except ValueError as error:
+        return str(error)
+    table = table_one(ensemble_draws(pool, options, draws=draws, workers=workers))
+    named: Mapping[str, pl.Expr] = {
+        "cell": pl.lit(cell, dtype=pl.UInt32),
+        "repeat_index": pl.lit(repeat_index, dtype=pl.UInt16),
+        "models": pl.lit(len(pool.members), dtype=pl.UInt32),
+        "delta": pl.lit(best["delta"][0], dtype=pl.Float64),
+    }
+    return table.with_columns(**named)
+
+
+def _write(paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame) -> None:
+    """Write Table I of all groups, with what each was computed from."""
+    tables = [group.ensembles for group in found if not group.ensembles.is_empty()]
+    if not tables:
+        result_file(paths, ENSEMBLES).unlink(missing_ok=True)
+        return
+    table = pl.concat(tables).join(Held(paths).inputs, on=KEY, how="left")
+    named = cells.select("cell", "cell_id", *DESCRIPTORS).join(table, on="cell", how="inner")
+    write_parquet(result_file(paths, ENSEMBLES), named.sort(*KEY, "size"))

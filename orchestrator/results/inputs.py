@@ -1,0 +1,111 @@
+"""What a repeat's results were computed from, so that only what changed is computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xarray as xr
+
+from analysis.options import Options
+from analysis.predictions import Predictions
+from analysis.tables import Tables, cells
+from analysis.version import code_version
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.plan import write_parquet
+from orchestrator.results.tables import PARTS, result_file
+from orchestrator.store.schema import GroupSpec
+
+FILE = "inputs"
+KEY = ["cell", "repeat_index"]
+_FREE = ("block_bytes",)
+"""Options that change no number."""
+
+
+def digests(
+    data: xr.Dataset, predictions: Predictions, spec: GroupSpec, options: Options
+) -> pl.DataFrame:
+    """Return a digest of all that each repeat's rows in the tables depend on.
+
+    That is which runs are finished with their status and checksum, the true classes, how they are
+    stored, the options, the code, and how many runs are planned.
+
+    Returns
+    -------
+    DataFrame
+        Columns cell, repeat_index, digest.
+    """
+    runs = predictions.runs.sort(*KEY, "run_index")
+    rows = runs["row"].to_numpy()
+    content = np.stack(
+        [
+            runs["run_index"].to_numpy().astype("<u4"),
+            data["status"].to_numpy()[rows].astype("<u4"),
+            data["crc"].to_numpy()[rows].astype("<u4"),
+        ],
+        axis=1,
+    )
+    facts = {k: repr(v) for k, v in asdict(options).items() if k not in _FREE}
+    stored = {k: v for k, v in spec.to_attributes().items() if not k.endswith("length")}
+    identity = [predictions.dataset_id, predictions.seed, code_version(options.metrics)]
+    common = hashlib.sha256(json.dumps([facts, stored, identity]).encode())
+    test_sets = {
+        index: hashlib.sha256(predictions.y_true[index].astype("<u2").tobytes()).digest()
+        for index in runs["repeat_index"].unique()
+    }
+    planned = predictions.runs_planned
+    assert isinstance(planned, Mapping)
+    repeats = runs.group_by(KEY, maintain_order=True).agg(n=pl.len())
+    found, start = [], 0
+    for cell, repeat, n in repeats.iter_rows():
+        digest = common.copy()
+        digest.update(test_sets[repeat])
+        digest.update(planned[cell].to_bytes(4, "little"))
+        digest.update(content[start : start + n].tobytes())
+        found.append(digest.hexdigest()[:32])
+        start += n
+    return repeats.select(*KEY, digest=pl.Series(found, dtype=pl.String))
+
+
+class Held:
+    """The results that lie on disk, and what they were computed from."""
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self.paths = paths
+        file = result_file(paths, FILE)
+        files = [result_file(paths, name) for name in PARTS]
+        self.inputs = (
+            pl.read_parquet(file)
+            if file.exists() and all(file.exists() for file in files)
+            else pl.DataFrame(
+                schema={"cell": pl.UInt32, "repeat_index": pl.UInt16, "digest": pl.String}
+            )
+        )
+
+    def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """Return the repeats whose rows on disk are what would be computed: `KEY`."""
+        return wanted.join(self.inputs, on=[*KEY, "digest"], how="semi").select(KEY)
+
+    def merged(self, computed: list[Tables], same: pl.DataFrame) -> Tables:
+        """Return what was computed, with the rows on disk of the repeats that are the same."""
+        frames: dict[str, Any] = {}
+        for name in PARTS:
+            parts = [getattr(tables, name) for tables in computed]
+            if not same.is_empty():
+                held = pl.read_parquet(result_file(self.paths, name), columns=parts[0].columns)
+                parts.append(held.join(same, on=KEY, how="semi"))
+            frames[name] = pl.concat(parts)
+        return Tables(**frames, cells=cells(frames["repeats"]))
+
+    def forget(self) -> None:
+        """Trust no rows on disk until `remember`: they are about to be replaced."""
+        result_file(self.paths, FILE).unlink(missing_ok=True)
+
+    def remember(self, inputs: pl.DataFrame) -> None:
+        """Record what the rows on disk were computed from."""
+        write_parquet(result_file(self.paths, FILE), inputs)

@@ -1,0 +1,1 @@
+"""One run: its address, everything that defines it, training it again."""

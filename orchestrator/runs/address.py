@@ -1,0 +1,100 @@
+"""Naming one run: ``CELL:REPEAT:RUN``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from jobs.run import Cell, Run
+from orchestrator.errors import UserError
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan
+from orchestrator.store.schema import GroupSpec
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of a plan.
+
+    Attributes
+    ----------
+    run : Run
+        What is trained.
+    cell : dict
+        The cell's row of ``cells.parquet``.
+    spec : GroupSpec
+        The group that stores it.
+    row : int
+        Where in the group.
+    """
+
+    run: Run
+    cell: dict[str, Any]
+    spec: GroupSpec
+    row: int
+
+    @property
+    def fitted(self) -> Run:
+        """The run whose fit this one is: the first of its repeat where all are identical."""
+        return Run(self.run.cell, self.run.repeat, 0) if self.cell["identical"] else self.run
+
+
+def find_run(paths: SweepPaths, address: str) -> PlannedRun:
+    """Return the run at an address.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    address : str
+        ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the repeat
+        and the run, counted from 0.
+
+    Raises
+    ------
+    UserError
+        For another form, and a run that the plan does not hold.
+    """
+    found = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
+    if found is None:
+        raise UserError(
+            "not of the form CELL:REPEAT:RUN",
+            key="RUN",
+            value=address,
+            remedy="a cell's number or the first digits of its identity, then the repeat and the "
+            "run, counted from 0: 12:0:3",
+        )
+    plan = Plan.read(paths)
+    cell = _cell(plan, found[1], address)
+    repeat, run = int(found[2]), int(found[3])
+    rows = plan.rows.filter(cell=cell["cell"], repeat=repeat, run=run)
+    if rows.is_empty():
+        extent = plan.extents.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
+        raise UserError(
+            f"the plan has no such run: cell {cell['cell']} has repeats 0 to "
+            f"{extent['repeats'] - 1} and runs 0 to {extent['runs'] - 1}",
+            key="RUN",
+            value=address,
+        )
+    return PlannedRun(
+        Run(Cell.from_canonical(plan.canonical(cell["cell"])), repeat, run),
+        cell,
+        Groups.read(paths).specs[cell["group"]],
+        int(rows["row"][0]),
+    )
+
+
+def _cell(plan: Plan, text: str, address: str) -> dict[str, Any]:
+    cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
+    if text.isdigit() and int(text) < len(plan.all_cells):
+        cells = plan.cells.filter(pl.col("cell") == int(text))
+    if len(cells) != 1:
+        remedy = "cells have the numbers 0 to " + str(len(plan.all_cells) - 1)
+        if len(cells):
+            remedy = f"give more digits: {', '.join(cells['cell_id'].head(5))}"
+        what = f"{len(cells)} cells begin with {text}" if len(cells) else f"there is no cell {text}"
+        raise UserError(what, key="RUN", value=address, remedy=remedy)
+    return cells.row(0, named=True)

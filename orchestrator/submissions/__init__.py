@@ -1,0 +1,1 @@
+"""From missing runs to jobs: submitted once, followed, stopped."""

@@ -1,0 +1,231 @@
+"""Whether a cluster can train: ask it, then let a tiny job on a node say what works there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from orchestrator.errors import UnavailableError
+from orchestrator.files import read_json, write_json
+from orchestrator.working.node import Node
+from slurm import (
+    ClusterError,
+    ClusterUnavailable,
+    arrays,
+    commands,
+    control,
+    discover,
+    states,
+)
+from slurm.profile import Profile, Resources
+
+_MODULES = (
+    "orchestrator.working.worker",
+    "orchestrator.working.process",
+    "numpy",
+    "sklearn",
+    "torch",
+    "xgboost",
+)
+_ASK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked: `problem` is empty where it works."""
+
+    what: str
+    answer: str
+    problem: str = ""
+
+
+def check(
+    profile: Profile, folder: Path, seconds: float, tell: Callable[[str], None]
+) -> list[Finding]:
+    """Check a cluster, with one job for each resource class.
+
+    Parameters
+    ----------
+    profile : Profile
+    folder : Path
+        A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
+    seconds : float
+        How long to wait for the jobs.
+    tell : callable
+        Told what is being waited for.
+
+    Raises
+    ------
+    UnavailableError
+        When the cluster does not answer.
+    """
+    try:
+        cluster = discover.discover()
+        findings = [
+            Finding("cluster", f"{cluster.name}, SLURM {cluster.version}"),
+            Finding("tasks in an array", f"at most {cluster.max_array_size:,}"),
+            Finding("accounting", *_accounting(cluster.has_accounting)),
+        ]
+        for resources in (profile.cpu, profile.gpu):
+            if resources is not None:
+                findings += _check_node(profile, resources, folder, seconds, tell)
+    except ClusterError as error:
+        raise UnavailableError(str(error)) from None
+    return findings
+
+
+def report(path: str, resource_class: str) -> str:
+    """Write what works on this node: runs in the job, twice if jobs can be requeued."""
+    file = Path(path)
+    if file.exists():  # the second life: it was requeued
+        write_json(file, read_json(file) | {"requeued": True})
+        return "finished"
+    here = Node.here()
+    seen = {
+        "node": here.name,
+        "cores": here.cores,
+        "has_gpu": here.has_gpu,
+        "imports": _import_errors(),
+        "gpu_error": _gpu_error() if resource_class == "gpu" else "",
+        "submits": _may_submit(),
+    }
+    write_json(file, seen)
+    os.kill(os.getpid(), signal.SIGUSR2)  # as SLURM does before the walltime
+    return arrays.STOPPED
+
+
+def _check_node(
+    profile: Profile,
+    resources: Resources,
+    parent: Path,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> Iterator[Finding]:
+    what = f"{resources.name} job"
+    with TemporaryDirectory(
+        prefix=".manyseed-check-", dir=parent, ignore_cleanup_errors=True
+    ) as made:
+        folder = Path(made).resolve()
+        file = folder / "report.json"
+        try:
+            state = _wait_for_job(profile, resources, file, seconds, lambda s: tell(f"{what}: {s}"))
+        except ClusterUnavailable:
+            raise
+        except ClusterError as error:
+            yield Finding(what, "refused", str(error))
+            return
+        seen: dict[str, Any] = read_json(file) if file.exists() else {}
+        yield from _findings(what, state, seen, resources, _last_lines(folder, state.job_id))
+
+
+def _wait_for_job(
+    profile: Profile,
+    resources: Resources,
+    file: Path,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> states.JobState:
+    """Submit the job, and return its last state; it is cancelled where it takes too long."""
+    started = time.time()
+    name = f"manyseed-check-{uuid.uuid4().hex[:8]}"
+    arguments = [[str(file), resources.name]]
+    (job,) = arrays.submit_array(
+        profile,
+        resources.name,
+        file.parent,
+        "orchestrator.submissions.nodecheck:report",
+        arguments,
+        name,
+        timeout_signal_seconds=30,
+    )
+    state = states.JobState(job, name, "pending")
+    try:
+        while state.is_alive and time.time() - started < seconds:
+            tell(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
+            time.sleep(_ASK_SECONDS)
+            state = states.ask([job], started, file.parent)[job]
+    finally:
+        if state.is_alive:
+            control.cancel([job])
+    return state
+
+
+def _findings(
+    what: str, state: states.JobState, seen: dict[str, Any], resources: Resources, log: str
+) -> Iterator[Finding]:
+    if not seen:
+        told = f"{state.state} {state.reason}".strip()
+        if state.state == "pending":
+            yield Finding(what, told, "it did not start in time: give --wait more, or see squeue")
+        else:
+            yield Finding(what, told, f"it never came to Python; its log ends:\n{log}")
+        return
+    given = f"{seen['cores']} cores" + (" and a GPU" if seen["has_gpu"] else "")
+    yield Finding(what, f"ran on {seen['node']} with {given}")
+    for module, error in seen["imports"].items():
+        yield Finding(f"import {module}", "failed", f"{error}; see modules, setup, python")
+    if not seen["imports"]:
+        yield Finding("imports", "work")
+    if resources.name == "gpu":
+        yield Finding("GPU", "failed" if seen["gpu_error"] else "works", seen["gpu_error"])
+    yield Finding("submits from a job", "no" if seen["submits"] else "yes")
+    requeued = seen.get("requeued", False)
+    yield Finding(
+        "requeues",
+        "yes" if requeued else "not seen",
+        "" if requeued else f"{state.state}: tasks cut by their walltime need manyseed resume",
+    )
+
+
+def _accounting(has_accounting: bool) -> tuple[str, str]:
+    if not has_accounting:
+        return "none: how a job ended is known for some minutes only", ""
+    try:
+        commands.run(["sacct", "-X", "-n", "-S", "now"])
+    except ClusterError as error:
+        return "does not answer", str(error)
+    return "answers", ""
+
+
+def _import_errors() -> dict[str, str]:
+    errors = {}
+    for module in _MODULES:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # a broken library raises what it likes
+            errors[module] = f"{type(error).__name__}: {error}"
+    return errors
+
+
+def _gpu_error() -> str:
+    import torch
+
+    try:
+        torch.zeros(1, device="cuda")
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _may_submit() -> str:
+    """Return why a job of this job's kind could not submit another one; nothing is submitted."""
+    tried = ["sbatch", "--test-only", "--wrap", "true"]
+    try:
+        done = subprocess.run(tried, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def _last_lines(folder: Path, job: str) -> str:
+    log = folder / f"{job}_0_log.err"
+    return "\n".join(log.read_text().splitlines()[-8:]) if log.exists() else "(no log)"

@@ -1,0 +1,119 @@
+"""Stop, pause and slow down what was submitted.
+
+Running tasks read two files of their submission: while ``stop`` is there they finish their fits in
+flight and end; of the cells in ``skip.json`` they train no more. Waiting tasks are the scheduler's:
+they are cancelled, or, by a pause, held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from orchestrator.errors import UserError
+from orchestrator.files import read_json, write_json
+from orchestrator.store.files import place
+from orchestrator.submissions.submission import LOCAL, Submission, TaskState, tasks_of
+from orchestrator.working.tasks import Task
+from slurm import control
+
+_PAUSED = "pause\n"
+_Act = Callable[[Iterable[str]], None]
+
+
+def cancel(submissions: Sequence[Submission]) -> tuple[int, int]:
+    """Stop submissions; return how many tasks were asked to end, and how many never start."""
+    return _stop(submissions, "", control.cancel)
+
+
+def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
+    """Stop what runs and hold what waits; return how many tasks of each there were."""
+    return _stop(submissions, _PAUSED, control.hold)
+
+
+def unpause(submissions: Sequence[Submission]) -> None:
+    """Release what a pause holds; what it stopped is missing, and is submitted anew."""
+    paused = [s for s in submissions if _content(s) == _PAUSED]
+    for submission, tasks in zip(paused, tasks_of(paused, fresh=True), strict=True):
+        submission.stop_file.unlink()
+        held = [task.job_id for task in tasks if task.state == "held"]
+        if held:
+            with submission.scheduler.changing():
+                control.release(held)
+
+
+def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> int:
+    """Let submissions train no more of some cells; return how many waiting tasks had no others."""
+    alive = _alive(submissions)
+    cancelled = 0
+    for submission, tasks in alive:
+        skipped = sorted({*skipped_cells(submission), *cells})
+        write_json(submission.folder / "skip.json", skipped)
+        waiting = [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
+        idle = [
+            task.job_id
+            for task in waiting
+            if Task.read(submission.task_file(task.number)).cells.keys() <= set(skipped)
+        ]
+        if idle:
+            with submission.scheduler.changing():
+                control.cancel(idle)
+        cancelled += len(idle)
+    return cancelled
+
+
+def skipped_cells(submission: Submission) -> list[int]:
+    """Return the cells that a submission shall train no more."""
+    file = submission.folder / "skip.json"
+    return list(read_json(file)) if file.exists() else []
+
+
+def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
+    """Let so many tasks run at once, shared among arrays; return how many arrays there are.
+
+    Raises
+    ------
+    UserError
+        Where nothing waits or runs on a cluster.
+    """
+    alive = [
+        (submission, [task.job_id for task in tasks if task.is_alive and task.job_id])
+        for submission, tasks in _alive(submissions)
+        if submission.cluster != LOCAL
+    ]
+    arrays = {job.partition("_")[0] for _, jobs in alive for job in jobs}
+    if not arrays:
+        raise UserError(
+            "no task waits or runs on a cluster",
+            remedy="on this machine: cancel, then resume with another --workers",
+        )
+    each = max(1, parallelism // len(arrays)) if parallelism else 0
+    for submission, jobs in alive:
+        with submission.scheduler.changing():
+            control.set_parallelism(jobs, each)
+    return len(arrays)
+
+
+def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[int, int]:
+    alive = [submission for submission, _ in _alive(submissions)]
+    for submission in alive:
+        if not submission.stop_file.exists():
+            place(submission.stop_file, content.encode())
+    running = waiting = 0
+    # a task that starts from here on finds the file; one that started before is seen running
+    for submission, tasks in zip(alive, tasks_of(alive, fresh=True), strict=True):
+        held = [task.job_id for task in tasks if task.state in ("waiting", "held") and task.job_id]
+        if held:
+            with submission.scheduler.changing():
+                act(held)
+        waiting += len(held)
+        running += sum(task.is_alive for task in tasks) - len(held)
+    return running, waiting
+
+
+def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:
+    looked = zip(submissions, tasks_of(submissions), strict=True)
+    return [(s, tasks) for s, tasks in looked if any(task.is_alive for task in tasks)]
+
+
+def _content(submission: Submission) -> str | None:
+    return submission.stop_file.read_text() if submission.stop_file.exists() else None

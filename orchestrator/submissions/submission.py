@@ -1,0 +1,305 @@
+"""What was submitted, and what of it is still alive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files import read_json, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.submissions.scheduler import Job, Scheduler, scheduler_of
+from slurm import local
+from slurm.states import JobState
+
+LOCAL = "local"
+"""The name of this machine, among clusters."""
+
+OVER = ("finished", "stopped", "broken")
+"""How a life says that its task is over, wherever it ran."""
+
+ELSEWHERE = "on a cluster that is not reached from here"
+
+_SILENT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """A task at one moment.
+
+    Attributes
+    ----------
+    number : int
+    state : str
+        waiting, held, running; finished, stopped, broken (the machine was at fault); killed
+        (nothing of it lives, it told of no end), or, where SLURM knows more: failed, timeout,
+        out_of_memory, node_fail, cancelled, preempted.
+    lives : tuple of dict
+        What each life last told of itself, oldest first.
+    job_id : str
+        SLURM's, empty on this machine and where there is none.
+    node, note : str
+        Where it runs or ran last, and what the scheduler says of it.
+    """
+
+    number: int
+    state: str
+    lives: tuple[dict[str, Any], ...] = ()
+    job_id: str = ""
+    node: str = ""
+    note: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it trains, or will."""
+        return self.state in ("waiting", "held", "running")
+
+    @property
+    def done(self) -> int:
+        """Runs that its lives finished."""
+        return sum(sum(life["done"].values()) for life in self.lives)
+
+    @property
+    def failed(self) -> int:
+        """Runs that its lives saw failing."""
+        return sum(sum(life["failed"].values()) for life in self.lives)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What its last life told; empty before the first."""
+        return self.lives[-1] if self.lives else {}
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One submission: its folder, and what it was asked to do."""
+
+    folder: Path
+    intent: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        """The submission's number within the sweep."""
+        return int(self.folder.name)
+
+    @property
+    def n_runs(self) -> int:
+        """Runs that it was given."""
+        return int(self.intent["runs"])
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster's profile, or ``local``."""
+        return str(self.intent["cluster"])
+
+    @property
+    def stop_file(self) -> Path:
+        """While it is there, tasks finish their fits in flight and end."""
+        return self.folder / "stop"
+
+    @property
+    def task_files(self) -> list[Path]:
+        """The files of all tasks, by number."""
+        return sorted(self.folder.glob("task-*.json"))
+
+    def task_file(self, number: int) -> Path:
+        """Return the file of a task."""
+        return self.folder / f"task-{number:04d}.json"
+
+    def lives(self, task: int | None = None) -> list[dict[str, Any]]:
+        """Return what each life, of one task or of all, last told of itself, oldest first."""
+        which = "*" if task is None else f"{task:04d}-*"
+        found = [
+            {"node": "", **read_json(file), "life": file.parent.name}
+            for file in (self.folder / "lives").glob(f"{which}/progress.json")
+        ]
+        return sorted(found, key=lambda life: float(life["started"]))
+
+    def is_alive(self) -> bool:
+        """Whether a task of this submission trains, or will."""
+        return any(task.is_alive for task in self.tasks())
+
+    def tasks(self) -> list[TaskState]:
+        """Return the state of every task, by number."""
+        return tasks_of([self])[0]
+
+    def ask_to_stop(self) -> None:
+        """Let the submission's tasks finish the fits in flight, then end."""
+        self.stop_file.touch()
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """Who knows of its jobs; only where it was submitted to SLURM."""
+        return scheduler_of(self.intent["slurm_conf"])
+
+    def jobs(self, *, find: bool = True) -> dict[int, Job]:
+        """Return the job of every task that has one; submissions to SLURM only.
+
+        Where the submitter died before it noted them, they are looked for by name.
+        """
+        noted: dict[str, str] = read_json(self.jobs_file) if self.jobs_file.exists() else {}
+        found = {}
+        for array in self.intent["arrays"]:
+            numbers = range(array["first"], array["first"] + array["count"])
+            ids = {number: noted[str(number)] for number in numbers if str(number) in noted}
+            if find and not self.is_noted and not self.is_being_submitted:
+                placed = self.scheduler.find(array["name"], self.intent["submitted"])
+                ids |= {array["first"] + place: job for place, job in placed.items()}
+            for number, job_id in ids.items():
+                found[number] = Job(job_id, array["name"], self.intent["submitted"], self.folder)
+        return found
+
+    def note_jobs(self, jobs: Mapping[int, str]) -> None:
+        """Note the job id of each task."""
+        write_json(self.jobs_file, {str(number): job for number, job in jobs.items()})
+
+    @property
+    def jobs_file(self) -> Path:
+        """The job ids of tasks, by number."""
+        return self.folder / "jobs.json"
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether all its jobs are noted: else its submitter is at it, or died."""
+        return (self.folder / "submitted").exists()
+
+    @property
+    def is_being_submitted(self) -> bool:
+        """Whether its submitter still works on it, as far as can be seen from here."""
+        return not self.is_noted and local.is_alive(self.intent["submitter"])
+
+    def local_state(self, lives: Sequence[dict[str, Any]]) -> TaskState:
+        """Return the state of the one task of a submission to this machine."""
+        alive = self._is_alive_locally(lives)
+        state = lives[-1]["state"] if lives else "waiting"
+        if state not in OVER:
+            state = "running" if lives else "waiting"
+            state = state if alive else "killed"
+        return TaskState(0, state, tuple(lives))
+
+    def _is_alive_locally(self, lives: Sequence[dict[str, Any]]) -> bool:
+        """Look at processes.
+
+        Of another machine's only their files are seen: one that tells of no end counts as alive
+        while they change.
+        """
+        job = self.folder / "job.json"
+        # without a note of the job it is being submitted, or its submitter died
+        first = read_json(job)["process"] if job.exists() else self.intent["submitter"]
+        running = [life["process"] for life in lives if life["state"] == "running"]
+        if any(local.is_alive(name) for name in (first, *running)):
+            return True
+        told = running if lives else [first]
+        return any(not local.is_here(name) for name in told) and self.changed_lately()
+
+    def changed_lately(self) -> bool:
+        """Whether a life told of itself in the last minutes."""
+        files = (self.folder / "lives").glob("*/progress.json")
+        return any(time.time() - file.stat().st_mtime < _SILENT_SECONDS for file in files)
+
+
+def tasks_of(
+    submissions: Sequence[Submission], *, ask: bool = True, fresh: bool = False
+) -> list[list[TaskState]]:
+    """Return the state of every task of several submissions, asking a scheduler once for all.
+
+    Parameters
+    ----------
+    submissions : sequence of Submission
+    ask : bool
+        Without, what tasks tell of themselves has to do: the cluster does not answer.
+    fresh : bool
+        Ask the scheduler however lately it was asked.
+
+    Raises
+    ------
+    UnavailableError
+        When a cluster does not answer.
+    """
+    looks = [_Look(submission, ask) for submission in submissions]
+    if ask:
+        for scheduler in dict.fromkeys(look.submission.scheduler for look in looks if look.jobs):
+            mine = [look for look in looks if look.jobs and look.submission.scheduler is scheduler]
+            asked = [job for look in mine for job in look.open_jobs.values()]
+            known = scheduler.states(asked, fresh=fresh)
+            for look in mine:
+                look.known = known
+    return [look.states() for look in looks]
+
+
+class _Look:
+    """A submission's files, and what its scheduler says."""
+
+    def __init__(self, submission: Submission, ask: bool) -> None:
+        self.submission = submission
+        self.known: Mapping[str, JobState] | None = None
+        self.lives: dict[int, list[dict[str, Any]]] = {}
+        for life in submission.lives():
+            self.lives.setdefault(int(life["life"].partition("-")[0]), []).append(life)
+        self.jobs = {} if submission.cluster == LOCAL else submission.jobs(find=ask)
+
+    @cached_property
+    def open_jobs(self) -> dict[int, Job]:
+        """The jobs of tasks that did not tell of their end."""
+        return {number: job for number, job in self.jobs.items() if self._last(number) not in OVER}
+
+    def states(self) -> list[TaskState]:
+        if self.submission.cluster == LOCAL:
+            return [self.submission.local_state(self.lives.get(0, []))]
+        return [self._state(number) for number in range(self.submission.intent["tasks"])]
+
+    def _last(self, number: int) -> str:
+        lives = self.lives.get(number)
+        return str(lives[-1]["state"]) if lives else ""
+
+    def _state(self, number: int) -> TaskState:
+        lives = tuple(self.lives.get(number, ()))
+        last, job = self._last(number), self.jobs.get(number)
+        job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
+        if last in OVER:
+            return TaskState(number, last, lives, job_id, node)
+        if job is None:
+            state = "waiting" if self.submission.is_being_submitted else "killed"
+            return TaskState(number, state, lives, note="never submitted")
+        if self.known is None:  # nobody was asked
+            state = "running" if last == "running" else "waiting"
+            return TaskState(number, state, lives, job_id, node)
+        found = self.known[job.id]
+        if not found.is_alive and (ended := self._ended(number)):
+            return TaskState(number, ended[-1]["state"], ended, job_id, ended[-1]["node"])
+        state = _WORDS.get(found.state, found.state)
+        if found.state == "pending" and "Held" in found.reason:
+            state = "held"
+        if found.state == "gone" and self._is_elsewhere:
+            state = "running" if last == "running" and self.submission.changed_lately() else state
+            return TaskState(number, state, lives, job_id, node, ELSEWHERE)
+        return TaskState(number, state, lives, job_id, found.node or node, found.reason)
+
+    def _ended(self, number: int) -> tuple[dict[str, Any], ...]:
+        """Return a task's lives where it told of its end since they were read."""
+        lives = self.submission.lives(number)
+        return tuple(lives) if lives and lives[-1]["state"] in OVER else ()
+
+    @cached_property
+    def _is_elsewhere(self) -> bool:
+        """Whether the scheduler that was asked is not the one that has the jobs."""
+        if all(state.state == "gone" for state in (self.known or {}).values()):
+            if local.is_here(self.submission.intent["submitter"]):
+                return False
+            return not self.submission.scheduler.is_cluster(self.submission.intent["scheduler"])
+        return False
+
+
+_WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}
+
+
+def submissions(paths: SweepPaths) -> list[Submission]:
+    """Return a sweep's submissions, oldest first."""
+    return [
+        Submission(folder, read_json(folder / "intent.json"))
+        for folder in paths.submissions()
+        if (folder / "intent.json").exists()
+    ]

@@ -1,0 +1,355 @@
+"""Submit what is missing, once: under one lock, with an intent on disk before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from orchestrator.devices import gpus
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.files import locked, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.plans import cost
+from orchestrator.plans.data import require_fetched
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import lay_out
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.room import Stored, require_room
+from orchestrator.plans.tuned import require_hparams
+from orchestrator.query import matching
+from orchestrator.submissions import cluster
+from orchestrator.submissions.recipes import require_same
+from orchestrator.submissions.sizing import Shape, cut
+from orchestrator.submissions.stopping import skipped_cells, unpause
+from orchestrator.submissions.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
+from orchestrator.survey import Survey, survey
+from orchestrator.working.node import broken_nodes, is_environment
+from orchestrator.working.tasks import held_rows, make_tasks
+from slurm import ClusterError, ClusterUnavailable, local
+from slurm.profile import Profile
+
+FUNCTION = "orchestrator.working.worker:run_task"
+WHOLE_NODE = "node"
+"""In place of a number of training processes: as many as the node has cores."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to submit, and where.
+
+    Attributes
+    ----------
+    profile : Profile, optional
+        A SLURM cluster; None: this machine.
+    workers : int
+        Training processes on this machine; there are never more.
+    failed : bool
+        Submit exactly the failed runs instead of the missing ones.
+    other_recipe : bool
+        Allow that the recipe here differs from the recorded ones.
+    only : str, optional
+        A condition in SQL over cells.
+    limit : int, optional
+        So many runs at most, spread over all cells.
+    """
+
+    profile: Profile | None = None
+    workers: int = 1
+    failed: bool = False
+    other_recipe: bool = False
+    only: str | None = None
+    limit: int | None = None
+
+
+def submit(paths: SweepPaths, request: Request) -> Submission | None:
+    """Submit every missing run; return None where nothing is to be submitted.
+
+    Runs that a task has which trains or waits are never submitted again, and failed ones only when
+    asked. Waiting tasks that were held by a pause are released.
+
+    Raises
+    ------
+    UserError, UnavailableError
+    """
+    with locked(paths.lock, "submitting"):
+        state = survey(paths)
+        rows = _chosen(state, request)
+        earlier = submissions(paths)
+        unpause(earlier)
+        held, n_waiting = _held(earlier)
+        rows = rows.join(held, on=["group", "row"], how="anti")
+        if request.limit is not None:
+            rows = rows.sort("repeat", "run", "cell").head(request.limit)
+        if rows.is_empty():
+            return None
+        cells = state.plan.cells.join(rows, on="cell", how="semi")
+        require_hparams(paths, cells)
+        wished = cells["device"].unique().sort()
+        gpu = _gpu_here(wished, request)
+        _check_recipe(paths, state, wished, gpu, request)
+        _check_data(paths, state, rows)
+        groups = Groups.read(paths)
+        _check_room(paths, state, groups, rows)
+        lay_out(paths, state.plan, groups)
+        number = len(paths.submissions()) + 1
+        submitter = _Submitter(paths, number, state.plan, groups, request)
+        if request.profile is None:
+            return submitter.to_this_machine(rows, wished, gpu)
+        return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
+
+
+class _Submitter:
+    def __init__(
+        self, paths: SweepPaths, number: int, plan: Plan, groups: Groups, request: Request
+    ) -> None:
+        self.paths, self.number, self.plan, self.request = paths, number, plan, request
+        self.folder = paths.submission(number)
+        self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
+        self.intent: dict[str, Any] = {
+            "cluster": request.profile.name if request.profile else LOCAL,
+            "submitter": local.fingerprint(os.getpid()),
+            "submitted": time.time(),
+        }
+
+    def to_this_machine(self, rows: pl.DataFrame, wished: pl.Series, gpu: str | None) -> Submission:
+        """One task, which keeps all processes busy."""
+        resource = pl.lit("gpu" if gpu else "cpu")
+        work = rows.with_columns(resource=resource, task=pl.lit(0, dtype=pl.UInt32))
+        if "gpu" in wished:
+            self.intent["gpu"] = gpu or "none"
+        try:
+            self._write_tasks(work)
+            self._write_intent(workers=self.request.workers)
+            job = local.submit(
+                self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
+            )
+            write_json(self.folder / "job.json", {"job_id": job.job_id, "process": job.process})
+        except (OSError, RuntimeError) as error:
+            raise UnavailableError(f"cannot submit to this machine: {error}") from None
+        return Submission(self.folder, self.intent)
+
+    def to_cluster(
+        self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
+    ) -> Submission:
+        """One array of tasks for each resource class, cut where the cluster's limits ask for it."""
+        from slurm.arrays import submit_array
+        from slurm.discover import configuration, discover
+
+        observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
+        costs = cost.seconds(self.plan, observed)
+        classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
+        lives = cluster.lives_on(earlier, profile.name)
+        nodes = {} if is_environment(lives) else broken_nodes(lives)
+        profile = cluster.without_nodes(profile, sorted(nodes))
+        try:
+            profile.activate()
+            shapes = cluster.shapes(profile, classes, discover(), n_waiting)
+            name = configuration()["ClusterName"]
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        except ClusterError as error:
+            raise UnavailableError(str(error)) from None
+        self._check_walltime(rows, costs, observed, profile)
+        identical = self.plan.cells.filter("identical")["cell"]
+        work = cut(rows, costs, identical, shapes)
+        arrays = self._write_arrays(work, shapes)
+        conf = profile.slurm_conf
+        self._write_intent(
+            arrays=arrays,
+            scheduler=name,
+            profile=str(profile.path),
+            slurm_conf=None if conf is None else str(conf),
+            excluded=nodes,
+            exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
+            walltime={name: profile.resources(name).minutes * 60 for name in classes},
+        )
+        submission = Submission(self.folder, self.intent)
+        jobs: dict[int, str] = {}
+        try:
+            for array in arrays:
+                numbers = range(array["first"], array["first"] + array["count"])
+
+                def note(ids: list[str], first: int = array["first"]) -> None:
+                    start = max((n + 1 for n in jobs if n >= first), default=first)
+                    jobs.update(enumerate(ids, start))
+                    submission.note_jobs(jobs)
+
+                resources = profile.resources(array["resource"])
+                each = WHOLE_NODE if resources.whole_node else shapes[resources.name].processes
+                submit_array(
+                    profile,
+                    array["resource"],
+                    cluster.logs(self.folder),
+                    FUNCTION,
+                    [self._arguments(number, each) for number in numbers],
+                    array["name"],
+                    timeout_signal_seconds=cluster.SIGNAL_SECONDS,
+                    submitted=note,
+                )
+        except ClusterUnavailable as error:
+            # it may have got the job all the same: whoever submits next looks for it
+            raise UnavailableError(
+                f"{error}\n  when it answers again: manyseed resume {self.paths.directory}"
+            ) from None
+        except (ClusterError, ValueError) as error:
+            self._give_up(submission, jobs, profile, str(error))
+        (self.folder / "submitted").touch()
+        return submission
+
+    def _give_up(
+        self, submission: Submission, jobs: dict[int, str], profile: Profile, reason: str
+    ) -> None:
+        if not jobs:
+            shutil.rmtree(self.folder)
+            raise UserError(
+                f"SLURM refuses: {reason}",
+                file=profile.path,
+                remedy="nothing was submitted; mend the profile (manyseed cluster check)",
+            )
+        (self.folder / "submitted").touch()
+        raise UnavailableError(
+            f"SLURM took {len(jobs):,} of {submission.intent['tasks']:,} tasks, then refused: "
+            f"{reason}\n  submit the rest when these are done: "
+            f"manyseed resume {self.paths.directory}"
+        )
+
+    def _arguments(self, task: int, workers: int | str) -> list[str]:
+        return [str(self.paths.directory.resolve()), str(self.number), str(task), str(workers)]
+
+    def _write_tasks(self, work: pl.DataFrame) -> None:
+        (self.folder / "lives").mkdir(parents=True)
+        for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
+            task.write(self.folder / f"task-{number:04d}.json")
+        self.intent |= {"runs": len(work), "tasks": number + 1}
+
+    def _write_arrays(self, work: pl.DataFrame, shapes: dict[str, Shape]) -> list[dict[str, Any]]:
+        self._write_tasks(work)
+        name = f"manyseed-{uuid.uuid4().hex[:12]}"
+        counts = work.group_by("resource").agg(
+            first=pl.col("task").min(), last=pl.col("task").max()
+        )
+        return [
+            {
+                "resource": resource,
+                "name": f"{name}-{resource}",
+                "first": first,
+                "count": last + 1 - first,
+                "processes": shapes[resource].processes,
+            }
+            for resource, first, last in counts.sort("first").iter_rows()
+        ]
+
+    def _write_intent(self, **more: Any) -> None:
+        self.intent |= more
+        write_json(self.folder / "intent.json", self.intent)
+
+    def _check_walltime(
+        self, rows: pl.DataFrame, costs: pl.DataFrame, observed: pl.DataFrame, profile: Profile
+    ) -> None:
+        """Refuse fits that end in no job of the profile's walltime."""
+        devices = costs.join(rows, on="cell", how="semi").join(self.plan.cells, on="cell")
+        for device in devices["device"].unique():
+            resources = profile.resources(device)
+            hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
+            wanted = devices.filter(device=device).select("dataset", "classifier").unique()
+            beyond = cost.beyond(self.plan, hours, observed).join(
+                wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
+            )
+            if not beyond.is_empty():
+                worst = beyond.row(0, named=True)
+                raise UserError(
+                    f"the walltime is too short for one fit: {worst['classifier']} on "
+                    f"{worst['dataset']} takes about {worst['hours']:.1f} h, a task has "
+                    f"{hours:.1f} h",
+                    file=profile.path,
+                    key="time",
+                    remedy='give more, or submit the others with --only "classifier <> '
+                    f"'{worst['classifier']}'\"",
+                )
+
+
+def _chosen(state: Survey, request: Request) -> pl.DataFrame:
+    rows = state.with_state("failed" if request.failed else "missing")
+    if request.only is None:
+        return rows
+    cells = choose_cells(state.plan, request.only, "--only")
+    return rows.join(cells.select("cell"), on="cell", how="semi")
+
+
+def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
+    """Return the cells of a plan that meet a condition in SQL.
+
+    Raises
+    ------
+    UserError
+        For what is no condition, and one that no cell meets.
+    """
+    from orchestrator.plans.drop import COLUMNS
+
+    cells = plan.cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
+    chosen = matching(cells, where, option)
+    if chosen.is_empty():
+        raise UserError("no cell meets this condition", key=option, value=where)
+    return chosen
+
+
+def _held(earlier: list[Submission]) -> tuple[pl.DataFrame, int]:
+    """Return the runs that living tasks have, and how many such tasks there are."""
+    parts = [held_rows([])]
+    n_alive = 0
+    for submission, tasks in zip(earlier, tasks_of(earlier, fresh=True), strict=True):
+        if submission.cluster != LOCAL and not submission.is_noted:
+            submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
+            (submission.folder / "submitted").touch()
+        if any(task.note == ELSEWHERE for task in tasks):
+            submission.ask_to_stop()  # what still waits there ends as it starts
+        alive = [submission.task_file(task.number) for task in tasks if task.is_alive]
+        n_alive += len(alive)
+        if alive and not submission.stop_file.exists():
+            skipped = skipped_cells(submission)
+            parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
+        elif alive:
+            parts.append(held_rows(alive))
+    return pl.concat(parts), n_alive
+
+
+def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
+    cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
+    one_each = cells.unique("dataset", keep="first", maintain_order=True)
+    canonicals = {
+        row["dataset"]: json.loads(row["canonical"])["dataset"]
+        for row in one_each.iter_rows(named=True)
+    }
+    require_fetched(canonicals, paths.sweep_file)
+
+
+def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
+    repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
+    counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
+    missing = [Stored(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
+    require_room(paths.directory, missing)
+
+
+def _check_recipe(
+    paths: SweepPaths, state: Survey, wished: pl.Series, gpu: str | None, request: Request
+) -> None:
+    if request.other_recipe:
+        return
+    finished = state.with_state("done", "copy").select("cell").unique()
+    trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
+    wishes = {device: device in trained for device in wished}
+    require_same(paths, wishes, gpu=gpu, is_here=request.profile is None)
+
+
+def _gpu_here(wished: pl.Series, request: Request) -> str | None:
+    """Return the model of the GPU that wishes on this machine are met with."""
+    if request.profile is not None or "gpu" not in wished:
+        return None
+    return next(iter(gpus().values()), None)

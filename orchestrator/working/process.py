@@ -1,0 +1,188 @@
+"""One warm training process: takes batches from a pipe, trains them, writes its journal.
+
+Started by `pool`; imports what the fits need once. An exception inside a fit is that run's failure;
+whatever else is wrong ends the process with a message, and leaves runs missing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobs.run import Cell, MachineError, Run
+from jobs.trainer import Trainer
+from jobs.training.checkpoint import Checkpoint
+from jobs.training.device import gpu_model
+from jobs.training.handling import Device
+from orchestrator import origin
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.tuned import fitted
+from orchestrator.store.errors import StoreError
+from orchestrator.store.groups import Group, open_group
+from orchestrator.store.journal import SYNC_SECONDS, JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.rows import encode_row
+from orchestrator.store.splits import write_splits
+from orchestrator.working.checkpoints import checkpoint
+from orchestrator.working.child import belong_to_parent
+from orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from orchestrator.working.tasks import Task
+
+MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
+"""Errors of the machine, not of a run."""
+
+_QUICK_SECONDS = 1.0
+
+
+class _Process:
+    def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
+        self._task = Task.read(task_file)
+        self._trainer = Trainer()
+        self._recipes: dict[str, int] = {}
+        self._paths, self._journal = paths, JournalWriter(journal)
+        self._groups: dict[int, Group] = {}
+        self._cells: dict[int, Cell] = {}
+
+    def train(self, batch: Batch) -> Outcome:
+        """Train a batch; whatever a fit raises is its run's failure."""
+        group, cell = self._group(batch), self._cell(batch.cell)
+        snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
+        y_true = self._trainer.test_set(cell, batch.repeat).y_true
+        done: list[int] = []
+        failures: list[dict[str, Any]] = []
+        seconds = 0.0
+        for row, run in batch.runs:
+            try:
+                if batch.source in (-1, row):
+                    fit = Run(cell, batch.repeat, run)
+                    saved = checkpoint(self._paths, batch.group, row, fit, recipe)
+                    prediction = self._trainer.train(
+                        fit,
+                        snapshots,
+                        device=self._device(batch.cell),
+                        curves=group.spec.curves,
+                        checkpoint=saved,
+                    )
+                    values = encode_row(group.spec, prediction, y_true)
+                    self._journal.append(
+                        batch.group,
+                        row,
+                        values,
+                        recipe=recipe,
+                        fit_seconds=prediction.fit_seconds,
+                    )
+                    self._forget(saved)
+                    seconds += prediction.fit_seconds
+                elif any(failure["row"] == batch.source for failure in failures):
+                    raise RuntimeError("the run that this one is a copy of failed")
+                else:
+                    self._journal.append_copy(batch.group, row, batch.source)
+            except MACHINE_ERRORS:
+                raise
+            except Exception as error:
+                failures.append(_failure(batch, row, run, error))
+            else:
+                done.append(row)
+        self.sync(seconds)
+        return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
+
+    def _forget(self, saved: Checkpoint | None) -> None:
+        """Remove what a finished run need not go on from any more."""
+        if saved is not None and saved.path.exists():
+            self._journal.sync()
+            saved.remove()
+
+    def sync(self, seconds: float = 0.0) -> None:
+        """Make the journal durable where it is time, or the next fit may take as long as this one.
+
+        Nothing can be synced during a fit, and no finished run shall wait longer than 30 s.
+        """
+        self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
+
+    def close(self) -> None:
+        """Make the journal durable."""
+        self._journal.close()
+
+    def _group(self, batch: Batch) -> Group:
+        """Return an open group; its test sets are stored, or found equal, when it is opened."""
+        if batch.group not in self._groups:
+            group = open_group(self._paths.store, self._task.groups[batch.group])
+            cell = self._cell(batch.cell)
+            sets = [self._trainer.test_set(cell, repeat) for repeat in range(group.repeats)]
+            y_true = np.stack([test.y_true for test in sets])
+            index = np.stack([test.index for test in sets])
+            write_splits(group, 0, y_true, index, LeaseWatch(self._paths.leases))
+            self._groups[batch.group] = group
+        return self._groups[batch.group]
+
+    def _recipe_of(self, cell: int) -> int:
+        """Return the recipe's number; what was found for a tuned cell is a part of it."""
+        hparams = self._cell(cell).hparams
+        found = {"tuned": dict(hparams)} if hparams != self._asked(cell).hparams else {}
+        device = self._device(cell)
+        key = json.dumps([device, found])
+        if key not in self._recipes:
+            recipe = origin.recipe(gpu_model() if device == "gpu" else None)
+            self._recipes[key] = origin.register(self._paths.recipes, recipe | found)
+        return self._recipes[key]
+
+    def _device(self, cell: int) -> Device:
+        """Return where a cell's runs are trained: on a GPU where it is wished for and given."""
+        wished = self._task.cells[cell].device == "gpu"
+        return "gpu" if wished and self._task.resource == "gpu" else "cpu"
+
+    def _cell(self, number: int) -> Cell:
+        if number not in self._cells:
+            self._cells[number] = fitted(self._paths, self._asked(number))
+        return self._cells[number]
+
+    def _asked(self, number: int) -> Cell:
+        return Cell.from_canonical(self._task.cells[number].canonical)
+
+
+def _failure(batch: Batch, row: int, run: int, error: Exception) -> dict[str, Any]:
+    return {
+        "group": batch.group,
+        "row": row,
+        "cell": batch.cell,
+        "repeat": batch.repeat,
+        "run": run,
+        "error": "".join(traceback.format_exception_only(error)).strip(),
+        "traceback": traceback.format_exc(),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Serve batches until the pipe says None or closes."""
+    directory, task_file, life, index, descriptor = arguments
+    pipe = Connection(int(descriptor))
+    belong_to_parent()
+    try:
+        paths = SweepPaths(Path(directory))
+        journal = paths.journals / f"{life}-{int(index):03d}.journal"
+        process = _Process(paths, Path(task_file), journal)
+        pipe.send(Ready())
+        while True:
+            while not pipe.poll(SYNC_SECONDS / 6):
+                process.sync()
+            if (batch := pipe.recv()) is None:
+                break
+            pipe.send(process.train(batch))
+    except EOFError:
+        return 1
+    except Exception as error:
+        reason = "".join(traceback.format_exception_only(error)).strip()
+        pipe.send(Fault(reason, traceback.format_exc()))
+        return 4
+    process.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

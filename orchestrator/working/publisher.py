@@ -1,0 +1,79 @@
+"""The part of a task that makes finished runs readable: shards published while others train."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from orchestrator.paths import SweepPaths
+from orchestrator.store.arrays import COPY, DONE
+from orchestrator.store.errors import LeaseHeld
+from orchestrator.store.groups import Group, open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.reader import statuses
+from orchestrator.store.shards import publish
+from orchestrator.working.tasks import Task
+
+_EVERY_SECONDS = 15.0
+_COST_SHARE = 0.05
+"""Shards that are not complete are published again and again, so that readers see them grow: not
+more often than every 15 s, and for at most this share of the time."""
+_LEASE_WAIT = 30.0
+
+
+class Publisher:
+    """Publishes the shards of a task."""
+
+    def __init__(self, paths: SweepPaths, task: Task) -> None:
+        self.watch = LeaseWatch(paths.leases)
+        self._index = JournalIndex(paths.journals)
+        self._groups: dict[int, Group] = {
+            number: open_group(paths.store, path) for number, path in task.groups.items()
+        }
+        self._dirty: dict[tuple[int, int], None] = {}
+        self._next = time.monotonic() + _EVERY_SECONDS
+
+    def finished(self, group: int) -> set[int]:
+        """Return the rows of a group that are published or in a journal."""
+        stored = np.flatnonzero(np.isin(statuses(self._groups[group]), (DONE, COPY)))
+        return set(stored.tolist()) | self.journaled(group)
+
+    def journaled(self, group: int) -> set[int]:
+        """Return the rows of a group that journals hold now."""
+        self._index.refresh()
+        return set(self._index.rows(group).tolist())
+
+    def touch(self, group: int, shard: int) -> None:
+        """Note that a shard has runs which are not published yet."""
+        self._dirty[group, shard] = None
+
+    def publish(self, group: int, shard: int, wait: float = 0.0) -> None:
+        """Publish a shard now; one that another process publishes stays for later."""
+        try:
+            publish(self._groups[group], shard, self._index, self.watch, wait=wait)
+        except LeaseHeld:
+            return
+        self._dirty.pop((group, shard), None)
+
+    def publish_due(self) -> None:
+        """Publish the shard that waits longest, if it is time."""
+        started = time.monotonic()
+        if not self._dirty or started < self._next:
+            return
+        shard = next(iter(self._dirty))
+        del self._dirty[shard]
+        self._dirty[shard] = None  # to the end, should somebody else hold its lease
+        self.publish(*shard)
+        ended = time.monotonic()
+        pause = (ended - started) / _COST_SHARE
+        self._next = ended + max(pause, _EVERY_SECONDS / (len(self._dirty) + 1))
+
+    def publish_all(self, seconds: float | None = None) -> None:
+        """Publish whatever is finished and not yet published; where time is short, what is free."""
+        until = time.monotonic() + (math.inf if seconds is None else seconds)
+        for shard in list(self._dirty):
+            if time.monotonic() < until:
+                self.publish(*shard, wait=_LEASE_WAIT if seconds is None else 0.0)

@@ -1,0 +1,328 @@
+"""What one task does on its node: keep a pool busy, publish shards, tell how far it is.
+
+This process imports neither polars nor torch: a node may start hundreds of tasks at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files import read_json, read_json_lines, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.store.errors import StoreError
+from orchestrator.store.files import place
+from orchestrator.store.lease import Lease
+from orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from orchestrator.working.node import Node, keep_away
+from orchestrator.working.pool import Message, Pool, Worker
+from orchestrator.working.publisher import Publisher
+from orchestrator.working.queue import Queue
+from orchestrator.working.tasks import Task
+from slurm import local, signals
+
+_TICK = 0.2
+_LOOK_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
+_GRACE_SECONDS = 20.0
+_GRACE_ON_CLUSTER = 60.0
+_PUBLISH_SECONDS = 20.0
+_DEATHS = 2
+_FRUITLESS = 3
+_SUSPENDED = "suspended"
+_INTERRUPTED = "interrupted"
+_STOPPED = "stopped"
+_LAST_SECONDS = 180.0
+"""A life that ends so long before its walltime, or later, was ended by it."""
+_RESERVE_BYTES = 2**13
+
+
+def run_task(directory: str, submission: str, number: str, workers: str) -> str:
+    """Train a task's missing runs; return how it ended: finished, or stopped with work left.
+
+    The arguments are strings, because a scheduler carries them; `workers` is a number, or ``node``
+    for as many as the node has cores.
+
+    Raises
+    ------
+    RuntimeError
+        As a job of a scheduler, which shall see it fail, when the machine is at fault.
+    """
+    paths = SweepPaths(Path(directory))
+    node = Node.here()
+    n_workers = node.cores if workers == "node" else int(workers)
+    life = TaskLife(paths, paths.submission(int(submission)), int(number), n_workers, node)
+    state = life.run()
+    if state == "broken" and life.fault and node.job_id:
+        if life.is_node_at_fault:
+            keep_away(life.submission, life.intent)
+        raise RuntimeError(life.fault.reason)
+    return _STOPPED if state == _INTERRUPTED else state
+
+
+class TaskLife:
+    """One execution of a task."""
+
+    def __init__(
+        self, paths: SweepPaths, submission: Path, number: int, workers: int, node: Node
+    ) -> None:
+        self.paths, self.node = paths, node
+        self.task_file = submission / f"task-{number:04d}.json"
+        self.task = Task.read(self.task_file)
+        self.intent = read_json(submission / "intent.json")
+        self.earlier = _earlier_lives(submission, number)
+        self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
+        self.folder.mkdir(parents=True)
+        # room to tell how the life ended, on a disk that is full by then
+        self.reserve = self.folder / "reserve"
+        place(self.reserve, bytes(_RESERVE_BYTES))
+        self.submission = submission
+        self.n_workers = workers
+        self.publisher = Publisher(paths, self.task)
+        self.queue = Queue(self.task, self._settled())
+        arguments = [
+            str(paths.directory),
+            str(self.task_file),
+            f"{submission.name}-{self.folder.name}",
+        ]
+        self.pool = Pool(arguments, self.folder / "log.txt")
+        self.deaths: Counter[tuple[int, int]] = Counter()
+        self.done: Counter[int] = Counter()
+        self.failed: Counter[int] = Counter()
+        self.set_aside = self.killed = 0
+        self.fault: Fault | None = None
+        self.is_task_at_fault = False
+        self.interrupted = self.stopping = False
+        self.started = time.time()
+        self._told = self._looked = 0.0
+
+    def run(self) -> str:
+        """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
+        signals.on_stop(self._on_signal)
+        # the lease tells everybody that this life's journals are still written
+        lease = Lease(self.publisher.watch, f"life-{self.folder.name}")
+        state = _SUSPENDED
+        try:
+            if self._is_startable():
+                while state == _SUSPENDED:
+                    lease.take()
+                    with lease.kept():
+                        state = self._run(lease)
+        except (StoreError, OSError) as error:
+            self.fault = self.fault or Fault(str(error), "")
+        except SystemExit:  # the scheduler has no more patience
+            state = _INTERRUPTED
+            raise
+        except BaseException:
+            self.fault = self.fault or Fault("the task failed", traceback.format_exc())
+            raise
+        finally:
+            self.pool.dismiss(self._grace)
+            self.reserve.unlink(missing_ok=True)
+            state = "broken" if self.fault else state
+            self._tell(state)
+        return state
+
+    @property
+    def is_node_at_fault(self) -> bool:
+        """Whether the life broke before it had finished a run, and not by its own work."""
+        worked = self.done.total() + self.failed.total() > 0
+        return self.fault is not None and not (self.is_task_at_fault or worked)
+
+    def _is_startable(self) -> bool:
+        """Whether a start makes sense here; else the fault says why not."""
+        if self.task.resource == "gpu" and not self.node.has_gpu:
+            self.fault = Fault(f"the task asks for a GPU, and {self.node.name} gives it none", "")
+        elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
+            self.fault = Fault(
+                f"the walltime ended {times} lives of this task one after another, and none "
+                "finished a run: give tasks more time in the cluster's profile",
+                "",
+            )
+            self.is_task_at_fault = True
+        return self.fault is None
+
+    def _fruitless(self) -> int:
+        """Return how many lives until now were ended by the walltime without any progress."""
+        walltime = self.intent["walltime"][self.task.resource]
+        saved = _last_checkpoint(self.paths, self.task)
+        times = 0
+        for life in reversed(self.earlier):
+            timed_out = life["updated"] - life["started"] > walltime - _LAST_SECONDS
+            got_on = sum(life["done"].values()) + sum(life["failed"].values()) > 0
+            if not timed_out or got_on or saved > life["started"]:
+                break
+            times += 1
+        return times
+
+    def _run(self, lease: Lease) -> str:
+        self._tell("running")
+        self._look()
+        while self.queue.n_pending and not self.fault and not lease.is_stale:
+            self._look_if_due()
+            if self._is_stopping:
+                break
+            while len(self.pool.workers) < min(self.n_workers, self.queue.n_pending):
+                self.pool.start()
+            for message in self.pool.messages(_TICK):
+                self._on_message(message)
+            for worker in self.pool.workers:
+                if worker.is_idle and (batch := self.queue.take()) is not None:
+                    self.pool.send(worker, batch)
+            self.publisher.publish_due()
+            self._tell_if_due()
+        self.pool.dismiss(self._grace)
+        if lease.is_stale:
+            # Taken for dead while it was suspended: others may have gone on with its work, and
+            # removed its journals, which its processes then took for a fault.
+            self.fault = None
+            self.queue = Queue(self.task, self._settled())
+            return _SUSPENDED
+        self.publisher.publish_all(_PUBLISH_SECONDS if self.interrupted else None)
+        if not self.queue.n_pending:
+            return "finished"
+        return _INTERRUPTED if self.interrupted and self.node.job_id else _STOPPED
+
+    def _on_message(self, message: Message) -> None:
+        worker, value = message.worker, message.value
+        if isinstance(value, Outcome):
+            batch, worker.batch = worker.batch, None
+            self._on_outcome(batch, value)
+        elif isinstance(value, Ready):
+            worker.ready = True
+        elif isinstance(value, Fault):
+            self.fault = value
+        elif value is None and not self.fault and not self.interrupted:
+            self._on_death(worker)
+
+    def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
+        if outcome.failures:
+            with (self.folder / "failures.jsonl").open("a") as file:
+                file.writelines(json.dumps(failure) + "\n" for failure in outcome.failures)
+        self._settle(batch, outcome.done, len(outcome.failures))
+        self.queue.settle(batch, [failure["row"] for failure in outcome.failures])
+        self.queue.learn(batch.group, outcome.seconds)
+        self._publish_if_complete(batch)
+
+    def _settle(self, batch: Batch, done: tuple[int, ...], failed: int) -> None:
+        self.done[batch.group] += len(done)
+        self.failed[batch.group] += failed
+        self.queue.settle(batch, done)
+        self.publisher.touch(batch.group, batch.shard)
+
+    def _publish_if_complete(self, batch: Batch) -> None:
+        if self.queue.pending[batch.group, batch.shard] == 0:
+            self.publisher.publish(batch.group, batch.shard)
+
+    def _on_death(self, worker: Worker) -> None:
+        """Count what the dead process had journaled as done, and train the rest elsewhere.
+
+        A run in whose training two processes died is set aside: it stays missing, and others go on.
+        """
+        batch = worker.batch
+        was_killed = worker.process.returncode == -signal.SIGKILL
+        self.killed += was_killed
+        if batch is None:
+            how = f"ended with code {worker.process.returncode}"
+            if was_killed:
+                how = "was killed, as systems do that run out of memory,"
+            self.fault = Fault(
+                f"a training process {how} before it trained",
+                (self.folder / "log.txt").read_text()[-4000:],
+            )
+            return
+        journaled = self.publisher.journaled(batch.group)
+        done = tuple(row for row, _ in batch.runs if row in journaled)
+        self._settle(batch, done, 0)
+        left = [row for row, _ in batch.runs if row not in journaled]
+        if left:
+            first = (batch.group, left[0])
+            self.deaths[first] += 1
+            if self.deaths[first] >= _DEATHS:
+                self.set_aside += 1
+                self.queue.settle(batch, left[:1])
+                left = left[1:]
+            self.queue.put_back(batch, left)
+        self._publish_if_complete(batch)
+
+    def _settled(self) -> dict[int, set[int]]:
+        """Rows that are finished, or failed in an earlier life of this task."""
+        settled = {group: self.publisher.finished(group) for group in self.task.groups}
+        for life in self.earlier:
+            for failure in read_json_lines(self.folder.parent / life["life"] / "failures.jsonl"):
+                settled.setdefault(failure["group"], set()).add(failure["row"])
+        return settled
+
+    @property
+    def _grace(self) -> float:
+        return _GRACE_ON_CLUSTER if self.node.job_id else _GRACE_SECONDS
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self.interrupted or self.stopping
+
+    def _look_if_due(self) -> None:
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._look()
+
+    def _look(self) -> None:
+        """See what users wish: to stop, or to train no more of some cells."""
+        self._looked = time.monotonic()
+        self.stopping = (self.submission / "stop").exists()
+        if (self.submission / "skip.json").exists():
+            self.queue.skip(read_json(self.submission / "skip.json"))
+
+    def _tell_if_due(self) -> None:
+        if time.monotonic() - self._told >= _PROGRESS_SECONDS:
+            self._tell("running")
+
+    def _tell(self, state: str) -> None:
+        self._told = time.monotonic()
+        value: dict[str, Any] = {
+            "state": state,
+            "process": local.fingerprint(os.getpid()),
+            "node": self.node.name,
+            "job_id": self.node.job_id,
+            "started": self.started,
+            "updated": time.time(),
+            "runs": self.task.n_runs,
+            "pending": self.queue.n_pending,
+            "set_aside": self.set_aside,
+            "killed": self.killed,
+            "done": dict(self.done),
+            "failed": dict(self.failed),
+            "workers": len(self.pool.workers),
+        }
+        if self.fault:
+            value |= {
+                "reason": self.fault.reason,
+                "details": self.fault.details,
+                "node_at_fault": self.is_node_at_fault,
+            }
+        write_json(self.folder / "progress.json", value)
+
+    def _on_signal(self) -> None:
+        self.interrupted = True
+
+
+def _earlier_lives(submission: Path, number: int) -> list[dict[str, Any]]:
+    """Return what earlier lives of a task told, oldest first."""
+    files = (submission / "lives").glob(f"{number:04d}-*/progress.json")
+    lives = [read_json(file) | {"life": file.parent.name} for file in files]
+    return sorted(lives, key=lambda life: float(life["started"]))
+
+
+def _last_checkpoint(paths: SweepPaths, task: Task) -> float:
+    """Return when a run of a task last saved itself; 0 where none did."""
+    if not paths.checkpoints.exists():
+        return 0.0
+    own = {f"{span.group}-{row}" for span in task.spans for row, _ in span.runs()}
+    files = [entry for entry in os.scandir(paths.checkpoints) if entry.name in own]
+    return max((entry.stat().st_mtime for entry in files), default=0.0)

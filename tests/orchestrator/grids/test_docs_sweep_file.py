@@ -1,0 +1,83 @@
+"""The page of the sweep file lists every key, and what it shows plans."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs import classifiers, datasets
+from orchestrator.grids.sweepfile import (
+    Analysis,
+    ClassifierTable,
+    DatasetTable,
+    Grid,
+    Keep,
+    SweepFile,
+    Tune,
+)
+from orchestrator.plans.cost import GPU_SPEEDUP
+from orchestrator.plans.fittime import core_seconds
+from orchestrator.plans.planning import plan_change
+
+PAGE = (Path(__file__).parents[3] / "docs" / "sweep-file.md").read_text()
+FURTHER = {"hparams", "defaults", "epochs", "snapshots", "device"}
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def keys(text: str) -> set[str]:
+    firsts = re.findall(r"^\| (`[^|]*) \|", text, re.M)
+    return {key for first in firsts for key in re.findall(r"`\[*(\w+)[^`]*`", first)}
+
+
+def test_every_key_has_a_row():
+    for title, model in (
+        ("The file's own keys", SweepFile),
+        ("`[[grid]]`", Grid),
+        ("`[keep]`", Keep),
+        ("`[tune]`", Tune),
+        ("`[analysis]`", Analysis),
+        ("`[dataset.NAME]`", DatasetTable),
+    ):
+        assert keys(section(title)) == set(model.model_fields), title
+    found = keys(section("`[classifier.NAME]`"))
+    assert found == set(ClassifierTable.model_fields) | FURTHER
+
+
+def test_the_file_that_the_page_shows_plans(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", PAGE, re.S)[1]
+    (tmp_path / "sweep.toml").write_text(text)
+    change = plan_change(tmp_path / "sweep.toml", tmp_path / "out")
+    assert change.expansion.asked == 2 * 4 * (4 * 5 * 2 * 4) * 100 - 2 * (4 * 2 * 4) * 100
+
+
+def test_fragments_are_valid_parts_of_a_grid(tmp_path):
+    head = 'name = "x"\nseed = 1\n[[grid]]\n'
+    first, second = re.findall(r"```toml\n(.*?)```", section("`[[grid]]`"), re.S)
+    lists = (
+        'dataset = ["aloi", "dionis", "vehicle"]\nclassifier = ["lr-sgd", "xgb"]\n'
+        'perturb_continuous = ["none", "neighbour:1"]\n'
+        'perturb_hparams = ["none", "relative:0.1", "absolute:0.1"]\n'
+    )
+    for text in (head + lists + first, head + 'classifier = ["xgb"]\n' + second):
+        (tmp_path / "sweep.toml").write_text(text)
+        assert plan_change(tmp_path / "sweep.toml", tmp_path / "out").expansion.asked
+
+
+def test_the_table_of_seconds_is_the_models():
+    text = section("What `plan` tells")
+    names = re.search(r"^\| rows × features, classes \| (.*) \|$", text, re.M)[1].split(" | ")
+    rows = re.findall(r"^\| ([\d ]+) × (\d+), (\d+) \| (.*) \|$", text, re.M)
+    assert len(rows) == 4
+    for n_rows, n_features, n_classes, seconds in rows:
+        shape = {"n_features": int(n_features), "n_classes": int(n_classes)}
+        n_train = int(n_rows.replace(" ", ""))
+        dataset = datasets.resolve("synthetic:gaussian", n_samples=n_train + 200, test=200, **shape)
+        for name, value in zip(names, seconds.split(" | "), strict=True):
+            expected = core_seconds(dataset, classifiers.resolve(name, {}, dataset), n_train)
+            assert float(value) == pytest.approx(expected, rel=0.06)
+    assert f"A GPU counts as {GPU_SPEEDUP:g} cores" in text

@@ -1,0 +1,73 @@
+"""The studies' grids have the studies' numbers of runs."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from orchestrator.plans.planning import plan_change, plan_sweep
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+ASKED = {
+    "model-variance-preliminary": 2 * 4 * 8 * 7 * 10 * 10,
+    "model-variance-small": 2 * 1 * 2 * 3 * 4 * 37 * 5 * 5,
+    "model-variance-recommended": 3 * 2 * 2 * 3 * 4 * 37 * 10 * 10,
+    "model-variance-maximal": 4 * 2 * 4 * 4 * 4 * 37 * 10 * 10,
+    "cifar10-cnn-1600": 1600,
+    "cifar10-sources-600": 3 * 200,
+    "vit-transfer-90": 90,
+    "looe-2024": 4 * 100,
+    "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 20 + 2 * 20,
+}
+
+
+def test_every_example_is_counted():
+    assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(ASKED)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_example_asks_for_exactly_the_studys_runs(name, tmp_path, monkeypatch):
+    weights = tmp_path / "torch/hub/checkpoints/swin_t-704ceda3.pth"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"any file: its digest is what a plan needs")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    change = plan_change(EXAMPLES / f"{name}.toml", tmp_path / "sweep")
+    assert change.expansion.asked == ASKED[name]
+    assert len(change.added) == change.expansion.runs == change.summary()["runs"] <= ASKED[name]
+    assert not list(tmp_path.rglob("data/*"))  # a plan that is only looked at keeps no weights
+
+
+def test_counts_that_the_source_prints():
+    printed = [ASKED[f"model-variance-{name}"] for name in ("preliminary", "small")]
+    printed += [ASKED[f"model-variance-{name}"] for name in ("recommended", "maximal")]
+    assert printed == [44_800, 44_400, 532_800, 1_894_400]
+
+
+def test_only_what_cannot_act_makes_asked_and_distinct_differ(tmp_path):
+    """Sets without categorical features have 1 level of the 2, without continuous ones 1 of 3."""
+    change = plan_change(EXAMPLES / "model-variance-recommended.toml", tmp_path / "sweep")
+    cells = 0
+    for info in change.expansion.datasets.values():
+        continuous = 3 if info.n_continuous else 1
+        categorical = 2 if info.n_categorical else 1
+        cells += continuous * categorical * 2 * 3 * 4
+    assert change.summary()["cells"] == cells
+    assert any("label:0.1" in note and "no categorical" in note for note in change.expansion.notes)
+
+
+def test_a_plan_that_is_written_keeps_the_weights(tmp_path, monkeypatch):
+    weights = tmp_path / "own.pth"
+    weights.write_bytes(b"weights")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    text = (EXAMPLES / "vit-transfer-90.toml").read_text()
+    table = "[classifier.vit-transfer]\n"
+    assert table in text
+    file = tmp_path / "sweep.toml"
+    file.write_text(text.replace(table, f'{table}weights = "{weights}"\n'))
+    plan_sweep(file, tmp_path / "sweep")
+    [kept] = (tmp_path / "data" / "weights").iterdir()
+    assert kept.stem == hashlib.sha256(weights.read_bytes()).hexdigest()

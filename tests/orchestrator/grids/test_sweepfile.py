@@ -1,0 +1,314 @@
+"""What is wrong in a sweep file is told in one message; nothing is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.grids.sweepfile import Keep, parse_sweep_file, read_sweep_file
+from orchestrator.plans.planning import plan_change
+from tests.orchestrator.conftest import command
+
+GOOD = """
+name = "good"
+seed = 1
+repeats = 2
+runs = 3
+
+[[grid]]
+dataset            = ["cancer", "sklearn:digits"]
+classifier         = ["lr-sgd", "mlp"]
+train_fraction     = [0.5, 1.0]
+perturb_continuous = ["none", "neighbour:0.5"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+test   = 0.25
+
+[classifier.mlp]
+epochs = 2
+"""
+
+HEAD = 'name = "x"\nseed = 1\n'
+GRID = '[[grid]]\ndataset = ["sklearn:digits"]\nclassifier = ["lr-sgd"]\n'
+
+# what is written → what the message must hold: key, value, reason or remedy
+MISTAKES = {
+    "no TOML": ("name = ", ["not valid TOML", "Invalid value"]),
+    "no grid": (HEAD, ["grid: this key is missing", "[[grid]]"]),
+    "no name": ("seed = 1\n" + GRID, ["name: this key is missing", "add name = …"]),
+    "bad name": ('name = "a b"\nseed = 1\n' + GRID, ['name = "a b"', "letters, digits"]),
+    "name of another type": ("name = 3\nseed = 1\n" + GRID, ["name = 3: must be text in quotes"]),
+    "seed as text": ('name = "x"\nseed = "1"\n' + GRID, ['seed = "1": must be a whole number']),
+    "negative seed": (
+        'name = "x"\nseed = -1\n' + GRID,
+        ["seed = -1", "greater than or equal to 0"],
+    ),
+    "truth for a number": (HEAD + "runs = true\n" + GRID, ["runs = true: must be a whole number"]),
+    "no repeats": (HEAD + "repeats = 0\n" + GRID, ["repeats = 0", "greater than or equal to 1"]),
+    "unknown key": (
+        HEAD + "repeat = 2\n" + GRID,
+        ["repeat: unknown key", 'did you mean "repeats"'],
+    ),
+    "unknown key of a grid": (
+        HEAD + GRID + 'clasifier = ["xgb"]\n',
+        ["grid[0].clasifier: unknown key", 'did you mean "classifier"'],
+    ),
+    "unknown key of keep": (HEAD + GRID + "[keep]\nscore = 1\n", ["keep.score", '"scores"']),
+    "keep of another value": (
+        HEAD + GRID + '[keep]\nscores = "margins"\n',
+        ['keep.scores = "margins"', 'did you mean "margin"'],
+    ),
+    "keep of a dataset": (
+        HEAD + GRID + '[dataset."sklearn:digits"]\nkeep = { dtype = "float8" }\n',
+        ['dataset."sklearn:digits".keep.dtype = "float8"', "float16"],
+    ),
+    "keep that is no table": (HEAD + "keep = 3\n" + GRID, ["keep = 3: must be a table"]),
+    "one bracket": (
+        HEAD + GRID.replace("[[grid]]", "[grid]"),
+        ["grid = ", "must be a list", "[[grid]], with two brackets"],
+    ),
+    "no list": (
+        HEAD + GRID.replace('["lr-sgd"]', '"lr-sgd"'),
+        ['grid[0].classifier = "lr-sgd": must be a list', 'write a list: ["lr-sgd"]'],
+    ),
+    "empty list": (
+        HEAD + GRID.replace('["lr-sgd"]', "[]"),
+        ["grid[0].classifier = []: an empty list makes an empty grid"],
+    ),
+    "twice": (
+        HEAD + GRID.replace('["lr-sgd"]', '["xgb", "xgb"]'),
+        ['grid[0].classifier = "xgb": stands twice in the list'],
+    ),
+    "number among names": (
+        HEAD + GRID.replace('["lr-sgd"]', '["xgb", 3]'),
+        ["grid[0].classifier[1] = 3: must be text in quotes"],
+    ),
+    "text among numbers": (
+        HEAD + GRID + 'train_fraction = [1.0, "half"]\n',
+        ['grid[0].train_fraction[1] = "half": must be a number'],
+    ),
+    "unknown dataset": (
+        HEAD + GRID.replace("sklearn:digits", "breast_cancer"),
+        ['grid[0].dataset = "breast_cancer"', 'did you mean "sklearn:breast_cancer"'],
+    ),
+    "unknown source": (
+        HEAD + GRID.replace("sklearn:digits", "sklearn:digts"),
+        ['grid[0].dataset = "sklearn:digts"', "sklearn:digits"],
+    ),
+    "unknown suite": (
+        HEAD + GRID.replace("sklearn:digits", "suite:model-variance"),
+        ['grid[0].dataset = "suite:model-variance"', "model-variance-37"],
+    ),
+    "an OpenML name of several versions": (
+        HEAD + GRID.replace("sklearn:digits", "openml:vehicle"),
+        ['grid[0].dataset = "openml:vehicle"', "openml:vehicle@1", "openml:vehicle@2"],
+    ),
+    "unknown classifier": (
+        HEAD + GRID.replace("lr-sgd", "xgboost"),
+        ['grid[0].classifier = "xgboost"', 'did you mean "xgb"'],
+    ),
+    "unknown table of a classifier": (
+        HEAD + GRID + "[classifier.mpl]\nepochs = 2\n",
+        ['classifier.mpl = "mpl": unknown classifier', 'did you mean "mlp"'],
+    ),
+    "a classifier of another kind": (
+        HEAD + GRID + '[classifier.xgb]\nkind = "mlp"\n',
+        ['classifier.xgb.kind = "mlp"', "another name"],
+    ),
+    "a table of no source": (
+        HEAD + GRID + "[dataset.digits]\ntest = 0.5\n",
+        ["dataset.digits.source: this key is missing", 'did you mean "sklearn:digits"'],
+    ),
+    "unknown option of a dataset": (
+        HEAD + GRID + '[dataset.d]\nsource = "sklearn:digits"\nteste = 0.5\n',
+        ["d", "teste", "'test'"],
+    ),
+    "a share of the wrong type": (
+        HEAD + GRID + '[dataset.d]\nsource = "sklearn:digits"\ntest = [0.5]\n',
+        ["dataset.d.test = [0.5]: must be a share"],
+    ),
+    "a test share out of range": (
+        HEAD + GRID + '[dataset.d]\nsource = "sklearn:digits"\ntest = 1.5\n',
+        ["dataset.d.test = 1.5", "below 1"],
+    ),
+    "unknown class": (
+        HEAD
+        + GRID
+        + '[dataset.d]\nsource = "sklearn:digits"\nclasses = { a = ["0"], b = ["x"] }\n',
+        ["dataset.d.classes", "unknown class 'x'"],
+    ),
+    "unknown option of a classifier": (
+        HEAD + GRID.replace("lr-sgd", "mlp") + "[classifier.mlp]\nepoch = 2\n",
+        ["classifier.mlp.epoch = 2", "'epochs'"],
+    ),
+    "unknown hparam": (
+        HEAD + GRID + "[classifier.lr-sgd]\nhparams = { alpa = 1e-4 }\n",
+        ["classifier.lr-sgd.hparams.alpa = 0.0001", "'alpha'"],
+    ),
+    "hparam out of range": (
+        HEAD + GRID + "[classifier.lr-sgd]\nhparams = { eta0 = 1e-3, alpha = 3 }\n",
+        ["classifier.lr-sgd.hparams.alpha = 3", "at most 0.1"],
+    ),
+    "unknown scheme": (
+        HEAD + GRID + 'perturb_continuous = ["none", "relativ:0.1"]\n',
+        ['grid[0].perturb_continuous = "relativ:0.1"', "did you mean 'relative'"],
+    ),
+    "a percentile as a whole number": (
+        HEAD + GRID + 'perturb_continuous = ["percentile:10"]\n',
+        ['grid[0].perturb_continuous = "percentile:10"', "below 1"],
+    ),
+    "a scheme of another axis": (
+        HEAD + GRID + 'perturb_hparams = ["neighbour:0.5"]\n',
+        ['grid[0].perturb_hparams = "neighbour:0.5"', "absolute"],
+    ),
+    "a fraction above 1": (
+        HEAD + GRID + "train_fraction = [1.5]\n",
+        ["grid[0].train_fraction = 1.5", "at most 1"],
+    ),
+    "more points than there are": (
+        HEAD + GRID + "train_fraction = [2000]\n",
+        ["grid[0].train_fraction = 2000", "from 2 to 1348"],
+    ),
+    "unknown hparams": (
+        HEAD + GRID + 'hparams = ["defaults"]\n',
+        ['grid[0].hparams = "defaults"', 'did you mean "default"'],
+    ),
+    "unknown source of randomness": (
+        HEAD + GRID + 'vary = ["init+data"]\n',
+        ['grid[0].vary = "init+data"', "init, batch, train"],
+    ),
+    "an impossible pair": (
+        HEAD + GRID.replace("sklearn:digits", "sklearn:wine").replace("lr-sgd", "cnn"),
+        ["grid[0]: cnn × sklearn:wine: cnn needs images", 'exclude = [{ classifier = "cnn" }]'],
+    ),
+    "a rule that matches nothing": (
+        HEAD + GRID + 'exclude = [{ classifier = "mlp" }]\n',
+        ['grid[0].exclude[0].classifier = "mlp": matches nothing', '"lr-sgd"'],
+    ),
+    "a rule of an unknown axis": (
+        HEAD + GRID + 'exclude = [{ model = "mlp" }]\n',
+        ["grid[0].exclude[0].model: unknown key", "classifier"],
+    ),
+    "an empty rule": (
+        HEAD + GRID + "exclude = [{}]\n",
+        ["grid[0].exclude[0]", "at least one axis"],
+    ),
+    "rules that remove everything": (
+        HEAD + GRID + 'exclude = [{ dataset = "*" }]\n',
+        ["grid[0].exclude", "remove every combination"],
+    ),
+    "zip of unequal lists": (
+        HEAD + GRID + 'train_fraction = [0.5, 1.0]\nzip = [["dataset", "train_fraction"]]\n',
+        ['grid[0].zip = ["dataset", "train_fraction"]', "dataset has 1, train_fraction has 2"],
+    ),
+    "zip of an unknown axis": (
+        HEAD + GRID + 'zip = [["dataset", "fraction"]]\n',
+        ['grid[0].zip = "fraction": unknown axis', "train_fraction"],
+    ),
+    "zip without inner list": (
+        HEAD + GRID + 'zip = ["dataset", "classifier"]\n',
+        ['grid[0].zip[0] = "dataset": must be a list', "zip is a list of lists"],
+    ),
+    "two extents of one cell": (
+        HEAD + GRID + "runs = 20\nrepeats = 1\n" + GRID + "runs = 10\nrepeats = 2\n",
+        ["grid: two grids ask for the same cell", "at least as many of both"],
+    ),
+    "more combinations than a plan holds": (
+        HEAD
+        + GRID
+        + f"train_fraction = {[round(i / 3000, 6) for i in range(1, 3000)]}\n"
+        + f"perturb_continuous = {[f'relative:{i / 3000:.6f}' for i in range(1, 3000)]}\n",
+        ["2999 train_fraction × 2999 perturb_continuous make 8,994,001 combinations", "5,000,000"],
+    ),
+    "more runs than a sweep holds": (
+        HEAD + "repeats = 10_000\nruns = 60_000\n" + GRID,
+        ["600,000,000 runs in 1 cells", "100,000,000"],
+    ),
+}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() if p.is_file() else b"" for p in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_message_and_nothing_is_written(
+    mistake, tmp_path, monkeypatch, capsys
+):
+    text, expected = MISTAKES[mistake]
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    before = tree(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["manyseed", "plan", str(file), "--out", str(tmp_path / "out")]
+    )
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    message = capsys.readouterr().err
+    assert exit_.value.code == 2, message
+    assert message.startswith(f"error: {file}: "), message
+    for part in expected:
+        assert part in message, message
+    assert "Traceback" not in message
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("arguments", [("plan",), ("plan", "-n"), ("run",)])
+def test_the_real_command_ends_with_2(arguments, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(GOOD.replace("lr-sgd", "lr-sdg"))
+    before = tree(tmp_path)
+    done = command(*arguments, file, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'grid[0].classifier = "lr-sdg": unknown classifier' in done.stderr
+    assert 'did you mean "lr-sgd"' in done.stderr
+    assert tree(tmp_path) == before
+
+
+def test_a_missing_file_and_a_folder_in_its_place(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read_sweep_file(tmp_path / "sweep.toml")
+    with pytest.raises(UserError, match="manyseed resume"):
+        read_sweep_file(tmp_path)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    (tmp_path / "s.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(UserError, match="not UTF-8"):
+        read_sweep_file(tmp_path / "s.toml")
+
+
+def test_a_good_file_plans(tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(GOOD)
+    change = plan_change(file, tmp_path / "out")
+    assert change.expansion.asked == 2 * 2 * 2 * 2 * 2 * 3 == len(change.added)
+
+
+def test_every_key_of_the_example_in_the_design_is_read(tmp_path):
+    sweep = parse_sweep_file(GOOD + '[keep]\nscores = "margin"\n', tmp_path)
+    assert sweep.keep.scores == "margin"
+    assert sweep.grid[0].vary == ["init+batch"]
+    assert sweep.dataset["cancer"].options() == {"test": 0.25}
+    assert sweep.classifier["mlp"].options() == {"epochs": 2}
+
+
+@pytest.mark.parametrize(
+    ("whole", "own", "n_classes", "expected"),
+    [
+        (Keep(), Keep(), 2, ("margin", "float32")),
+        (Keep(), Keep(), 10, ("all", "float32")),
+        (Keep(), Keep(), 11, ("margin", "float32")),
+        (Keep(scores="none"), Keep(), 10, ("none", "float32")),
+        (Keep(scores="none", dtype="float16"), Keep(scores="all"), 11, ("all", "float16")),
+    ],
+)
+def test_a_datasets_own_keep_goes_first(whole, own, n_classes, expected):
+    assert own.over(whole).resolve(n_classes) == expected
+    assert own.over(Keep(curves=True)).curves
+    assert Keep(curves=False).over(Keep(curves=True)).curves is False

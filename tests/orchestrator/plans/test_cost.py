@@ -1,0 +1,301 @@
+"""What a plan promises: hours, bytes, files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from jobs import classifiers, datasets
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.paths import SweepPaths
+from orchestrator.plans import cost, room
+from orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
+from orchestrator.plans.fittime import core_seconds
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.planning import plan_change, plan_sweep
+from orchestrator.plans.promise import promise_and_outcome
+
+TEXT = """
+name = "cost"
+seed = 1
+repeats = 2
+runs = 5
+[[grid]]
+dataset = ["vehicle", "kc1"]
+classifier = ["xgb", "mlp"]
+train_fraction = [0.5, 1.0]
+"""
+NOTHING = pl.DataFrame(schema=OBSERVED)
+
+
+@pytest.fixture
+def change(tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT)
+    return plan_change(tmp_path / "s.toml", tmp_path / "out")
+
+
+def disk(**figures):
+    room_for_all = {"f_bavail": 10**9, "f_frsize": 1000, "f_files": 10**9, "f_favail": 10**9}
+    return SimpleNamespace(**room_for_all | figures)
+
+
+def priced(change, observed=NOTHING):
+    return estimate(change.cells, 100, observed)
+
+
+def info(name, dataset, **options):
+    return classifiers.resolve(name, options, dataset)
+
+
+def whole(dataset, name, **options):
+    """Seconds of a fit on the whole training part."""
+    return core_seconds(dataset, info(name, dataset, **options), dataset.n_train)
+
+
+@pytest.mark.parametrize("name", ["lr-sgd", "svm-sgd", "xgb", "mlp"])
+def test_times_grow_with_rows_and_with_classes(name):
+    def shape(rows, **options):
+        return datasets.resolve("synthetic:gaussian", n_samples=rows + 200, test=200, **options)
+
+    for times in (
+        [whole(shape(rows), name) for rows in (100, 634, 10_000, 190_000, 400_000)],
+        [whole(shape(1000, n_classes=n), name) for n in (2, 3, 10)],
+    ):
+        assert times == sorted(times)
+        assert times[0] < times[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "highest", "slow"),
+    [
+        ("lr-sgd", 42.3, 2712),
+        ("svm-sgd", 25.1, 1920),
+        ("xgb", 59.3, None),
+        ("mlp", 216, None),
+    ],
+)
+def test_the_model_meets_the_studys_table(name, highest, slow):
+    """MV, Runtime considerations: 95th percentile over its sets, and the mean of the slow two.
+
+    Within a factor of 2.2: another machine, another implementation.
+    """
+    times = {
+        dataset: whole(datasets.resolve(dataset), name)
+        for dataset in datasets.suite("model-variance-37")
+    }
+    slowest = [times.pop(dataset) for dataset in ("aloi", "dionis")]
+    assert 1 / 2.2 < np.percentile(list(times.values()), 95) / highest < 2.2
+    assert slow is None or 1 / 2.2 < np.mean(slowest) / slow < 2.2
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("mlp", {}), ("cnn", {}), ("vit", {}), ("vit-transfer", {})],
+)
+def test_epochs_count(name, options, tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    if name == "vit-transfer":
+        (tmp_path / "weights.pth").write_bytes(b"the digest is what a plan needs")
+        options = {"weights": str(tmp_path / "weights.pth")}
+    source = "torchvision:CIFAR10" if name == "vit-transfer" else "sklearn:digits"
+    dataset = datasets.resolve(source)
+    few, many = (whole(dataset, name, epochs=n, **options) for n in (2, 20))
+    assert many == pytest.approx(10 * few, rel=0.05)
+
+
+def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT)
+    on_cpu = plan_sweep(file, tmp_path / "out").after
+    file.write_text(TEXT + '[classifier.mlp]\ndevice = "gpu"\n')
+    assert plan_sweep(file, tmp_path / "out").is_empty  # a wish may change
+    plan = Plan.read(SweepPaths(tmp_path / "out"))
+    for table, factor in ((cost.seconds(on_cpu), 1), (cost.seconds(plan), GPU_SPEEDUP)):
+        assert table.columns == ["cell", "seconds", "device"]
+        rows = plan.cells.join(table, on="cell", suffix="_wish").iter_rows(named=True)
+        for row in rows:
+            dataset = datasets.resolve(row["dataset"])
+            rows_used = row["train_fraction"] * dataset.n_train
+            expected = core_seconds(dataset, info(row["classifier"], dataset), rows_used)
+            if row["classifier"] == "mlp":
+                expected /= factor
+            assert row["seconds"] == pytest.approx(expected)
+            assert row["device_wish"] == (
+                "gpu" if row["classifier"] == "mlp" and factor > 1 else "cpu"
+            )
+
+
+def test_fits_that_no_job_can_end_are_named_unless_they_save_themselves(tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'name = "slow"\nseed = 1\n[[grid]]\ndataset = ["dionis", "vehicle"]\n'
+        'classifier = ["lr-sgd", "svm-sgd", "mlp"]\ntrain_fraction = [0.25, 1.0]\n'
+    )
+    plan = plan_change(tmp_path / "s.toml", tmp_path / "out").after
+    dionis = datasets.resolve("dionis")
+    hours = whole(dionis, "lr-sgd") / 3600
+    found = cost.beyond(plan, 0.3)
+    assert found.rows() == [
+        ("lr-sgd", "dionis", pytest.approx(hours)),
+        ("svm-sgd", "dionis", pytest.approx(whole(dionis, "svm-sgd") / 3600)),
+    ]
+    assert cost.beyond(plan, hours).is_empty()
+    epoch = whole(dionis, "mlp") / 20 / 3600
+    for walltime, named in ((1.01 * epoch, []), (0.99 * epoch, [pytest.approx(epoch)])):
+        found = cost.beyond(plan, walltime)
+        assert found.filter(classifier="mlp", dataset="dionis")["hours"].to_list() == named
+
+
+def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
+    table = {(r["dataset"], r["classifier"]): r for r in priced(change).iter_rows(named=True)}
+
+    def fit(classifier, share):
+        model = change.expansion.classifiers[classifier, "vehicle"]
+        return core_seconds(vehicle, model, share * vehicle.n_train) / 3600
+
+    vehicle = change.expansion.datasets["vehicle"]
+    mlp = table["vehicle", "mlp"]
+    assert mlp["fits"] == 20
+    assert mlp["core_hours"] == pytest.approx(10 * fit("mlp", 1) + 10 * fit("mlp", 0.5))
+    assert mlp["gpu_hours"] == 0
+    assert mlp["longest_seconds"] == pytest.approx(fit("mlp", 1) * 3600)
+    xgb = table["vehicle", "xgb"]
+    assert xgb["fits"] == 10 + 2  # at 100 % one of each repeat's five
+    assert xgb["core_hours"] == pytest.approx(2 * fit("xgb", 1) + 10 * fit("xgb", 0.5))
+
+
+def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
+    before = priced(change)
+    cell = change.cells.filter(
+        (pl.col("dataset") == "vehicle")
+        & (pl.col("classifier") == "mlp")
+        & (pl.col("train_fraction") == 0.5)
+    )["cell"][0]
+    [expected] = cost.seconds(change.after).filter(cell=cell)["seconds"]
+    observed = pl.DataFrame(
+        {"cell": [cell], "n": [4], "observed": [4 * 3 * expected]}, schema=NOTHING.schema
+    )
+    ratio = priced(change, observed)["core_hours"] / before["core_hours"]
+    by_classifier = dict(zip(before["classifier"], ratio, strict=True))
+    assert by_classifier["mlp"] == pytest.approx(3)
+    assert by_classifier["xgb"] == pytest.approx(1)
+
+
+def test_tuned_hparams_add_a_search_for_each_pair(tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT + 'hparams = ["default", "tuned"]\n[tune]\ndraws = 100\n')
+    change = plan_change(tmp_path / "s.toml", tmp_path / "out")
+    assert change.summary()["searches"] == 4
+    fits = change.cost["fits"].to_list()
+    assert fits == [12 + 20 + 100, 20 + 20 + 100] * 2
+
+
+def test_json_has_the_figures_that_are_documented(change):
+    summary = change.summary()
+    for key in (
+        "runs",
+        "cells",
+        "shards",
+        "core_hours",
+        "gpu_hours",
+        "store_bytes",
+        "store_files",
+    ):
+        assert summary[key] >= 0
+    assert summary["core_hours"] == pytest.approx(sum(g["core_hours"] for g in summary["by_group"]))
+    json.dumps(summary)
+
+
+@pytest.mark.parametrize("free", [10**12, 1000])
+def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path, monkeypatch):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT + '[keep]\nscores = "all"\n')
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=free // 1000))
+    if free > 1000:
+        plan_sweep(file, tmp_path / "out")
+        return
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, tmp_path / "out")
+    for part in (
+        str(file),
+        "its predictions need",
+        "0.0 MB free",
+        'keep.scores = "margin" needs',
+        "--out",
+    ):
+        assert part in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_only_what_is_new_needs_room(tmp_path, monkeypatch):
+    file = tmp_path / "s.toml"
+    file.write_text(TEXT)
+    plan_sweep(file, tmp_path / "out")
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=0, f_favail=0))
+    assert plan_sweep(file, tmp_path / "out").is_empty
+
+
+def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):
+    (tmp_path / "s.toml").write_text(TEXT)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_favail=20))
+    with pytest.raises(UserError, match="can take 20"):
+        plan_sweep(tmp_path / "s.toml", tmp_path / "out")
+
+
+def test_the_promise_of_bytes_and_files_is_kept(quick):
+    """Within a tenth, on a sweep that was trained to its end."""
+    found = promise_and_outcome(quick.paths)
+    assert found["fits"][0] == found["fits"][1] == 58
+    for name in ("store_bytes", "store_files"):
+        promised, is_ = found[name]
+        assert abs(promised - is_) <= is_ / 10, name
+    assert found["hours"][1] > 0
+
+
+def test_planning_again_is_corrected_by_what_ran(quick, tmp_path):
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    change = plan_change(quick.paths.sweep_file, tmp_path / "copy")
+    assert len(change.observed) == 8
+    total = change.observed["observed"].sum()
+    # 58 of 64 runs were fitted; the share that each fraction takes is the model's
+    assert change.summary()["core_hours"] * 3600 == pytest.approx(total, rel=0.01)
+
+
+def plan_command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["manyseed", "plan", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        main()
+    return capsys.readouterr()
+
+
+def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
+    tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["dionis", "vehicle"]\nclassifier = ["lr-sgd"]\n'
+    )
+    options = (file, "--out", tmp_path / "out", "--dry-run", "--walltime", "0:20:00")
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=1))
+    shown = json.loads(plan_command(monkeypatch, capsys, *options, "--json").out)
+    assert [(fit["classifier"], fit["dataset"]) for fit in shown["beyond_walltime"]] == [
+        ("lr-sgd", "dionis")
+    ]
+    assert "0.0 MB free" in shown["no_room"]
+    text = " ".join(plan_command(monkeypatch, capsys, *options).out.split())
+    assert "cannot go on in a next one: lr-sgd on dionis (" in text
+    assert "It could not be planned into" in text
+    monkeypatch.undo()
+    shown = json.loads(plan_command(monkeypatch, capsys, *options[:-2], "--json").out)
+    assert shown["beyond_walltime"] == []
+    assert shown["no_room"] is None
+    wrong = plan_command(monkeypatch, capsys, *options[:-1], "4h").err
+    assert wrong.startswith('error: --walltime: "4h" is not a time')
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]

@@ -1,0 +1,325 @@
+"""A plan only grows, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.paths import SweepPaths
+from orchestrator.plans import planning
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import lay_out
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.planning import plan_change, plan_sweep
+from orchestrator.store.groups import list_groups
+from orchestrator.store.reader import read_array
+
+SMALL = """
+name    = "small"
+seed    = 5
+repeats = 2
+runs    = 3
+
+[[grid]]
+dataset        = ["cancer"]
+classifier     = ["lr-sgd", "xgb"]
+train_fraction = [0.5, 1.0]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+"""
+LARGE = (
+    SMALL.replace("repeats = 2", "repeats = 3")
+    .replace("runs    = 3", "runs    = 5")
+    .replace('["lr-sgd", "xgb"]', '["mlp", "xgb", "lr-sgd"]')
+    .replace("[0.5, 1.0]", "[0.25, 1.0, 0.5]")
+)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A planned sweep: the file, the directory."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(SMALL)
+    plan_sweep(file, tmp_path / "sweep")
+    return file, tmp_path / "sweep"
+
+
+def runs(directory: Path) -> dict[tuple[str, int, int], tuple[int, int]]:
+    """Where each run is stored, by what it is."""
+    plan = Plan.read(SweepPaths(directory))
+    rows = plan.rows.join(plan.cells.select("cell", "cell_id"), on="cell")
+    return {
+        (cell, repeat, run): (group, row)
+        for cell, repeat, run, group, row in rows.select(
+            "cell_id", "repeat", "run", "group", "row"
+        ).iter_rows()
+    }
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_an_enlarged_file_keeps_every_run_where_it_was(sweep):
+    file, directory = sweep
+    before = runs(directory)
+    file.write_text(LARGE)
+    change = plan_sweep(file, directory)
+    after = runs(directory)
+    assert len(before) == 24
+    assert len(after) == 3 * 3 * 3 * 5 == 24 + len(change.added)
+    assert {key: after[key] for key in before} == before
+    assert len(set(after.values())) == len(after)
+    assert (directory / "sweep.toml").read_text() == LARGE
+    assert change.summary()["runs_added"] == 111
+
+
+def test_planning_the_same_again_changes_no_file(sweep):
+    file, directory = sweep
+    before = tree(directory)
+    assert plan_sweep(file, directory).is_empty
+    assert tree(directory) == before
+
+
+def test_a_new_comment_is_kept_although_no_run_is_new(sweep):
+    file, directory = sweep
+    file.write_text("# why\n" + SMALL)
+    assert plan_sweep(file, directory).is_empty
+    assert (directory / "sweep.toml").read_text().startswith("# why")
+    assert len(Plan.read(SweepPaths(directory)).parts) == 1
+
+
+def test_the_order_of_lists_and_names_do_not_matter(sweep):
+    file, directory = sweep
+    before = runs(directory)
+    file.write_text(
+        SMALL.replace('["lr-sgd", "xgb"]', '["xgb", "lr-sgd"]')
+        .replace("cancer", "breast", 1)
+        .replace("[dataset.cancer]", "[dataset.breast]")
+    )
+    assert plan_sweep(file, directory).is_empty
+    assert runs(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("seed    = 5", "seed    = 6", ["4 of the sweep's 4 cells", "seed: 5 → 6"]),
+        ("runs    = 3", "runs    = 2", ["2 repeats × 3 runs", "asks for 2 × 2"]),
+        ("repeats = 2", "repeats = 1", ["2 repeats × 3 runs", "asks for 1 × 3"]),
+        ('["lr-sgd", "xgb"]', '["xgb"]', ["2 of the sweep's 4 cells", "no grid of the file"]),
+        ('er"\n', 'er"\ntest = 0.5\n', ["dataset.test: 0.25 → 0.5"]),
+    ],
+)
+def test_what_would_change_existing_runs_is_refused_with_the_difference(sweep, old, new, told):
+    file, directory = sweep
+    before = tree(directory)
+    file.write_text(SMALL.replace(old, new))
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, directory)
+    assert str(file) in str(error.value)
+    for part in [*told, "a plan only grows"]:
+        assert part in str(error.value)
+    assert tree(directory) == before
+
+
+@pytest.mark.parametrize(
+    ("addition", "told"),
+    [
+        ('[keep]\nscores = "none"\n', 'keep.scores = "margin"; this file asks for "none"'),
+        ('[keep]\ndtype = "float16"\n', 'keep.dtype = "float32"; this file asks for "float16"'),
+    ],
+)
+def test_how_a_group_is_stored_cannot_change(sweep, addition, told):
+    file, directory = sweep
+    before = tree(directory)
+    for text in (SMALL, LARGE):
+        file.write_text(text + addition)
+        with pytest.raises(UserError) as error:
+            plan_sweep(file, directory)
+        assert told in str(error.value)
+    assert tree(directory) == before
+
+
+def test_a_device_may_change_and_is_recorded(sweep):
+    file, directory = sweep
+    file.write_text(SMALL + '[classifier.xgb]\ndevice = "gpu"\n')
+    assert plan_sweep(file, directory).is_empty
+    devices = Plan.read(SweepPaths(directory)).cells.select("classifier", "device").unique()
+    assert dict(devices.iter_rows()) == {"xgb": "gpu", "lr-sgd": "cpu"}
+
+
+@pytest.mark.parametrize("occupant", ["file", "folder"])
+def test_a_place_that_is_taken_is_refused(occupant, tmp_path):
+    file, directory = tmp_path / "sweep.toml", tmp_path / "taken"
+    file.write_text(SMALL)
+    if occupant == "file":
+        directory.write_text("mine")
+    else:
+        directory.mkdir()
+        (directory / "mine.txt").write_text("mine")
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match="not a sweep directory"):
+        plan_sweep(file, directory)
+    assert tree(tmp_path) == before
+
+
+def test_an_empty_folder_is_filled(tmp_path):
+    (tmp_path / "sweep.toml").write_text(SMALL)
+    (tmp_path / "out").mkdir()
+    plan_sweep(tmp_path / "sweep.toml", tmp_path / "out")
+    assert len(runs(tmp_path / "out")) == 24
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing is cleaned up that a dead process could not clean up."""
+
+
+def kill_at(monkeypatch, step):
+    """Die at the step-th system call that changes the disk; return how many there were."""
+    count = [0]
+
+    def before(call):
+        def wrapped(*arguments, **options):
+            count[0] += 1
+            if count[0] == step:
+                raise Killed
+            return call(*arguments, **options)
+
+        return wrapped
+
+    monkeypatch.setattr(Path, "rename", before(Path.rename))
+    monkeypatch.setattr(Path, "mkdir", before(Path.mkdir))
+    monkeypatch.setattr(os, "fsync", before(os.fsync))
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    monkeypatch.setattr(planning.shutil, "rmtree", lambda *_, **__: None)
+    return count
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "enlarged"])
+def test_a_kill_between_any_two_file_operations_is_completed_by_planning_again(
+    exists, tmp_path, monkeypatch
+):
+    file = tmp_path / "sweep.toml"
+    file.write_text(SMALL)
+    plan_sweep(file, tmp_path / "origin")
+    start = runs(tmp_path / "origin")
+    file.write_text(LARGE)
+    shutil.copytree(tmp_path / "origin", tmp_path / "whole")
+    plan_sweep(file, tmp_path / "whole" if exists else tmp_path / "whole-new")
+    expected = runs(tmp_path / ("whole" if exists else "whole-new"))
+    step = 0
+    while True:
+        step += 1
+        directory = tmp_path / f"sweep-{step}"
+        if exists:
+            shutil.copytree(tmp_path / "origin", directory)
+        with monkeypatch.context() as patch:
+            count = kill_at(patch, step)
+            try:
+                plan_sweep(file, directory)
+                finished = True
+            except Killed:
+                finished = False
+        if finished:
+            assert count[0] < step
+            break
+        if exists:
+            held = runs(directory)  # readable at any time, and nothing is lost
+            assert {key: held[key] for key in start} == start
+        (directory / ".lock").unlink(missing_ok=True)  # its holder is dead
+        plan_sweep(file, directory)
+        assert runs(directory) == expected
+        assert (directory / "sweep.toml").read_text() == LARGE
+    assert step > 8
+
+
+def test_the_folder_of_a_killed_planning_is_removed_by_the_next(tmp_path):
+    (tmp_path / "sweep.toml").write_text(SMALL)
+    dead = 2**22 + 1  # above any process number
+    (tmp_path / f".out.{socket.gethostname()}.{dead}.planning" / "plan").mkdir(parents=True)
+    plan_sweep(tmp_path / "sweep.toml", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sweep.toml"]
+
+
+def test_an_interrupted_enlargement_does_not_bind_the_next(sweep, monkeypatch):
+    """A group that was begun and never committed may still be laid out in another way."""
+    file, directory = sweep
+    file.write_text(LARGE)
+    groups = plan_change(file, directory).groups
+    groups.write(SweepPaths(directory))
+    assert len(Groups.read(SweepPaths(directory)).specs) == 3
+    file.write_text(LARGE.replace('["mlp",', '["svm-sgd",'))
+    plan_sweep(file, directory)
+    names = {spec.classifier for spec in Groups.read(SweepPaths(directory)).specs}
+    assert names == {"lr-sgd", "xgb", "svm-sgd"}
+
+
+def test_the_store_is_laid_out_part_by_part_and_holds_every_run(sweep):
+    file, directory = sweep
+    paths = SweepPaths(directory)
+    lay_out(paths, Plan.read(paths), Groups.read(paths))
+    file.write_text(LARGE)
+    plan_sweep(file, directory)
+    lay_out(paths, Plan.read(paths), Groups.read(paths))
+    plan = Plan.read(paths)
+    for group in list_groups(paths.store):
+        expected = plan.rows.filter(group=group.spec.number).sort("row")
+        columns = [
+            read_array(group, name)[expected["row"].to_numpy()]
+            for name in ("cell", "repeat_index", "run_index")
+        ]
+        for found, name in zip(columns, ("cell", "repeat", "run"), strict=True):
+            assert found.tolist() == expected[name].to_list()
+
+
+def test_identical_rows_are_marked(sweep):
+    _, directory = sweep
+    cells = Plan.read(SweepPaths(directory)).cells
+    marked = cells.filter("identical").select("classifier", "train_fraction").rows()
+    assert marked == [("xgb", 1.0)]
+
+
+def test_the_summary_counts_what_the_parts_hold(sweep):
+    file, directory = sweep
+    file.write_text(LARGE)
+    change = plan_change(file, directory)
+    summary = change.summary()
+    assert summary["runs"] == len(change.after.rows) == 135
+    assert summary["runs_identical"] == 3 * 4
+    assert summary["runs_asked"] == 135
+    lengths = change.after.groups.select("length").to_series()
+    shards = [
+        -(-length // spec.shard_length)
+        for length, spec in zip(lengths, change.groups.specs, strict=True)
+    ]
+    assert summary["shards"] == sum(shards)
+    json.dumps(summary)
+
+
+def test_a_place_that_cannot_be_written_is_not_the_users_mistake(tmp_path):
+    (tmp_path / "sweep.toml").write_text(SMALL)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnavailableError, match="cannot write"):
+        plan_sweep(tmp_path / "sweep.toml", tmp_path / "file" / "out")
+
+
+def test_extents_of_a_plan_are_what_its_parts_hold(sweep):
+    file, directory = sweep
+    file.write_text(LARGE)
+    plan = plan_sweep(file, directory).after
+    expected = plan.rows.group_by("cell").agg(pl.len())
+    product = plan.extents.select("cell", len=pl.col("repeats") * pl.col("runs"))
+    assert product.sort("cell")["len"].to_list() == expected.sort("cell")["len"].to_list()

@@ -1,0 +1,44 @@
+"""What a submission tells of itself whose task never came to life."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.progress.watch import progress
+from orchestrator.submissions.submission import Submission
+from slurm import local
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Submission:
+    """A submission to this machine whose process ended before it wrote anything."""
+    host, boot, pid, _ = local.fingerprint(os.getpid()).split()
+    intent = {"runs": 3, "cluster": "local", "submitter": f"{host} {boot} {pid} 1"}
+    return Submission(tmp_path, intent)
+
+
+def test_a_task_that_says_nothing_is_gone(dead: Submission) -> None:
+    now = progress(dead)
+    assert (now.state, now.reason, now.details) == ("gone", "", "")
+
+
+def test_the_end_of_its_log_is_the_reason(dead: Submission) -> None:
+    (dead.folder / "submitit").mkdir()
+    log = "Traceback (most recent call last):\n  …\nOSError: [Errno 28] No space left on device\n"
+    (dead.folder / "submitit" / "77_0_log.err").write_text(log)
+    now = progress(dead)
+    assert now.state == "gone"
+    assert now.reason == "a task could not begin: OSError: [Errno 28] No space left on device"
+    assert now.details == log.strip()
+
+
+def test_a_full_disk_that_took_no_log_is_the_reason(
+    dead: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4095))
+    assert "no space left" in progress(dead).reason

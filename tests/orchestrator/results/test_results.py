@@ -1,0 +1,352 @@
+"""Result tables of a real sweep, questions to them, and the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import polars as pl
+import pytest
+import zarr
+from polars.testing import assert_frame_equal
+
+from analysis.group import Group
+from analysis.options import Options
+from analysis.predictions import Predictions
+from orchestrator import Sweep
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.query import query
+from orchestrator.results import analysing, schedulers
+from orchestrator.results.analysing import read_analysis
+from orchestrator.results.conventions import conventions
+from orchestrator.results.tables import DESCRIPTORS
+from orchestrator.store.arrays import MISSING
+from orchestrator.store.groups import open_group
+from orchestrator.store.reader import read_array
+from tests.orchestrator.conftest import QUICK, command, write
+
+
+@pytest.fixture(scope="module")
+def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    directory = tmp_path_factory.mktemp("analysed") / "sweep"
+    shutil.copytree(quick.directory, directory)  # a sweep is one directory that can be moved
+    sweep = Sweep(directory)
+    sweep.analyze(Options(resamples=20))
+    return sweep
+
+
+def test_accuracy_in_the_table_is_that_of_the_stored_labels(analysed: Sweep) -> None:
+    runs = analysed.results["runs"]
+    assert len(runs) == 64
+    cells = pl.read_parquet(analysed.paths.cells)
+    rows = pl.read_parquet(analysed.paths.part(1)).join(cells, on="cell")
+    for path in rows["path"].unique():
+        group = open_group(analysed.paths.store, path)
+        label, y_true = read_array(group, "label"), read_array(group, "y_true")
+        for row in rows.filter(path=path).iter_rows(named=True):
+            expected = np.mean(label[row["row"], -1] == y_true[row["repeat"]])
+            found = runs.filter(cell=row["cell"], repeat_index=row["repeat"], run_index=row["run"])[
+                "accuracy"
+            ].item()
+            assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_error_consistency_in_the_table_is_that_of_the_error_sets(analysed: Sweep) -> None:
+    cells = pl.read_parquet(analysed.paths.cells).filter(classifier="lr-sgd")
+    cell, path = cells["cell"][0], cells["path"][0]
+    group = open_group(analysed.paths.store, path)
+    rows = pl.read_parquet(analysed.paths.part(1)).filter(cell=cell, repeat=1).sort("run")
+    label, truth = read_array(group, "label")[rows["row"], -1], read_array(group, "y_true")[1]
+    errors = [set(np.flatnonzero(row != truth).tolist()) for row in label]
+    pairs = analysed.results["pairs"].filter(cell=cell, repeat_index=1)
+    assert len(pairs) == 6
+    for pair in pairs.iter_rows(named=True):
+        a, b = errors[pair["run_i"]], errors[pair["run_j"]]
+        assert pair["ec_local"] == pytest.approx(len(a & b) / len(a | b))
+        assert pair["ec_global"] == pytest.approx(len(a & b) / len(truth))
+
+
+def test_every_table_says_what_a_cell_is(analysed: Sweep) -> None:
+    for name, table in analysed.results.items():
+        assert {"dataset", "classifier", "train_fraction", "perturb_continuous"} <= set(
+            table.columns
+        ), name
+    runs = analysed.results["runs"]
+    assert runs["recipe"].unique().to_list() == [1]
+    assert runs.filter(~pl.col("identical"))["fit_seconds"].min() > 0
+    assert analysed.results["repeats"]["mixed_recipes"].any() is False
+
+
+def test_a_second_analysis_gives_the_same_tables(analysed: Sweep) -> None:
+    before = analysed.results
+    again = analysed.analyze(Options(resamples=20), workers=1)
+    for name, table in before.items():
+        assert table.equals(again[name]), name
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs that each analysis computes, group after group."""
+    counts: list[int] = []
+    real = analysing.analyze_group
+
+    def counting(predictions: Predictions, options: Options) -> Group:
+        counts.append(predictions.runs.height)
+        return real(predictions, options)
+
+    monkeypatch.setattr(analysing, "analyze_group", counting)
+    return counts
+
+
+def test_only_what_changed_is_computed_again(
+    analysed: Sweep, tmp_path: Path, computed: list[int]
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    options = Options(resamples=20)
+    whole = sweep.analyze(options)
+    assert computed == [0, 0]
+    status = sweep.paths.store / "cancer" / "lr-sgd" / "status"
+    saved = shutil.copytree(status, tmp_path / "status")
+    rows = zarr.open_array(status, mode="r+")
+    rows[[5, 6, 9]] = MISSING  # two repeats as they would be before a resume
+    sweep.analyze(options)
+    assert computed[2:] == [2 + 3, 0]
+    shutil.rmtree(status)
+    shutil.copytree(saved, status)
+    again = sweep.analyze(options)
+    assert computed[4:] == [4 + 4, 0]
+    for name, table in whole.items():
+        assert_frame_equal(table, again[name], check_exact=True)
+        assert_frame_equal(table, sweep.results[name], check_exact=True)
+    sweep.analyze(Options(resamples=21))
+    assert computed[6:] == [32, 32]
+
+
+def test_results_of_an_interrupted_analysis_are_computed_again(
+    analysed: Sweep, tmp_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    real = analysing.write_parquet
+
+    def breaks(path: Path, *rest: Any) -> None:
+        if path.name == "repeats.parquet":
+            raise KeyboardInterrupt
+        real(path, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analysing, "write_parquet", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            sweep.analyze(Options(resamples=3))
+    again = sweep.analyze(Options(resamples=20))
+    assert computed == [32, 32, 32, 32]
+    for name, table in analysed.results.items():
+        assert_frame_equal(table, again[name], check_exact=True)
+
+
+def test_a_wrong_repeat_ends_with_one_message_and_the_others_stand(
+    analysed: Sweep, tmp_path: Path
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    label = zarr.open_array(sweep.paths.store / "cancer" / "xgb" / "label", mode="r+")
+    label[2, 0, 3] = 9
+    crc = zarr.open_array(sweep.paths.store / "cancer" / "xgb" / "crc", mode="r+")
+    crc[2] = 1  # it was published so
+    result = command("analyze", sweep.directory, "--resamples", 20)
+    assert result.returncode == 1
+    assert "repeat 0: a label is 9, and there are 2 classes; all other results" in result.stderr
+    assert "Traceback" not in result.stderr
+    found = sweep.results["repeats"]
+    wrong = pl.col("problem").is_not_null()
+    expected = analysed.results["repeats"]
+    cell = found.filter(wrong)["cell"].item()
+    same = (pl.col("cell") != cell) | (pl.col("repeat_index") != 0)
+    assert_frame_equal(found.filter(~wrong), expected.filter(same), check_exact=True)
+
+
+def test_metrics_of_ones_own_by_option_and_by_sweep_file(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    (tmp_path / "mine.py").write_text(
+        "def positives(part):\n    return (part.label == 1).mean(axis=1)\n"
+    )
+    text = sweep.paths.sweep_file.read_text()
+    sweep.paths.sweep_file.write_text(
+        text + '[analysis]\nmetrics = ["mine:positives"]\nresamples = 3\n'
+    )
+    options = ("--metrics", "accuracy", "--metric", "mine:positives")
+    result = command("analyze", sweep.directory, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    runs = sweep.results["runs"]
+    assert 0 < runs["positives"].min() < runs["positives"].max() < 1
+    assert runs["alpha_hat"].null_count() == len(runs)
+    assert read_analysis(sweep.paths)[0].resamples == 3
+    sweep.paths.sweep_file.write_text(text + '[analysis]\nmetrics = ["math:sqr"]\n')
+    with pytest.raises(UserError, match=r"analysis\.metrics: .*did you mean sqrt"):
+        sweep.analyze()
+
+
+def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    value = json.loads(sweep.paths.analysis.read_text())
+    assert value["unavailable"] == []
+    shutil.rmtree(sweep.paths.store / "cancer" / "xgb" / "margin")
+    metadata = sweep.paths.store / "cancer" / "xgb" / "zarr.json"
+    for file in (metadata, sweep.paths.groups):
+        file.write_text(re.sub(r'("scores": ?)"margin"', r'\1"none"', file.read_text()))
+    tables = sweep.analyze(Options(resamples=20))
+    assert tables["runs"].filter(classifier="xgb")["alpha_hat"].null_count() == 32
+    assert "alpha_hat is not computed for cancer × xgb" in sweep.report().read_text()
+
+
+def test_sources_and_ranking_are_tables(analysed: Sweep) -> None:
+    tables = analysed.results
+    assert tables["sources"].height == tables["cells"].height
+    best = query(tables, "ranking", where="rank = 1")
+    distinct = tables["runs"].filter(~pl.col("identical"))
+    assert best.height == distinct.select("cell", "repeat_index").n_unique()
+    one = tables["ranking"].filter(pl.col("close")).head(1).row(0, named=True)
+    rivals = distinct.filter(cell=one["cell"], repeat_index=one["repeat_index"]).filter(
+        pl.col("alpha_hat") <= 0.05
+    )
+    assert one["accuracy"] == rivals["accuracy"].max()
+
+
+def test_every_column_of_the_further_tables_is_documented(analysed: Sweep) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "results.md").read_text()
+    for name in ("sources", "ranking"):
+        section = page.split(f"## {name}.parquet")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| (`[^|]*) \|", section, flags=re.MULTILINE)
+        told = {column for row in rows for column in re.findall(r"`(\w+)`", row)}
+        assert told | {"cell", "cell_id", *DESCRIPTORS} == set(analysed.results[name].columns)
+
+
+def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    result = command("howmany", sweep.directory, "--accuracy", 0.01)
+    assert result.returncode == 0, result.stderr
+    assert "For accuracy ± 0.01:" in result.stdout
+    assert "need 8 runs, and there are 4" in result.stdout
+    with pytest.raises(UserError, match="compute it with: manyseed howmany"):
+        query(sweep.results, "ensembles")
+    (group,) = sweep.howmany(where="classifier = 'xgb'")
+    assert (group.classifier, len(group.answers)) == ("xgb", 4)
+    with pytest.raises(UserError, match="no cell meets the condition"):
+        sweep.howmany(where="classifier = 'mlp'")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"metrics": ["accuraci"]}, "did you mean accuracy"),
+        ({"own": ["no_such_module:f"]}, "can't be imported"),
+        ({"alpha_mode": "papper"}, "there are exact, paper"),
+        ({"epoch": 3}, "1 are stored"),
+    ],
+)
+def test_an_option_without_meaning_is_the_users_mistake(
+    analysed: Sweep, asked: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        analysed.analyze(conventions(analysed.paths, **asked))
+
+
+def test_who_computes_must_exist_and_answer(
+    analysed: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match='did you mean "threads"'):
+        analysed.analyze(dask="thread")
+    monkeypatch.setattr(schedulers, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(UnavailableError, match="no dask scheduler answers at tcp"):
+        analysed.analyze(dask="tcp://127.0.0.1:9")
+
+
+def test_query_filters_groups_and_sorts(analysed: Sweep) -> None:
+    tables = analysed.results
+    found = query(tables, "runs", where="classifier = 'xgb' AND train_fraction = 1.0")
+    assert len(found) == 16
+    assert set(found["classifier"]) == {"xgb"}
+    means = query(tables, "runs", columns=["accuracy"], by=["classifier"], sort="-accuracy")
+    assert means.columns == ["classifier", "n", "accuracy"]
+    assert means["n"].to_list() == [32, 32]
+    assert means["accuracy"].is_sorted(descending=True)
+    expected = tables["runs"].filter(classifier="lr-sgd")["accuracy"].mean()
+    assert means.filter(classifier="lr-sgd")["accuracy"].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"table": "run"}, 'did you mean "runs"'),
+        ({"where": "acuracy_mean > 1"}, 'did you mean "accuracy_mean"'),
+        ({"where": "accuracy_mean >>> 1"}, "not a condition"),
+        ({"columns": ["accuracy"], "table": "cells"}, 'did you mean "accuracy_'),
+        ({"by": ["clasifier"]}, 'did you mean "classifier"'),
+        ({"sort": "-delt"}, 'did you mean "delta"'),
+    ],
+)
+def test_a_wrong_question_is_one_message(
+    analysed: Sweep, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        query(analysed.results, **arguments)  # type: ignore[arg-type]
+
+
+def test_query_prints_json_and_writes_files(analysed: Sweep, tmp_path: Path) -> None:
+    result = command("query", analysed.directory, "--by", "classifier", "--json")
+    rows = json.loads(result.stdout)["rows"]
+    assert {row["classifier"] for row in rows} == {"lr-sgd", "xgb"}
+    for name in ("pairs.csv", "pairs.parquet", "pairs.json"):
+        file = tmp_path / name
+        assert command("query", analysed.directory, "-t", "pairs", "-o", file).returncode == 0
+        assert file.stat().st_size > 1000
+    wrong = command("query", analysed.directory, "-o", tmp_path / "pairs.xlsx")
+    assert wrong.returncode == 2
+    assert ".parquet" in wrong.stderr
+
+
+def test_results_before_an_analysis_are_refused_with_the_command(quick: Sweep) -> None:
+    for verb in ("query", "report"):
+        result = command(verb, quick.directory)
+        assert result.returncode == 2
+        assert f"manyseed analyze {quick.directory}" in result.stderr.replace("\n", "")
+
+
+def test_analysis_without_a_finished_run_is_refused(tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
+    for _ in range(2):
+        result = command("analyze", sweep.directory)
+        assert result.returncode == 2
+        assert "no run is finished yet" in result.stderr
+    assert not sweep.paths.results.exists()
+
+
+def test_the_page_opens_in_a_browser(analysed: Sweep, tmp_path: Path) -> None:
+    page = analysed.report()
+    picture = tmp_path / "page.png"
+    browser = shutil.which("chromium")
+    assert browser, "the report is tested in a browser: apt-get install chromium"
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-sync"
+    result = subprocess.run(
+        [
+            *(browser, *flags.split()),
+            *("--disable-background-networking", "--disable-component-update"),
+            *("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--window-size=1200,3000", f"--screenshot={picture}", page.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert picture.exists(), result.stderr
+    assert "CONSOLE" not in result.stderr, result.stderr
+    pixels = matplotlib.image.imread(picture)[..., :3]
+    assert pixels.shape[1] == 1200
+    # figures are drawn: many rows of the page hold saturated colours
+    colourful = (pixels.max(axis=2) - pixels.min(axis=2) > 0.2).any(axis=1)
+    assert colourful.sum() > 200

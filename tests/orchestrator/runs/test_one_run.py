@@ -1,0 +1,203 @@
+"""Showing, training again and dropping: single runs and cells of a finished sweep."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from jobs.run import Cell, Run
+from jobs.streams import raw, stream
+from jobs.trainer import Trainer, generators
+from orchestrator.cli import main
+from orchestrator.errors import UserError
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.planning import plan_sweep
+from orchestrator.runs import rerun as rerun_module
+from orchestrator.runs.address import find_run
+from orchestrator.runs.show import streams
+from orchestrator.store.groups import list_groups
+from orchestrator.store.reader import read_array, statuses
+from orchestrator.sweep import Sweep
+from tests.orchestrator.conftest import command
+
+
+@pytest.fixture
+def copy(quick, tmp_path):
+    """A copy of the trained sweep, to be changed."""
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    return Sweep(tmp_path / "copy")
+
+
+def test_a_run_is_found_by_number_and_by_the_identitys_first_digits(quick):
+    cells = Plan.read(quick.paths).cells
+    for number, cell_id in cells.select("cell", "cell_id").iter_rows():
+        by_number = find_run(quick.paths, f"{number}:1:2")
+        if not cell_id[:8].isdigit():
+            assert find_run(quick.paths, f"{cell_id[:8]}:1:2") == by_number
+        assert (by_number.run.repeat, by_number.run.run) == (1, 2)
+        assert by_number.run.cell.id == cell_id
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("3", "CELL:REPEAT:RUN"),
+        ("3:1", "CELL:REPEAT:RUN"),
+        ("x:1:1", "CELL:REPEAT:RUN"),
+        ("99:0:0", "no cell 99"),
+        ("0:9:0", "repeats 0 to 1 and runs 0 to 3"),
+        ("0:0:4", "repeats 0 to 1 and runs 0 to 3"),
+    ],
+)
+def test_what_is_no_run_is_told(quick, address, told):
+    with pytest.raises(UserError, match=told) as error:
+        quick.show(address)
+    assert error.value.exit_code == 2
+
+
+def test_streams_keys_give_the_generators_that_training_used(quick):
+    for number in range(8):
+        cell = Cell.from_canonical(Plan.read(quick.paths).canonical(number))
+        run = Run(cell, 1, 3)
+        made = generators(run)
+        for name in ("init", "batch", "dropout"):
+            again = stream(cell.seed, name, *streams(run)[name])
+            assert raw(again, 4).tolist() == raw(getattr(made, name), 4).tolist()
+
+
+def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
+    shown = quick.show("1:0:2")
+    assert Cell.from_canonical(shown["description"]).id == shown["cell_id"]
+    assert shown["stored"]["status"] == "done"
+    assert shown["stored"]["recipe"]["threads"] == 1
+    assert shown["stored"]["fit_seconds"] > 0
+    assert shown["fitted_with"] == dict(shown["description"]["hparams"])
+    json.dumps(shown)
+    done = command("show", quick.directory, "1:0:2", "--json")
+    assert json.loads(done.stdout) == shown
+
+
+def test_every_kind_of_run_trained_again_is_equal_bit_for_bit(quick):
+    for address in ("0:0:0", "3:1:3", "4:0:1", "6:1:2"):
+        again = quick.rerun(address)
+        assert again["same_recipe"]
+        assert again["equal"], address
+        assert (again["labels_differ"], again["largest_difference"]) == (0, 0.0)
+
+
+def test_the_copy_of_an_identical_run_is_compared_with_its_source(quick):
+    [number] = Plan.read(quick.paths).cells.filter("identical")["cell"]
+    assert quick.show(f"{number}:0:2")["stored"]["status"] == "copy"
+    assert quick.rerun(f"{number}:0:2")["equal"]
+
+
+def test_another_recipe_is_told_and_what_differs_is_counted(quick, monkeypatch):
+    here = rerun_module.recipe()
+    monkeypatch.setattr(rerun_module, "recipe", lambda: {**here, "threads": 2})
+    again = quick.rerun("0:0:0")
+    assert again["recipe_changes"] == {"threads": [1, 2]}
+    assert not again["same_recipe"]
+
+
+def test_check_fails_where_what_is_stored_is_another_run(quick, monkeypatch):
+    train = Trainer.train
+
+    def another(self, run, snapshots, **handling):
+        return train(self, Run(run.cell, run.repeat, run.run + 1), snapshots, **handling)
+
+    monkeypatch.setattr(Trainer, "train", another)
+    again = quick.rerun("0:0:0")
+    assert again["same_recipe"]
+    assert not again["equal"]
+    assert again["largest_difference"] > 0
+    monkeypatch.setattr(
+        sys, "argv", ["manyseed", "rerun", str(quick.directory), "0:0:0", "--check"]
+    )
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 1
+
+
+def test_a_run_that_is_not_there_yet_cannot_be_compared(quick, tmp_path):
+    plan_sweep(quick.paths.sweep_file, tmp_path / "fresh")
+    with pytest.raises(UserError, match="not published yet"):
+        Sweep(tmp_path / "fresh").rerun("0:0:0")
+    assert Sweep(tmp_path / "fresh").show("0:0:0")["stored"]["status"] == "missing"
+
+
+def test_dropped_cells_are_out_for_good_and_the_others_untouched(copy):
+    before = Plan.read(copy.paths)
+    kept = before.rows.filter(pl.col("cell") >= 2)
+    found = copy.drop("classifier = 'lr-sgd' AND train_fraction = 0.5")
+    assert (len(found.cells), found.runs, found.finished) == (2, 16, 16)
+    plan = Plan.read(copy.paths)
+    gone = sorted(found.cells["cell"])
+    assert plan.rows.equals(before.rows.filter(~pl.col("cell").is_in(gone)))
+    assert copy.status()["runs"]["missing"] == 0
+    assert copy.status()["runs"]["runs"] == 48
+    for group in list_groups(copy.paths.store):
+        cell, status = read_array(group, "cell"), statuses(group)
+        assert (status[np.isin(cell, gone)] == 0).all()
+        assert (status[(cell >= 0) & ~np.isin(cell, gone)] != 0).all()
+    assert plan_sweep(copy.paths.sweep_file, copy.directory).is_empty
+    assert Plan.read(copy.paths).rows.equals(plan.rows)
+    assert copy.verify()["runs_wrong"] == 0
+    copy.analyze()
+    assert set(copy.results["cells"]["cell"]) == set(range(8)) - set(gone)
+    assert len(kept)
+
+
+def test_a_whole_group_can_be_dropped(copy):
+    copy.drop("classifier = 'xgb'")
+    assert copy.status()["runs"]["runs"] == 32
+    copy.analyze()
+    assert set(copy.results["cells"]["classifier"]) == {"lr-sgd"}
+
+
+def test_an_enlarged_plan_keeps_dropped_rows_places(copy):
+    copy.drop("train_fraction = 0.5")
+    held = dict(Plan.read(copy.paths).groups.select("group", "length").iter_rows())
+    text = copy.paths.sweep_file.read_text().replace("runs    = 4", "runs    = 6")
+    (copy.directory.parent / "larger.toml").write_text(text)
+    change = plan_sweep(copy.directory.parent / "larger.toml", copy.directory)
+    assert len(change.added) == 4 * 2 * 2
+    assert change.added["row"].min() >= min(held.values())
+    assert change.summary()["cells"] == 4
+    assert change.summary()["cells_dropped"] == 4
+
+
+def test_a_kill_after_the_tombstone_is_completed_by_dropping_again(copy, monkeypatch):
+    from orchestrator.plans import drop as module
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "drop_rows", killed)
+        with pytest.raises(KeyboardInterrupt):
+            copy.drop("classifier = 'xgb'")
+    assert copy.status()["runs"]["runs"] == 32
+    again = copy.drop("classifier = 'xgb'")
+    assert again.finished == 32
+    assert copy.drop("classifier = 'xgb'").finished == 0
+    assert len(list((copy.directory / "plan").glob("dropped-*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("model = 'xgb'", "unknown column"),
+        ("classifier =", "not a condition"),
+        ("classifier = 'mlp'", "no cell meets"),
+        ("runs = 4", "every cell meets"),
+    ],
+)
+def test_conditions_that_are_none_drop_nothing(quick, where, told):
+    with pytest.raises(UserError, match=told):
+        quick.drop(where)
+    assert not list((quick.directory / "plan").glob("dropped-*.json"))

@@ -1,0 +1,88 @@
+"""Whether a submission goes on in the recipe of the runs that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import origin
+from orchestrator.errors import UserError
+from orchestrator.paths import SweepPaths
+from orchestrator.submissions.recipes import require_same
+from orchestrator.working.tasks import Span, Task, TaskCell
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> SweepPaths:
+    return SweepPaths(tmp_path)
+
+
+def recorded(paths: SweepPaths, *gpus: str | None, **changes: Any) -> None:
+    for gpu in gpus:
+        origin.register(paths.recipes, origin.recipe(gpu) | changes)
+
+
+def test_the_first_recipe_is_as_it_is(paths: SweepPaths) -> None:
+    require_same(paths, {"cpu": False, "gpu": False}, gpu="H100", is_here=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "wishes", "gpu"),
+    [
+        ((None,), {"cpu": True}, None),
+        ((None,), {"cpu": True, "gpu": False}, "H100"),  # classifiers on a GPU come to others
+        ((None,), {"gpu": True}, None),  # a wish that was not met before either
+        ((None, "H100"), {"cpu": True, "gpu": True}, "H100"),
+        (("H100",), {"cpu": False}, None),
+    ],
+)
+def test_the_same_recipe_goes_on(
+    paths: SweepPaths, before: tuple[str | None], wishes: dict[str, bool], gpu: str | None
+) -> None:
+    recorded(paths, *before)
+    require_same(paths, wishes, gpu=gpu, is_here=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "gpu", "told"),
+    [
+        ((None,), "H100", "device: cpu → gpu"),
+        ((None, "H100"), None, "device: gpu → cpu"),
+        ((None, "H100"), "A100", "device_class: H100 → A100"),
+    ],
+)
+def test_another_device_is_refused(
+    paths: SweepPaths, before: tuple[str | None], gpu: str | None, told: str
+) -> None:
+    recorded(paths, *before)
+    with pytest.raises(UserError, match=told) as raised:
+        require_same(paths, {"gpu": True}, gpu=gpu, is_here=True)
+    assert "--other-recipe" in str(raised.value)
+
+
+def test_other_versions_are_refused_anywhere_another_processor_only_here(
+    paths: SweepPaths,
+) -> None:
+    recorded(paths, None, device_class="an older processor")
+    require_same(paths, {"cpu": True}, gpu=None, is_here=False)
+    with pytest.raises(UserError, match="device_class: an older processor → "):
+        require_same(paths, {"cpu": True}, gpu=None, is_here=True)
+    recorded(paths, None, python="2.7")
+    require_same(paths, {"cpu": True}, gpu=None, is_here=False)
+    (paths.recipes / "0001.json").unlink()
+    with pytest.raises(UserError, match=r"python: 2\.7 → "):
+        require_same(paths, {"cpu": True}, gpu=None, is_here=False)
+
+
+def test_what_was_found_for_tuned_cells_is_no_other_machine(paths: SweepPaths) -> None:
+    recorded(paths, None, tuned={"alpha": 0.1})
+    require_same(paths, {"cpu": True}, gpu=None, is_here=True)
+
+
+def test_a_task_keeps_wishes_and_its_resource_class(tmp_path: Path) -> None:
+    cells = {0: TaskCell({"v": 1}, (1, 2), "gpu"), 1: TaskCell({"v": 1}, ())}
+    task = Task({0: "a/b"}, cells, (Span(0, 0, 0, 0, 0, 0, 2),), "gpu")
+    task.write(tmp_path / "task.json")
+    assert Task.read(tmp_path / "task.json") == task

@@ -1,0 +1,247 @@
+"""Sweeps on a real SLURM: submitted, resumed, stopped, told of. The quick ones.
+
+After each: no row is lost, none is there twice, predictions are a local run's, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.submissions import submitting
+from orchestrator.sweep import Sweep
+from orchestrator.working.tasks import Task
+from tests.cluster import Slurm, wait_until
+from tests.orchestrator.conftest import MANYSEED, QUICK, assert_equal, command, stored, write
+from tests.orchestrator.test_run import SINGLE_CLASS
+
+PROFILE = """
+slurm-conf    = "{conf}"
+time          = "0:05:00"
+mem           = "700M"
+parallelism   = 3
+[cpu]
+partition     = "cpu"
+cpus-per-task = 2
+[gpu]
+partition     = "gpu"
+gres          = "gpu:1"
+"""
+
+
+@pytest.fixture
+def profile(slurm: Slurm, tmp_path: Path) -> str:
+    return str(write(tmp_path / "lab.toml", PROFILE.format(conf=slurm.cluster.conf)))
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, small_tasks: None) -> Sweep:
+    return Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut even a small sweep into several tasks."""
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.5)
+
+
+def finish(sweep: Sweep, expected: Sweep) -> None:
+    """Wait for a sweep, and check that it is whole and a local run's, bit for bit."""
+    sweep.wait()
+    state = sweep.status()
+    assert state["runs"]["missing"] == state["runs"]["failed"] == 0, report(sweep)
+    sweep.compact()
+    assert sweep.verify()["runs_wrong"] == 0
+    assert_equal(stored(sweep), stored(expected))
+
+
+def report(sweep: Sweep) -> str:
+    """All that is known of a sweep, for a message."""
+    logs = [
+        *sweep.paths.tasks.glob("*/lives/*/log.txt"),
+        *sweep.paths.tasks.glob("*/submitit/*log*"),
+    ]
+    texts = [f"{log}:\n{log.read_text()[-2000:]}" for log in logs]
+    return json.dumps(sweep.status(), indent=1) + "\n" + "\n".join(texts)
+
+
+def test_a_sweep_is_trained_in_arrays_and_again_submits_nothing(
+    sweep: Sweep, profile: str, quick: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")  # of a surrounding job
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert submission.intent["tasks"] > 1
+    finish(sweep, quick)
+    assert sweep.status()["tasks"] == {"finished": submission.intent["tasks"]}
+    assert sweep.submit(cluster=profile) is None
+    assert "no run is missing" in command("resume", sweep.directory, "--cluster", profile).stdout
+    assert sweep.status()["duplicates"] == 0
+
+
+def test_after_a_pilot_what_was_cancelled_by_hand_goes_on_here(
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm
+) -> None:
+    pilot = sweep.submit(cluster=profile, only="classifier = 'lr-sgd'", limit=8)
+    assert pilot is not None
+    assert pilot.n_runs == 8
+    chosen = {span.cell: span.run for f in pilot.task_files for span in Task.read(f).spans}
+    assert len(chosen) == 4  # all cells that were asked for
+    assert set(chosen.values()) <= {0, 1}
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert submission.n_runs == 64 - 8
+    slurm.cluster.command(["scancel", *{job.id for job in submission.jobs().values()}])
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] > 0
+    assert sweep.submit(workers=2) is not None
+    finish(sweep, quick)
+
+
+def test_two_submits_at_once_share_the_work_or_refuse(
+    sweep: Sweep, profile: str, quick: Sweep
+) -> None:
+    both = [
+        subprocess.Popen([MANYSEED, "submit", sweep.directory, "--cluster", profile])
+        for _ in range(2)
+    ]
+    codes = sorted(one.wait(120) for one in both)
+    assert codes in ([0, 0], [0, 2])  # the second found the lock, or nothing to do
+    assert len(sweep.submissions()) == 1
+    finish(sweep, quick)
+    assert sweep.status()["duplicates"] == 0
+
+
+def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*arguments: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.submissions.submission.Submission.note_jobs", crash)
+        patch.setattr(submitting.local, "fingerprint", lambda pid: "elsewhere boot 1 2")
+        with pytest.raises(SystemExit):
+            sweep.submit(cluster=profile)
+    sweep.paths.lock.unlink(missing_ok=True)
+    (submission,) = sweep.submissions()
+    assert not submission.jobs_file.exists()
+    assert submission.is_alive()
+    assert sweep.submit(cluster=profile) is None
+    finish(sweep, quick)
+    assert sweep.status()["duplicates"] == 0
+    jobs = slurm.cluster.command(["squeue", "-h", "-r", "-t", "all", "-o", "%j"]).split()
+    name = submission.intent["arrays"][0]["name"]
+    assert sum(job.rpartition(".")[0] == name for job in jobs) == submission.intent["tasks"]
+
+
+def test_failed_runs_are_explained_and_retried_exactly(tmp_path: Path, profile: str) -> None:
+    sweep = Sweep.plan(write(tmp_path / "fail.toml", SINGLE_CLASS), tmp_path / "fail")
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    sweep.wait()
+    assert sweep.status()["runs"]["failed"] == 4, report(sweep)
+    (job,) = submission.jobs().values()
+    texts = [command("logs", sweep.directory, what).stdout for what in ("1/0", job.id)]
+    assert texts[0] == texts[1] != ""
+    (group,) = json.loads(command("logs", sweep.directory, "--failed", "--json").stdout)["failures"]
+    assert group["count"] == 4
+    assert "Traceback" in group["traceback"]
+    assert "Traceback" in command("logs", sweep.directory, group["runs"][0]).stdout
+    wrong = command("logs", sweep.directory, "9/0")
+    assert (wrong.returncode, "there is no such task" in wrong.stderr) == (2, True)
+    assert sweep.submit(cluster=profile) is None
+    again = sweep.submit(cluster=profile, failed=True)
+    assert again is not None
+    assert again.n_runs == 4
+    sweep.cancel()
+    sweep.wait()
+
+
+@pytest.mark.slow
+def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
+    tmp_path: Path, profile: str, slurm: Slurm
+) -> None:
+    text = QUICK.replace('"xgb"', '"mlp"') + '\n[classifier.mlp]\ndevice = "gpu"\nepochs = 1\n'
+    sweep = Sweep.plan(write(tmp_path / "gpu.toml", text), tmp_path / "gpu")
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert [array["resource"] for array in submission.intent["arrays"]] == ["cpu", "gpu"]
+    nodes: set[tuple[str, str]] = set()
+
+    def both_started() -> bool:
+        nodes.update(
+            (task.node[:1], task.last["node"][:1]) for task in submission.tasks() if task.last
+        )
+        return {node for _, node in nodes} == {"c", "g"}
+
+    wait_until(both_started, lambda: f"lives on both kinds of nodes: {nodes}\n{report(sweep)}")
+    sweep.wait()
+
+
+def test_the_scheduler_is_asked_twice_at_most(
+    sweep: Sweep, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    calls.touch()
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    for name in ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "sacctmgr"):
+        real = subprocess.run(["which", name], capture_output=True, text=True, check=True)
+        shim = write(
+            shims / name,
+            f'#!/bin/sh\necho {name} >> {calls}\necho "*** the site speaks ***"\n'
+            f'exec {real.stdout.strip()} "$@"\n',
+        )
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{shims}:{os.environ['PATH']}")
+    sweep.submit(cluster=profile)
+    calls.write_text("")
+    told = json.loads(command("status", sweep.directory, "--json").stdout)
+    assert told["cluster_silent"] is None
+    assert sorted(set(calls.read_text().split())) in (["squeue"], ["sacct", "squeue"])
+    assert len(calls.read_text().split()) <= 2
+    sweep.cancel()
+    sweep.wait()
+
+
+def test_what_slurm_refuses_is_the_users_and_leaves_nothing(
+    sweep: Sweep, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = write(tmp_path / "wrong.toml", Path(profile).read_text().replace('"cpu"', '"nowhere"'))
+    with pytest.raises(UserError, match=r"SLURM refuses: .*partition"):
+        sweep.submit(cluster=str(wrong))
+    assert not sweep.submissions()
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
+    gone = write(tmp_path / "gone.toml", 'time = "5"\nslurm-conf = "/none/slurm.conf"\n')
+    done = command("submit", sweep.directory, "--cluster", gone)
+    assert done.returncode == 4, done.stderr
+    assert not sweep.submissions()
+
+
+@pytest.mark.slow
+def test_cancel_pause_and_throttle_reach_the_queue(
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm
+) -> None:
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert sweep.throttle(1) == len({job.id.split("_")[0] for job in submission.jobs().values()})
+    _, held = sweep.pause()
+    sweep_states = lambda: sweep.status()["tasks"]  # noqa: E731
+    wait_until(lambda: "running" not in sweep_states(), lambda: f"a pause: {sweep_states()}")
+    assert sweep_states().get("held", 0) == held > 0
+    sweep.submit(cluster=profile)
+    assert "held" not in sweep_states()
+    sweep.cancel(only="classifier = 'xgb'")
+    sweep.wait()
+    counts = {group["classifier"]: group["missing"] for group in sweep.status()["groups"]}
+    assert counts["lr-sgd"] == 0
+    sweep.submit(cluster=profile)
+    finish(sweep, quick)

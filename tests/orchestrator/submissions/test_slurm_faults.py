@@ -1,0 +1,226 @@
+"""Sweeps on a real SLURM to which everything happens that happens on clusters. The long ones.
+
+After each: no row is lost, none is there twice, predictions are a local run's, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.submissions import cluster
+from orchestrator.submissions.submission import Submission, TaskState
+from orchestrator.sweep import Sweep
+from slurm import control
+from tests.cluster import Slurm, wait_until
+from tests.orchestrator.conftest import QUICK, command, train, write
+from tests.orchestrator.submissions.test_slurm import PROFILE, finish, report
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+LONG = QUICK.replace("runs    = 4", "runs    = 16")
+"""256 runs: some ten seconds of work on two cores."""
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The same, trained on this machine undisturbed; tests only read it."""
+    folder = tmp_path_factory.mktemp("long")
+    return train(write(folder / "long.toml", LONG), folder / "sweep")
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    return Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
+
+
+def profile(slurm: Slurm, folder: Path, **changes: str) -> str:
+    text = PROFILE.format(conf=slurm.cluster.conf)
+    for before, after in changes.items():
+        found = next(line for line in text.splitlines() if line.split(" =")[0].strip() == before)
+        text = text.replace(found, after)
+    return str(write(folder / "lab.toml", text))
+
+
+def submitted(sweep: Sweep, file: str) -> Submission:
+    submission = sweep.submit(cluster=file)
+    assert submission is not None
+    return submission
+
+
+def training(sweep: Sweep, submission: Submission) -> TaskState:
+    """Wait until a task has finished some runs and goes on; return it."""
+    found: list[TaskState] = []
+
+    def one() -> bool:
+        found[:] = [t for t in submission.tasks() if t.last.get("state") == "running" and t.done]
+        return bool(found)
+
+    wait_until(one, lambda: f"a task that trains\n{report(sweep)}")
+    return found[0]
+
+
+def pid(task: TaskState) -> int:
+    return int(task.last["process"].split()[2])
+
+
+@contextmanager
+def node_down(slurm: Slurm, node: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        slurm.cluster.start_node(node)
+        wait_until(
+            lambda: (
+                slurm.cluster.command(["sinfo", "-h", "-n", node, "-o", "%T"]).strip()
+                in ("idle", "mixed", "allocated")
+            ),
+            f"{node} to come back",
+        )
+
+
+def test_tasks_longer_than_their_walltime_requeue_themselves(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job limit allows one task, and its walltime not even a part of the work."""
+    monkeypatch.setattr(cluster, "SIGNAL_SECONDS", 55)
+    changes = {"time": 'time = "0:01:00"\nmax-jobs = 1', "cpus-per-task": "cpus-per-task = 1"}
+    submission = submitted(sweep, profile(slurm, tmp_path, **changes))
+    assert submission.intent["tasks"] == 1
+    finish(sweep, expected)
+    (task,) = submission.tasks()
+    assert len(task.lives) > 1, report(sweep)
+    assert sweep.status()["duplicates"] <= 2 * len(task.lives)
+
+
+def test_arrays_are_cut_to_what_the_cluster_takes(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    submission = submitted(sweep, profile(slurm, tmp_path, parallelism="parallelism = 11"))
+    assert submission.intent["tasks"] > 8  # the largest array
+    assert len({job.id.partition("_")[0] for job in submission.jobs().values()}) == 2
+    finish(sweep, expected)
+
+
+def test_preempted_and_requeued_tasks_go_on(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    submission = submitted(sweep, profile(slurm, tmp_path))
+    task = training(sweep, submission)
+    control.requeue([task.job_id])
+    training(sweep, submission)
+    urgent = ["sbatch", "-p", "urgent", "-N", "3", "--exclusive", "-o", "/dev/null"]
+    slurm.cluster.command([*urgent, "--wrap", "sleep 1"])
+    finish(sweep, expected)
+    assert max(len(task.lives) for task in submission.tasks()) > 1
+
+
+def test_a_killed_node_and_a_node_taken_for_dead_lose_nothing(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    submission = submitted(sweep, profile(slurm, tmp_path))
+    node = training(sweep, submission).node
+    with node_down(slurm, node):
+        slurm.cluster.kill_node(node)
+        other = training(sweep, submission).node
+        # its daemon alone: what it runs lives on, and is started elsewhere all the same
+        with node_down(slurm, other):
+            slurm.cluster.daemons.stop(f"slurmd-{other}", 5, signal.SIGKILL)
+            sweep.wait()
+    sweep.submit(cluster=profile(slurm, tmp_path))
+    finish(sweep, expected)
+
+
+def test_the_controller_may_be_away_for_a_while(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    file = profile(slurm, tmp_path)
+    submission = submitted(sweep, file)
+    training(sweep, submission)
+    slurm.cluster.daemons.stop("slurmctld", 20)
+    try:
+        told = json.loads(command("status", sweep.directory, "--json").stdout)
+        assert "does not answer" in told["cluster_silent"]
+        assert told["runs"]["done"] > 0
+    finally:
+        slurm.cluster.start_controller()
+    sweep.wait()
+    sweep.submit(cluster=file)
+    finish(sweep, expected)
+
+
+def test_killed_processes_are_resumed(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    file = profile(slurm, tmp_path)
+    submission = submitted(sweep, file)
+    task = training(sweep, submission)
+    os.kill(pid(task), signal.SIGKILL)
+    sweep.wait()
+    assert "failed" in sweep.status()["tasks"], report(sweep)
+    again = submitted(sweep, file)
+    assert again.n_runs < submission.n_runs
+    finish(sweep, expected)
+
+
+def test_too_little_memory_is_named_and_more_can_be_asked_for(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    file = profile(slurm, tmp_path, mem='mem = "120M"')
+    submitted(sweep, file)
+    sweep.wait()
+    state = sweep.status()
+    assert "out_of_memory" in state["tasks"], report(sweep)
+    assert any("--memory" in problem for problem in state["problems"])
+    assert sweep.submit(cluster=file, memory="900M") is not None
+    finish(sweep, expected)
+
+
+def test_a_broken_node_fails_no_run_and_is_kept_away_from(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep
+) -> None:
+    (tmp_path / "bad").mkdir()
+    write(tmp_path / "bad" / "sklearn.py", "raise ImportError('the disk of this node is gone')")
+    setup = (
+        f"setup = ['if [ $SLURMD_NODENAME = c1 ]; then "
+        f"export PYTHONPATH={tmp_path}/bad:$PYTHONPATH; fi']\n"
+    )
+    file = profile(slurm, tmp_path, time='time = "0:05:00"\n' + setup)
+    submitted(sweep, file)
+    sweep.wait()
+    state = sweep.status()
+    assert state["runs"]["failed"] == 0
+    assert state["tasks"].get("broken", 0) >= 1, report(sweep)
+    assert any("c1 is broken" in problem for problem in state["problems"]), report(sweep)
+    again = submitted(sweep, file)
+    assert "c1" in again.intent["excluded"]
+    finish(sweep, expected)
+    assert {task.last["node"] for task in again.tasks()} <= {"c2", "c3"}
+
+
+def test_without_accounting_nothing_is_unknown(
+    slurm_without_accounting: Slurm,
+    tmp_path: Path,
+    expected: Sweep,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    sweep = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
+    file = profile(slurm_without_accounting, tmp_path)
+    submission = submitted(sweep, file)
+    training(sweep, submission)
+    slurm_without_accounting.cluster.command(
+        ["scancel", *{job.id for job in submission.jobs().values()}]
+    )
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] > 0
+    sweep.submit(cluster=file)
+    finish(sweep, expected)

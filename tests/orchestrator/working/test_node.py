@@ -1,0 +1,27 @@
+"""Whether a node is at fault when tasks break on it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from orchestrator.working.node import broken_nodes, is_environment
+
+
+def life(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> dict[str, Any]:
+    now = time.time() - age
+    told = {"node": node, "done": {"0": done}, "started": now, "updated": now, "reason": "why"}
+    return told | ({"node_at_fault": True} if broke else {})
+
+
+def test_a_node_is_broken_until_it_works_or_a_day_has_gone() -> None:
+    assert broken_nodes([life("a", done=3, age=9), life("b", broke=True, age=5)]) == {"b": "why"}
+    assert broken_nodes([life("b", broke=True, age=9), life("b", done=1, age=5)]) == {}
+    assert broken_nodes([life("b", broke=True, age=25 * 3600)]) == {}
+
+
+def test_where_several_break_and_none_works_it_is_not_the_nodes() -> None:
+    three = [life(node, broke=True) for node in "abc"]
+    assert not is_environment(three[:2])
+    assert is_environment(three)
+    assert not is_environment([*three, life("d", done=1)])

@@ -51,8 +51,8 @@ class Check:
 
     def problem(self, held_out: HeldOut) -> str | None:
         """Say why a repeat can't be analysed, if it can't."""
-        if self.largest < held_out.n_classes:
-            return None
+        if held_out.problem is not None or self.largest < held_out.n_classes:
+            return held_out.problem
         return f"a label is {self.largest}, and there are {held_out.n_classes} classes"
 
 

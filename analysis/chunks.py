@@ -101,15 +101,17 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
 
 def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator[Plan]:
     """Cut the repeats into blocks of at most `max_runs` runs, in the order of the rows."""
+    y_true = predictions.true_class
     held_out = {
         int(index): HeldOut(
-            y_true=predictions.y_true[index],
+            y_true=y_true[index],
             n_classes=predictions.n_classes,
             probability=predictions.probability,
             seed=predictions.seed,
             dataset_id=predictions.dataset_id,
             repeat_index=int(index),
             resamples=options.resamples,
+            problem=predictions.truth_problem(int(index)),
         )
         for index in predictions.runs["repeat_index"].unique().sort()
     }

@@ -45,7 +45,10 @@ class Column:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One test set, shared by all repeats with the same repeat index."""
+    """One test set, shared by all repeats with the same repeat index.
+
+    `problem` says why nothing can be computed on it, if nothing can.
+    """
 
     y_true: NDArray[np.integer[Any]]
     n_classes: int
@@ -54,6 +57,7 @@ class HeldOut:
     dataset_id: str
     repeat_index: int
     resamples: int
+    problem: str | None = None
 
     @property
     def n_test(self) -> int:

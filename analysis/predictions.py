@@ -41,7 +41,8 @@ class Predictions:
     confidence : dask array (run, epoch, sample), float, or None
         Probability of the predicted class.
     y_true : integer array (repeat, sample)
-        True class; row r belongs to repeat index r.
+        True class; row r belongs to repeat index r. A row that holds what is no class is a problem
+        of its repeats alone (`truth_problem`).
     class_names : tuple of str
         In the order of the class index; with two classes, index 1 is the positive one.
     probability : {"softmax", "ovr", "none"}
@@ -105,12 +106,6 @@ class Predictions:
                 raise ValueError(
                     f"{name} goes from {column.min()} to {column.max()}; the arrays have {size}"
                 )
-        classes = self.y_true[self.runs["repeat_index"].unique().to_numpy()]
-        if classes.min() < 0 or classes.max() >= self.n_classes:
-            raise ValueError(
-                f"y_true goes from {classes.min()} to {classes.max()}; there are "
-                f"{self.n_classes} classes"
-            )
         for key in (["row"], ["cell", "repeat_index", "run_index"]):
             twice = self.runs.filter(pl.struct(key).is_duplicated())
             if not twice.is_empty():
@@ -126,6 +121,26 @@ class Predictions:
     def n_test(self) -> int:
         """Number of test points."""
         return int(self.label.shape[2])
+
+    @property
+    def true_class(self) -> NDArray[np.integer[Any]]:
+        """`y_true` with class 0 for what is no class, so that metrics need not mind it.
+
+        What they find of such a test set is not used.
+        """
+        wrong = self._no_class(self.y_true)
+        return np.where(wrong, 0, self.y_true) if wrong.any() else self.y_true
+
+    def truth_problem(self, repeat_index: int) -> str | None:
+        """Say why nothing can be computed on a test set, if nothing can."""
+        y_true = self.y_true[repeat_index]
+        wrong = y_true[self._no_class(y_true)]
+        if wrong.size == 0:
+            return None
+        return f"a true class is {wrong[0]}, and there are {self.n_classes} classes"
+
+    def _no_class(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        return np.asarray((y_true < 0) | (y_true >= self.n_classes))
 
     @property
     def has_margin(self) -> bool:
@@ -203,7 +218,7 @@ class Predictions:
             "rsc",
             da.from_array(repeat_of_row, chunks=(score.chunks[0],)),
             "r",
-            da.from_array(self.y_true, chunks=(-1, score.chunks[1])),
+            da.from_array(self.true_class, chunks=(-1, score.chunks[1])),
             "ps",
             concatenate=True,
             dtype=np.float32,

@@ -282,13 +282,37 @@ def test_labels_that_are_no_class_are_their_repeats_problem_alone(block_bytes):
     label = good.label.compute()
     label[5, 0, 4] = 7  # cell 1, repeat 0
     options = replace(FEW, block_bytes=block_bytes)
-    found = tables(replace(good, label=da.from_array(label)), options)
     bad = (pl.col("cell") == 1) & (pl.col("repeat_index") == 0)
-    wrong = found.repeats.filter(bad).row(0, named=True)
-    assert wrong["problem"] == "a label is 7, and there are 2 classes"
-    assert wrong["n_runs"] == 4
-    assert wrong["accuracy_mean"] is wrong["alpha_hat_mean"] is wrong["delta"] is None
-    expected = tables(good, options)
+    assert_only_bad_repeats_lack(
+        tables(replace(good, label=da.from_array(label)), options),
+        tables(good, options),
+        bad,
+        "a label is 7, and there are 2 classes",
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("value", "dtype"), [(9, np.uint16), (-1, np.int64)])
+def test_true_classes_that_are_none_are_the_problem_of_their_test_set(n_classes, value, dtype):
+    runs = regular(2, 2, 4)
+    score, y_true = noisy(np.random.default_rng(22), runs, 30, n_classes)
+    good = predictions(score, y_true.astype(dtype), runs, keep="all")
+    wrong = good.y_true.copy()
+    wrong[1, 3] = value
+    assert_only_bad_repeats_lack(
+        tables(replace(good, y_true=wrong)),
+        tables(good),
+        pl.col("repeat_index") == 1,
+        f"a true class is {value}, and there are {n_classes} classes",
+    )
+
+
+def assert_only_bad_repeats_lack(found, expected, bad, problem):
+    wrong = found.repeats.filter(bad)
+    assert wrong["problem"].unique().to_list() == [problem]
+    assert wrong["n_runs"].unique().to_list() == [4]
+    for name in ("accuracy_mean", "alpha_hat_mean", "delta"):
+        assert wrong[name].null_count() == wrong.height > 0
     for name in ("runs", "pairs", "repeats"):
         others = getattr(expected, name).filter(~bad)
         assert_frame_equal(
@@ -353,7 +377,6 @@ def test_options_without_meaning_are_refused(options, message):
         ({"margin": da.zeros((2, 1, 9))}, "margin has shape"),
         ({"score": da.zeros((2, 1, 10, 3))}, "score has shape"),
         ({"y_true": np.zeros((1, 9), dtype=int)}, "y_true has shape"),
-        ({"y_true": np.full((1, 10), 2)}, "y_true goes from 2 to 2; there are 2 classes"),
         ({"class_names": ("one",)}, "two classes or more"),
         ({"probability": "sigmoid"}, "probability is 'sigmoid'"),
         ({"runs": regular(1, 1, 2).drop("identical")}, "lacks identical"),

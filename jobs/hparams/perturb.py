@@ -32,8 +32,8 @@ from jobs.streams import raw
 _FORMS = {
     "none": "none",
     "sig-digit": "sig-digit:K with K a whole number from 0 to 15",
-    "relative": "relative:P with 0 < P <= 1",
-    "absolute": "absolute:P with 0 < P <= 1",
+    "relative": "relative:P with 0 < P < 1",
+    "absolute": "absolute:P with 0 < P < 1",
 }
 
 
@@ -79,7 +79,7 @@ def _parse(text: str) -> _Scheme:
         if method == "sig-digit":
             amount = integer("K", int(arguments[0]), least=0, most=15)
         else:
-            amount = number("P", float(arguments[0]), above=0, most=1)
+            amount = number("P", float(arguments[0]), above=0, below=1)
     except ValueError:
         suffix = "" if method == "none" else ", optionally followed by :scaled"
         raise ValueError(

@@ -49,6 +49,7 @@ class SigDigit(Continuous):
     """For x = d.ddd·10^N add Unif(-10^(N-k), 10^(N-k)); zero stays zero."""
 
     name: ClassVar[str] = "sig-digit"
+    example: ClassVar[str] = "0"
 
     @classmethod
     def check(cls, amount: float) -> float:
@@ -75,15 +76,10 @@ class Relative(Continuous, Share):
 
 
 @dataclass(frozen=True, slots=True)
-class Percentile(Continuous):
+class Percentile(Continuous, Share):
     """Add Unif(-q/2, q/2), q the p-quantile of the feature's |x|; clamp to the observed range."""
 
     name: ClassVar[str] = "percentile"
-
-    @classmethod
-    def check(cls, amount: float) -> float:
-        """Accept (0, 1), a fraction: 0.1 is the 10th percentile."""
-        return number("a fraction (0.1 is the 10th percentile)", amount, above=0, below=1)
 
     def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
         """Add noise of one width for each feature."""

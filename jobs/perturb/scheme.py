@@ -17,6 +17,7 @@ class Scheme(ABC):
     amount: float
 
     name: ClassVar[str]
+    example: ClassVar[str] = "0.1"
 
     @classmethod
     def parse(cls, amount: str) -> Self:
@@ -46,12 +47,12 @@ class Scheme(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Share(Scheme):
-    """A scheme whose number is a share."""
+    """A scheme whose number is a fraction below 1: 10 for 10 % would make other noise unseen."""
 
     @classmethod
     def check(cls, amount: float) -> float:
-        """Accept (0, 1]: 0.1 is 10 %."""
-        return number("a share (0.1 is 10 %)", amount, above=0, most=1)
+        """Accept (0, 1): 0.1 is 10 %, for percentiles the 10th."""
+        return number("a fraction (0.1 is 10 %)", amount, above=0, below=1)
 
 
 S = TypeVar("S", bound=Scheme)
@@ -78,7 +79,9 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
     if name not in table:
         raise unknown(f"{axis} scheme", name, ("none", *table))
     if not colon:
-        raise ValueError(f"scheme {scheme!r} lacks its number, as in {name + ':1'!r}")
+        raise ValueError(
+            f"scheme {scheme!r} lacks its number, as in {f'{name}:{table[name].example}'!r}"
+        )
     try:
         return table[name].parse(amount)
     except ValueError as error:

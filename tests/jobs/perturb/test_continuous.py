@@ -65,11 +65,11 @@ def test_the_exponent_is_that_of_scientific_notation(x, N, sign):
 
 def test_zero_stays_zero_where_noise_scales_with_the_value():
     X = np.array([[0.0, 1.0], [-0.0, 2.0], [3.0, 0.0]])
-    for scheme in ("sig-digit:0", "sig-digit:1", "relative:1.0"):
+    for scheme in ("sig-digit:0", "sig-digit:1", "relative:0.9"):
         assert (perturb(X, scheme)[X == 0] == 0).all()
 
 
-@given(X=tables, p=st.floats(0.01, 1.0), seed=st.integers(0, 100))
+@given(X=tables, p=st.floats(0.01, 0.99), seed=st.integers(0, 100))
 @settings(deadline=None)
 def test_relative_moves_at_most_its_share(X, p, seed):
     moved = perturb(X, f"relative:{p!r}", seed)

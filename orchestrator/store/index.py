@@ -12,8 +12,7 @@ import itertools
 import operator
 import os
 from array import array
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -62,17 +61,51 @@ class _Journal:
     gone: bool = False
 
 
+class _Table(NamedTuple):
+    """The records that count, by group, row, and the order in which they are preferred."""
+
+    group: NDArray[np.int64]
+    row: NDArray[np.int64]
+    journal: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    copy: NDArray[np.int64]
+    seconds: NDArray[np.float32]
+
+    def of(self, group: int, start: int = 0, stop: int | None = None) -> _Table:
+        """Return the records of a range of a group's rows."""
+        first, last = np.searchsorted(self.group, [group, group + 1])
+        rows = self.row[first:last]
+        low = first + np.searchsorted(rows, start)
+        high = last if stop is None else first + np.searchsorted(rows, stop)
+        return self.take(slice(low, high))
+
+    def take(self, which: slice | NDArray[np.int64]) -> _Table:
+        """Return some of the records."""
+        return _Table(
+            self.group[which],
+            self.row[which],
+            self.journal[which],
+            self.offset[which],
+            self.copy[which],
+            self.seconds[which],
+        )
+
+
 class JournalIndex:
-    """The records of all journals of a folder.
+    """The records of the journals of a folder.
 
     Parameters
     ----------
     folder : Path
         Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+    wanted : callable, optional
+        From a journal's name to whether it is read: a task on a cluster leaves out the thousands
+        that cannot hold its rows. By default all are.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
         self.folder = folder
+        self._wanted = wanted or (lambda _: True)
         self._journals: list[_Journal] = []
         self._numbers: dict[str, int] = {}
         self._tombstones: dict[str, Tombstone] = {}
@@ -80,6 +113,7 @@ class JournalIndex:
         self._group, self._row = array("I"), array("Q")
         self._journal, self._offset = array("I"), array("Q")
         self._copy, self._seconds = array("B"), array("f")
+        self._made: _Table | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -97,13 +131,14 @@ class JournalIndex:
             except FileNotFoundError:
                 entries = []
             for entry in entries:
-                if entry.name.endswith(SUFFIX):
+                if entry.name.endswith(SUFFIX) and self._wanted(entry.name):
                     found[entry.name] = Path(entry.path)
         stones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE_SUFFIX)}
         for name in stones - self._tombstones.keys():
             self._tombstones[name] = read_tombstone(self.folder / name)
+            self._made = None
         for name, number in self._numbers.items():
-            self._journals[number].gone = name not in found
+            self._set_gone(self._journals[number], name not in found)
         for name, path in found.items():
             self._refresh_journal(name, path)
 
@@ -118,13 +153,18 @@ class JournalIndex:
                 if status.st_mtime_ns != journal.modified:
                     # What failed before may have been on its way through a network file system.
                     self._bad = {key for key in self._bad if key[0] != number}
+                    self._made = None
                 if status.st_size > journal.scanned:
                     self._scan(file, number, journal, status.st_size)
                 journal.size, journal.modified = status.st_size, status.st_mtime_ns
         except FileNotFoundError:
-            journal.gone = True
+            self._set_gone(journal, True)
         except OSError as error:
             raise StoreUnavailable(f"cannot read {path}: {error.strerror}") from error
+
+    def _set_gone(self, journal: _Journal, gone: bool) -> None:
+        if journal.gone != gone:
+            journal.gone, self._made = gone, None
 
     def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
         offset = journal.scanned
@@ -138,6 +178,7 @@ class JournalIndex:
                 self._offset.append(offset)
                 self._copy.append(header.status == COPY)
                 self._seconds.append(header.fit_seconds)
+                self._made = None
                 journal.inside = offset + HEADER_SIZE
                 offset += HEADER_SIZE + header.payload
                 continue
@@ -164,11 +205,10 @@ class JournalIndex:
         self, group: int, besides: Collection[str] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return row and fit seconds of every trained run's record, some journals left out."""
-        seconds = np.array(self._seconds, dtype=np.float32)
-        keep = self._valid() & (_ints(self._group) == group) & (_ints(self._copy) == 0)
+        table = self._table.of(group)
         out = [n for n, journal in enumerate(self._journals) if journal.name in besides]
-        keep &= ~np.isin(_ints(self._journal), out)
-        return _ints(self._row)[keep], seconds[keep]
+        keep = (table.copy == 0) & ~np.isin(table.journal, out)
+        return table.row[keep], table.seconds[keep]
 
     def size(self, journal: str) -> int:
         """Return the length of a journal, in bytes, as of the last refresh."""
@@ -176,23 +216,22 @@ class JournalIndex:
 
     def groups(self) -> dict[int, int]:
         """Return the number of records of each group."""
-        return dict(Counter(_ints(self._group)[self._valid()].tolist()))
+        numbers, counts = np.unique(self._table.group, return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def rows(self, group: int) -> NDArray[np.int64]:
         """Return the rows of a group that journals hold, ascending, each once."""
-        keep = self._valid() & (_ints(self._group) == group)
-        return np.unique(_ints(self._row)[keep])
+        return np.unique(self._table.of(group).row)
 
     def records(self, group: int, start: int, stop: int) -> dict[int, list[Place]]:
         """Return, for each row of a range, the places of its records, preferred first."""
-        rows = _ints(self._row)
-        keep = self._valid() & (_ints(self._group) == group) & (rows >= start) & (rows < stop)
         found: dict[int, list[Place]] = {}
-        for position in np.flatnonzero(keep):
-            name = self._journals[self._journal[position]].name
-            place = Place(name, self._offset[position], bool(self._copy[position]))
-            found.setdefault(int(rows[position]), []).append(place)
-        return {row: sorted(places) for row, places in found.items()}
+        table = self._table.of(group, start, stop)
+        columns = (table.row, table.journal, table.offset, table.copy)
+        for row, number, offset, is_copy in zip(*(c.tolist() for c in columns), strict=True):
+            place = Place(self._journals[number].name, offset, bool(is_copy))
+            found.setdefault(row, []).append(place)
+        return found
 
     def read(self, group: int, row: int) -> Record | None:
         """Return the preferred good record of a row; None where there is none."""
@@ -222,24 +261,39 @@ class JournalIndex:
                     record = None if file is None else _read_record(file, place.offset, size)
                     if record is None:
                         self._bad.add((self._numbers[journal], place.offset))
+                        self._made = None
                     yield place, record
 
-    def _valid(self) -> NDArray[np.bool_]:
+    @property
+    def _table(self) -> _Table:
+        if self._made is None:
+            every = _Table(
+                _ints(self._group),
+                _ints(self._row),
+                _ints(self._journal),
+                _ints(self._offset),
+                _ints(self._copy),
+                np.array(self._seconds, dtype=np.float32),
+            )
+            every = every.take(self._valid(every))
+            names = [journal.name for journal in self._journals]
+            rank = np.argsort(np.argsort(np.array(names, dtype=np.str_)))  # as text: `Place`
+            order = (every.offset, rank[every.journal], every.row, every.group)
+            self._made = every.take(np.lexsort(order))
+        return self._made
+
+    def _valid(self, every: _Table) -> NDArray[np.int64]:
         """Return which records count: in a journal that exists, not void, not found damaged."""
-        journal, offset = _ints(self._journal), _ints(self._offset)
         gone = np.array([journal.gone for journal in self._journals], dtype=np.bool_)
-        keep = ~gone[journal] if len(journal) else np.zeros(0, dtype=np.bool_)
+        keep = ~gone[every.journal]
         for number, place in self._bad:
-            keep &= ~((journal == number) & (offset == place))
+            keep &= ~((every.journal == number) & (every.offset == place))
         for stone in self._tombstones.values():
             void = [n for n, journal in enumerate(self._journals) if journal.name in stone.journals]
+            here = np.isin(every.journal, void)
             for group, rows in stone.rows.items():
-                keep &= ~(
-                    np.isin(journal, void)
-                    & (_ints(self._group) == group)
-                    & np.isin(_ints(self._row), list(rows))
-                )
-        return keep
+                keep &= ~(here & (every.group == group) & np.isin(every.row, list(rows)))
+        return np.flatnonzero(keep)
 
 
 @contextlib.contextmanager

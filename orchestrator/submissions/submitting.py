@@ -30,6 +30,7 @@ from orchestrator.submissions.sizing import Shape, cut
 from orchestrator.submissions.stopping import skipped_cells, unpause
 from orchestrator.submissions.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
+from orchestrator.working.neighbours import shards_of, write_shards
 from orchestrator.working.node import broken_nodes, is_environment
 from orchestrator.working.tasks import held_rows, make_tasks
 from slurm import ClusterError, ClusterUnavailable, local
@@ -225,9 +226,12 @@ class _Submitter:
 
     def _write_tasks(self, work: pl.DataFrame) -> None:
         (self.folder / "lives").mkdir(parents=True)
+        shards = []
         for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
             task.write(self.folder / f"task-{number:04d}.json")
-        self.intent |= {"runs": len(work), "tasks": number + 1}
+            shards.append(shards_of(task))
+        write_shards(self.folder, shards)
+        self.intent |= {"runs": len(work), "tasks": len(shards)}
 
     def _write_arrays(self, work: pl.DataFrame, shapes: dict[str, Shape]) -> list[dict[str, Any]]:
         self._write_tasks(work)

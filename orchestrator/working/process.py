@@ -32,6 +32,7 @@ from orchestrator.store.splits import write_splits
 from orchestrator.working.checkpoints import checkpoint
 from orchestrator.working.child import belong_to_parent
 from orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from orchestrator.working.neighbours import journal_name
 from orchestrator.working.tasks import Task
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
@@ -165,7 +166,7 @@ def main(arguments: list[str]) -> int:
     belong_to_parent()
     try:
         paths = SweepPaths(Path(directory))
-        journal = paths.journals / f"{life}-{int(index):03d}.journal"
+        journal = paths.journals / journal_name(life, int(index))
         process = _Process(paths, Path(task_file), journal)
         pipe.send(Ready())
         while True:

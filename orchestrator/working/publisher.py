@@ -13,8 +13,10 @@ from orchestrator.store.errors import LeaseHeld
 from orchestrator.store.groups import Group, open_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import statuses
+from orchestrator.store.reader import read_rows
 from orchestrator.store.shards import publish
+from orchestrator.working.neighbours import Neighbours, shards_of
+from orchestrator.working.queue import Shard
 from orchestrator.working.tasks import Task
 
 _EVERY_SECONDS = 15.0
@@ -29,20 +31,34 @@ class Publisher:
 
     def __init__(self, paths: SweepPaths, task: Task) -> None:
         self.watch = LeaseWatch(paths.leases)
-        self._index = JournalIndex(paths.journals)
         self._groups: dict[int, Group] = {
             number: open_group(paths.store, path) for number, path in task.groups.items()
         }
+        self._shards = shards_of(task)
+        neighbours = Neighbours(paths, self._shards | self._sources(task))
+        self._index = JournalIndex(paths.journals, neighbours.may_hold)
         self._dirty: dict[tuple[int, int], None] = {}
         self._next = time.monotonic() + _EVERY_SECONDS
 
-    def finished(self, group: int) -> set[int]:
-        """Return the rows of a group that are published or in a journal."""
-        stored = np.flatnonzero(np.isin(statuses(self._groups[group]), (DONE, COPY)))
-        return set(stored.tolist()) | self.journaled(group)
+    def _sources(self, task: Task) -> set[Shard]:
+        """Return the shards of the runs that a task's copies equal."""
+        lengths = {number: group.spec.shard_length for number, group in self._groups.items()}
+        copies = (span for span in task.spans if span.source >= 0)
+        return {(span.group, span.source // lengths[span.group]) for span in copies}
+
+    def finished(self) -> dict[int, set[int]]:
+        """Return, for each group, the rows of the task's shards that are published or journaled."""
+        self._index.refresh()
+        found = {}
+        for number, group in self._groups.items():
+            spans = sorted(group.span(shard) for here, shard in self._shards if here == number)
+            rows = np.concatenate([np.arange(*span) for span in spans])
+            stored = rows[np.isin(read_rows(group, ("status",), rows)["status"], (DONE, COPY))]
+            found[number] = {*stored.tolist(), *self._index.rows(number).tolist()}
+        return found
 
     def journaled(self, group: int) -> set[int]:
-        """Return the rows of a group that journals hold now."""
+        """Return the rows of a group that journals of these shards hold now."""
         self._index.refresh()
         return set(self._index.rows(group).tolist())
 

@@ -254,7 +254,7 @@ class TaskLife:
 
     def _settled(self) -> dict[int, set[int]]:
         """Rows that are finished, or failed in an earlier life of this task."""
-        settled = {group: self.publisher.finished(group) for group in self.task.groups}
+        settled = self.publisher.finished()
         for life in self.earlier:
             for failure in read_json_lines(self.folder.parent / life["life"] / "failures.jsonl"):
                 settled.setdefault(failure["group"], set()).add(failure["row"])

@@ -1,0 +1,75 @@
+"""Which journals can hold runs of a task's shards: told by their names, without opening them.
+
+A journal's name tells submission and task, and a submission's ``shards.json`` which shards each of
+its tasks was given. On a cluster with thousands of tasks, a task so reads the journals of a few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from orchestrator.files import read_json, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.store.journal import SUFFIX
+from orchestrator.working.queue import Shard
+from orchestrator.working.tasks import Task
+
+_NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(SUFFIX)}")
+_FILE = "shards.json"
+
+
+def journal_name(life: str, process: int) -> str:
+    """Return the name of the journal of one process of a life, ``<submission>-<task>-<random>``."""
+    return f"{life}-{process:03d}{SUFFIX}"
+
+
+def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:
+    """Note what shards each task of a submission was given, in the order of their numbers."""
+    write_json(submission / _FILE, [sorted(shards) for shards in tasks])
+
+
+def shards_of(task: Task) -> set[Shard]:
+    """Return the shards that hold a task's runs."""
+    return {(span.group, span.shard) for span in task.spans}
+
+
+class Neighbours:
+    """Tells journals that may hold rows of some shards from those that cannot.
+
+    What is not known counts as one that may: other names, and submissions of versions that noted
+    nothing.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    shards : collection of Shard
+    """
+
+    def __init__(self, paths: SweepPaths, shards: Collection[Shard]) -> None:
+        self._paths = paths
+        self._shards = frozenset(shards)
+        self._strangers: dict[int, frozenset[int]] = {}
+
+    def may_hold(self, journal: str) -> bool:
+        """Return whether a journal may hold rows of the shards."""
+        name = _NAME.fullmatch(journal)
+        if name is None:
+            return True
+        submission, task = map(int, name.groups())
+        if submission not in self._strangers:
+            self._strangers[submission] = self._without(submission)
+        return task not in self._strangers[submission]
+
+    def _without(self, submission: int) -> frozenset[int]:
+        """Return the tasks of a submission that were given none of the shards."""
+        try:
+            given = read_json(self._paths.submission(submission) / _FILE)
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(
+            task
+            for task, shards in enumerate(given)
+            if self._shards.isdisjoint((group, shard) for group, shard in shards)
+        )

@@ -113,6 +113,7 @@ def for_mean(
     half_width: float,
     confidence: float = CONFIDENCE,
     seconds_per_run: float | None = None,
+    nothing: str = "no repeat has two runs or more",
 ) -> Answer:
     """Answer for the mean of a quantity that every run has.
 
@@ -124,12 +125,14 @@ def for_mean(
     half_width : float
     confidence : float
     seconds_per_run : float or None
+    nothing : str
+        Why it can't be said where no array holds two values.
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
     freedom = made - len(useful)
     if freedom < 1:
-        return Answer(purpose, None, None, None, made, reason="no repeat has two runs or more")
+        return Answer(purpose, None, None, None, made, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     tail = (1 - confidence) / 2
     estimates = [
@@ -174,25 +177,31 @@ def pseudo_values(i: NDArray[Any], j: NDArray[Any], values: Real) -> Real:
     return result
 
 
-def for_alpha(table: pl.DataFrame, close: float = CLOSE) -> list[Answer]:
+def for_alpha(
+    table: pl.DataFrame, close: float = CLOSE, seconds_each: float | None = None
+) -> list[Answer]:
     """Read Table I: the smallest ensemble from which on all draws are close, and the classical one.
 
     Parameters
     ----------
     table : polars frame
-        As `analysis.ensembles.table_one` returns it.
+        As `analysis.ensembles.table_one` returns it, with the resolution: `n_side`, `delta`.
     close : float
         As the table was made with.
+    seconds_each : float or None
+        Training time of a run.
 
     Returns
     -------
     list of two Answer
         For α̂ at most `close`, and for the classical test to accept. `low` is one more than the
-        largest size that failed, so that the interval is as wide as the sizes are apart.
+        largest size that failed, so that the interval is as wide as the sizes are apart. The reason
+        says which contamination, well separated, would pass: α̂ ≈ (ν - δ) / (1 - δ) sees no less.
     """
+    delta = float(table["delta"][0])
     return [
-        _all_pass(table, "close", _CLOSE.format(close)),
-        _all_pass(table, "accepted", _ACCEPTED),
+        _all_pass(table, "close", _CLOSE.format(close), seconds_each, delta + close * (1 - delta)),
+        _all_pass(table, "accepted", _ACCEPTED, seconds_each, delta),
     ]
 
 
@@ -206,7 +215,13 @@ def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
     return [Answer(purpose, None, None, None, 0, reason=reason) for purpose in purposes]
 
 
-def _all_pass(table: pl.DataFrame, column: str, purpose: str) -> Answer:
+def _all_pass(
+    table: pl.DataFrame,
+    column: str,
+    purpose: str,
+    seconds_each: float | None,
+    unseen: float,
+) -> Answer:
     ordered = table.sort("size")
     made = int(ordered["draws"].sum())
     failed = ordered.filter(pl.col(column) < 1)["size"]
@@ -220,9 +235,19 @@ def _all_pass(table: pl.DataFrame, column: str, purpose: str) -> Answer:
     bound = beta.ppf(1 - CONFIDENCE, draws, 1)
     reason = (
         f"all {draws} ensembles of that size pass, so at least {bound:.1%} do "
-        f"({CONFIDENCE:.0%} confidence)"
+        f"({CONFIDENCE:.0%} confidence); with δ = {table['delta'][0]:.3f} at N = "
+        f"{table['n_side'][0]:,} test points a side, contamination of up to {unseen:.0%} passes too"
     )
-    return Answer(purpose, runs, largest + 1, runs, made, reason=reason)
+    seconds = runs * seconds_each if seconds_each is not None else None
+    return Answer(purpose, runs, largest + 1, runs, made, seconds, reason)
+
+
+def seconds_per_run(runs: pl.DataFrame) -> float | None:
+    """Return the mean training time of runs, copies left out; None where it isn't known."""
+    if "fit_seconds" not in runs.columns:
+        return None
+    known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
+    return float(known.mean()) if known.size else None
 
 
 def howmany(
@@ -244,9 +269,7 @@ def howmany(
     confidence : float
     """
     runs = tables.runs.filter(~pl.col("identical"))
-    seconds = None
-    if "fit_seconds" in runs.columns and runs["fit_seconds"].count() > 0:
-        seconds = float(runs["fit_seconds"].drop_nulls().to_numpy().mean())
+    seconds = seconds_per_run(runs)
     distinct = tables.repeats.filter(~pl.col("identical")).select(REPEAT)
     pairs = tables.pairs.join(distinct, on=REPEAT, how="semi")
     accuracies = [
@@ -261,13 +284,22 @@ def howmany(
         )
         for own in pairs.partition_by(REPEAT)
     ]
+    few = "no repeat has {} runs or more"
+    if distinct.is_empty() and not tables.repeats.is_empty():
+        few = "the runs of every repeat are identical"
+    too_few_pairs = few.format("three")
+    if pairs.is_empty() and any(own.size > 2 for own in accuracies):
+        too_few_pairs = "pairs of so many runs are not listed: see analyze --max-pair-runs"
     return [
-        for_mean(f"accuracy ± {accuracy:g}", accuracies, accuracy, confidence, seconds),
+        for_mean(
+            f"accuracy ± {accuracy:g}", accuracies, accuracy, confidence, seconds, few.format("two")
+        ),
         for_mean(
             f"local error consistency ± {consistency:g}",
             consistencies,
             consistency,
             confidence,
             seconds,
+            too_few_pairs,
         ),
     ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,11 +27,19 @@ from orchestrator.errors import UserError
 from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan, write_parquet
+from orchestrator.plans.plan import Plan
+from orchestrator.results.conventions import from_json, to_json
 from orchestrator.results.curves import KEY as CURVE_KEY
 from orchestrator.results.curves import learning_curves
 from orchestrator.results.inputs import KEY, Held, digests
-from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES, result_file
+from orchestrator.results.tables import (
+    CURVES,
+    DESCRIPTORS,
+    ENSEMBLES,
+    TABLES,
+    result_file,
+    write_result,
+)
 from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import open_group
 from orchestrator.store.lazy import open_runs
@@ -67,11 +74,13 @@ def analyze(
     scheduler: Any = "threads",
     workers: int | None = None,
     progress: Progress | None = None,
+    before_writing: Callable[[], None] = lambda: None,
 ) -> dict[str, pl.DataFrame]:
     """Compute and write all result tables of what is published.
 
     Repeats whose inputs are those that their rows on disk were computed from are not computed
-    again; the tables are the same bit for bit as if they were.
+    again; the tables are the same bit for bit as if they were. `before_writing` may raise: nothing
+    on disk has changed by then.
 
     Returns
     -------
@@ -108,18 +117,19 @@ def analyze(
     wanted = pl.concat(inputs)
     merged = held.merged(computed, held.same(wanted))
     tables = _described(merged, pl.concat(extras), plan)
+    before_writing()
     held.forget()
     for name, table in tables.items():
-        write_parquet(result_file(paths, name), table)
+        write_result(paths, name, table, options)
     _keep_ensembles(paths, wanted)
     if curves:
         described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
         table = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
-        write_parquet(result_file(paths, CURVES), table)
+        write_result(paths, CURVES, table, options)
     write_json(
         paths.analysis,
         {
-            "options": {k: None if v != v else v for k, v in asdict(options).items()},
+            "options": to_json(options),
             "unavailable": missing,
             "packages": origin.package_versions(),
             "analysed": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -127,6 +137,18 @@ def analyze(
     )
     held.remember(wanted)
     return tables
+
+
+def check(paths: SweepPaths, options: Options) -> None:
+    """Refuse options that have no meaning for what is published; nothing is computed.
+
+    Raises
+    ------
+    UserError
+    """
+    for group in published(paths, Plan.read(paths)):
+        with users_mistake():
+            analyze_group(group.predictions, options)
 
 
 @contextmanager
@@ -143,10 +165,7 @@ def users_mistake(kind: type[ValueError] = ValueError) -> Iterator[None]:
 def read_analysis(paths: SweepPaths) -> tuple[Options, dict[str, Any]]:
     """Return the options that the result tables were computed with, and what else is recorded."""
     value = read_json(paths.analysis)
-    options: dict[str, Any] = value.pop("options")
-    if options["empty_union"] is None:
-        options["empty_union"] = math.nan
-    return Options(**options | {"metrics": tuple(options["metrics"])}), value
+    return from_json(value.pop("options")), value
 
 
 def _predictions(

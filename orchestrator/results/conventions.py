@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from typing import Any
 
 from analysis.metrics import select
@@ -46,3 +48,15 @@ def conventions(paths: SweepPaths, **asked: Any) -> Options:
         return Options(metrics=named, **values)
     except ValueError as error:
         raise UserError(str(error), file=paths.sweep_file) from None
+
+
+def to_json(options: Options) -> dict[str, Any]:
+    """Return options as JSON values, in which there is no NaN."""
+    return {key: None if value != value else value for key, value in asdict(options).items()}
+
+
+def from_json(values: dict[str, Any]) -> Options:
+    """Return the options of `to_json`."""
+    union = math.nan if values["empty_union"] is None else values["empty_union"]
+    metrics = tuple(values["metrics"])
+    return Options(**values | {"metrics": metrics, "empty_union": union})

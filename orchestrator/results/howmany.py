@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analysis.alpha_hat import side
 from analysis.ensembles import SIZES, Pool, ensemble_draws, table_one
-from analysis.howmany import Answer, for_alpha, no_ensembles
+from analysis.howmany import Answer, for_alpha, no_ensembles, seconds_per_run
 from analysis.howmany import howmany as for_means
 from analysis.metrics import unavailable
 from analysis.options import Options
 from analysis.tables import Tables
+from analysis.trimming import dkw_threshold
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import Plan, write_parquet
+from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
 from orchestrator.results.analysing import Published, published, read_analysis
 from orchestrator.results.inputs import KEY, Held
@@ -25,6 +27,7 @@ from orchestrator.results.tables import (
     of_analysis,
     read_results,
     result_file,
+    write_result,
 )
 
 GROUP = ["dataset", "classifier"]
@@ -100,10 +103,14 @@ def howmany(
         here = _only(tables, own)
         means = for_means(here, accuracy=accuracy, consistency=consistency)
         drawn = _draw(groups[dataset, classifier], here, options, draws, workers)
-        answers = (*means, *(no_ensembles(drawn) if isinstance(drawn, str) else for_alpha(drawn)))
-        table = pl.DataFrame() if isinstance(drawn, str) else drawn
+        if isinstance(drawn, str):
+            of_ensembles, table = no_ensembles(drawn), pl.DataFrame()
+        else:
+            cost = seconds_per_run(here.runs)
+            of_ensembles, table = for_alpha(drawn, seconds_each=cost), drawn
+        answers = (*means, *of_ensembles)
         found.append(GroupAnswers(str(dataset), str(classifier), own.height, answers, table))
-    _write(paths, found, cells)
+    _write(paths, found, cells, options)
     return found
 
 
@@ -143,16 +150,20 @@ def _draw(
     except ValueError as error:
         return str(error)
     table = table_one(ensemble_draws(pool, options, draws=draws, workers=workers))
+    n_side = side(pool.held_out.n_test, options)
     named: Mapping[str, pl.Expr] = {
         "cell": pl.lit(cell, dtype=pl.UInt32),
         "repeat_index": pl.lit(repeat_index, dtype=pl.UInt16),
         "models": pl.lit(len(pool.members), dtype=pl.UInt32),
-        "delta": pl.lit(best["delta"][0], dtype=pl.Float64),
+        "n_side": pl.lit(n_side, dtype=pl.UInt32),
+        "delta": pl.lit(dkw_threshold(n_side, options.epsilon), dtype=pl.Float64),
     }
     return table.with_columns(**named)
 
 
-def _write(paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame) -> None:
+def _write(
+    paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame, options: Options
+) -> None:
     """Write Table I of all groups, with what each was computed from."""
     tables = [group.ensembles for group in found if not group.ensembles.is_empty()]
     if not tables:
@@ -160,4 +171,4 @@ def _write(paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame) ->
         return
     table = pl.concat(tables).join(Held(paths).inputs, on=KEY, how="left")
     named = cells.select("cell", "cell_id", *DESCRIPTORS).join(table, on="cell", how="inner")
-    write_parquet(result_file(paths, ENSEMBLES), named.sort(*KEY, "size"))
+    write_result(paths, ENSEMBLES, named.sort(*KEY, "size"), options)

@@ -102,7 +102,9 @@ def test_a_cluster_computes_the_same():
     given_predictions = predictions(score, y_true, runs)
     options = Options(resamples=3, block_bytes=4 * 40 * 5)
     seen = []
-    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    with distributed.Client(
+        processes=False, n_workers=1, dashboard_address=None, set_as_default=False
+    ) as client:
         result = tables(given_predictions, options, client, progress=lambda *now: seen.append(now))
     assert_same(result, tables(given_predictions, options))
     assert seen == [(0, 2), (1, 2), (2, 2)]

@@ -68,13 +68,22 @@ def test_the_jackknife_finds_the_error_of_a_mean_over_pairs():
 
 
 def table(close, accepted, sizes=(3, 5, 10, 30)):
-    return pl.DataFrame({"size": sizes, "draws": 500, "close": close, "accepted": accepted})
+    resolution = {"n_side": 4000, "delta": 0.0364}
+    return pl.DataFrame(
+        {"size": sizes, "draws": 500, "close": close, "accepted": accepted, **resolution}
+    )
 
 
 def test_table_one_is_read_from_its_last_failure():
-    close, accepted = for_alpha(table([0.8, 1.0, 0.998, 1.0], [0.1, 0.5, 0.9, 0.97]))
+    close, accepted = for_alpha(
+        table([0.8, 1.0, 0.998, 1.0], [0.1, 0.5, 0.9, 0.97]), seconds_each=60
+    )
     assert (close.runs, close.low, close.high) == (30, 11, 30)
     assert "at least 99.4% do" in close.words
+    assert "about 30 minutes of training" in close.words
+    # (0.0847 - δ) / (1 - δ) = 0.05
+    assert "with δ = 0.036 at N = 4,000" in close.words
+    assert "contamination of up to 8% passes" in close.words
     assert accepted.runs is None
     assert "not all ensembles of 30 pass" in accepted.words
     first = for_alpha(table([1.0] * 4, [1.0] * 4))[0]
@@ -104,6 +113,34 @@ def test_answers_from_tables():
     # Twice as precisely takes about four times the runs.
     finer = howmany(tables, accuracy=0.01)[0]
     assert finer.runs == pytest.approx(4 * accuracy.runs, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "reason"),
+    [
+        ({"run_index": [0]}, "no repeat has two runs or more"),
+        ({"identical": [True]}, "the runs of every repeat are identical"),
+    ],
+)
+def test_what_has_no_spread_says_why(kept, reason):
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=1, runs=3)
+    (name, values), *_ = kept.items()
+    here = pl.col(name).is_in(values)
+    if name == "identical":
+        keys = tables.repeats.filter(here).select("cell")
+        cut = [
+            getattr(tables, n).join(keys, on="cell", how="semi")
+            for n in ("runs", "pairs", "repeats", "cells")
+        ]
+    else:
+        cut = [tables.runs.filter(here), tables.pairs.clear(), tables.repeats, tables.cells]
+    assert reason in howmany(Tables(*cut))[0].words
+
+
+def test_pairs_that_are_not_listed_are_named():
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6}, repeats=1, runs=3)
+    without = Tables(tables.runs, tables.pairs.clear(), tables.repeats, tables.cells)
+    assert "see analyze --max-pair-runs" in howmany(without)[1].words
 
 
 def test_single_runs_say_nothing():

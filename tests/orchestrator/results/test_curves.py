@@ -7,8 +7,11 @@ import polars as pl
 import pytest
 import xarray as xr
 
+from analysis.columns import describe
 from orchestrator.results.curves import learning_curves
+from orchestrator.results.tables import OF_CURVES
 from orchestrator.store.arrays import CURVES
+from tests.analysis.documented import documented
 from tests.analysis.samples import regular
 
 
@@ -23,6 +26,10 @@ def test_curves_are_described_by_repeat_and_epoch():
     )
     found = learning_curves(data, runs)
     assert found.height == 4 * 5
+    told = documented("curves")
+    assert set(found.columns) == told.keys() | {"cell"}
+    described = describe("curves", found.columns, (), OF_CURVES)
+    assert all(unit in (None, described[name][0]) for name, unit in told.items())
     for row in found.iter_rows(named=True):
         own = runs.filter(~pl.col("identical"), cell=row["cell"], repeat_index=row["repeat_index"])[
             "row"

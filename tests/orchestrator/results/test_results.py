@@ -21,14 +21,16 @@ from analysis.options import Options
 from analysis.predictions import Predictions
 from orchestrator import Sweep
 from orchestrator.errors import UnavailableError, UserError
+from orchestrator.paths import SweepPaths
 from orchestrator.query import query
 from orchestrator.results import analysing, schedulers
 from orchestrator.results.analysing import read_analysis
 from orchestrator.results.conventions import conventions
-from orchestrator.results.tables import DESCRIPTORS
+from orchestrator.results.tables import DESCRIPTORS, result_file
 from orchestrator.store.arrays import MISSING
 from orchestrator.store.groups import open_group
 from orchestrator.store.reader import read_array
+from tests.analysis.documented import documented
 from tests.orchestrator.conftest import QUICK, command, write
 
 
@@ -132,15 +134,15 @@ def test_results_of_an_interrupted_analysis_are_computed_again(
     analysed: Sweep, tmp_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
-    real = analysing.write_parquet
+    real = analysing.write_result
 
-    def breaks(path: Path, *rest: Any) -> None:
-        if path.name == "repeats.parquet":
+    def breaks(paths: SweepPaths, table: str, *rest: Any) -> None:
+        if table == "repeats":
             raise KeyboardInterrupt
-        real(path, *rest)
+        real(paths, table, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analysing, "write_parquet", breaks)
+        patch.setattr(analysing, "write_result", breaks)
         with pytest.raises(KeyboardInterrupt):
             sweep.analyze(Options(resamples=3))
     again = sweep.analyze(Options(resamples=20))
@@ -216,13 +218,17 @@ def test_sources_and_ranking_are_tables(analysed: Sweep) -> None:
     assert one["accuracy"] == rivals["accuracy"].max()
 
 
-def test_every_column_of_the_further_tables_is_documented(analysed: Sweep) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "results.md").read_text()
-    for name in ("sources", "ranking"):
-        section = page.split(f"## {name}.parquet")[1].split("\n## ")[0]
-        rows = re.findall(r"^\| (`[^|]*) \|", section, flags=re.MULTILINE)
-        told = {column for row in rows for column in re.findall(r"`(\w+)`", row)}
-        assert told | {"cell", "cell_id", *DESCRIPTORS} == set(analysed.results[name].columns)
+def test_every_column_is_documented_with_its_unit_there_and_in_the_file(analysed: Sweep) -> None:
+    for name, table in analysed.results.items():
+        told = documented(name)
+        assert told.keys() | {"cell", "cell_id", *DESCRIPTORS} == set(table.columns), name
+        kept = pl.read_parquet_metadata(result_file(analysed.paths, name))
+        columns = json.loads(kept["columns"])
+        assert list(columns) == table.columns
+        assert all(column["meaning"] for column in columns.values())
+        units = {column: unit for column, unit in told.items() if unit is not None}
+        assert {column: columns[column]["unit"] for column in units} == units
+        assert json.loads(kept["conventions"])["resamples"] == 20
 
 
 def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:

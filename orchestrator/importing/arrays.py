@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -48,7 +51,7 @@ class OnDisk:
 
     @classmethod
     def at(cls, file: IO[bytes], start: int, path: Path, key: str) -> OnDisk:
-        """Read the header that stands at `start`."""
+        """Read the header that stands at `start`; the array lies behind it."""
         file.seek(start)
         try:
             version = np.lib.format.read_magic(file)
@@ -60,7 +63,17 @@ class OnDisk:
         if fortran and len(shape) > 1:
             remedy = "save it with numpy.ascontiguousarray"
             raise UserError("is in Fortran's order", file=path, key=key, remedy=remedy)
-        return cls(file, file.tell(), shape, dtype)
+        start = file.tell()
+        there = os.fstat(file.fileno()).st_size - start
+        if there < (needed := math.prod(shape) * dtype.itemsize):
+            remedy = "copy it again"
+            raise UserError(
+                f"is cut off: {needed:,} bytes are needed, {there:,} are there",
+                file=path,
+                key=key,
+                remedy=remedy,
+            )
+        return cls(file, start, shape, dtype)
 
     def rows(self, positions: Positions) -> NDArray[Any]:
         """Read some rows, in that order."""
@@ -138,7 +151,8 @@ def read_arrays(
         if key == "labels":
             return Predicted(codes(values, class_names, key, path)[:, None], None)
         if probabilities:
-            values = np.log(np.maximum(values.astype(np.float32), _SMALLEST))
+            values = values.astype(np.float32)
+            np.log(np.maximum(values, _SMALLEST, out=values), out=values)
         return Predicted(None, values)
 
     return Source(
@@ -173,22 +187,32 @@ def _npz(path: Path, scratch: Path, stack: ExitStack) -> tuple[dict[str, OnDisk]
         name = info.filename.removesuffix(".npy")
         if name not in ENTRIES:
             raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
-        if name in LARGE:
-            large[name] = _member(path, archive, info, scratch, stack)
-        else:
-            with archive.open(info) as file:
-                try:
+        try:
+            if name in LARGE:
+                large[name] = _member(path, archive, info, scratch, stack)
+            else:
+                with archive.open(info) as file:
                     small[name] = np.lib.format.read_array(file, allow_pickle=False)
-                except ValueError as error:
-                    raise UserError(str(error), file=path, key=name) from None
+        except ValueError as error:
+            raise UserError(str(error), file=path, key=name) from None
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise UserError(
+                f"is damaged: {error}", file=path, key=name, remedy="copy it again"
+            ) from None
     return large, small
 
 
 def _member(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, scratch: Path, stack: ExitStack
 ) -> OnDisk:
-    """Return an entry where it lies; one that is compressed is unpacked first."""
+    """Return an entry where it lies; one that is compressed is unpacked first.
+
+    Either way it is read once to the end, where zipfile checks it.
+    """
     if info.compress_type == zipfile.ZIP_STORED:
+        with archive.open(info) as stored:
+            while stored.read(2**20):
+                pass
         file: IO[bytes] = stack.enter_context(path.open("rb"))
         file.seek(info.header_offset + 26)  # lengths of the name and of what follows it
         lengths = np.frombuffer(file.read(4), dtype="<u2").astype(int)

@@ -9,29 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from scipy.special import log_expit, log_softmax
 from zarr.storage import LocalStore
 
 from jobs.identity import canonical_json
-from jobs.run import Cell, Prediction
+from jobs.run import Cell
 from orchestrator.errors import UserError, toml_value
-from orchestrator.importing.source import DEFAULTS, Positions, Predicted, Source
+from orchestrator.importing.rows import write_rows
+from orchestrator.importing.source import DEFAULTS, Positions, Source
 from orchestrator.origin import register
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
 from orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
-from orchestrator.store import encoding
-from orchestrator.store.arrays import COPY, DONE, PADDING
 from orchestrator.store.compact import consolidate
 from orchestrator.store.files import place
-from orchestrator.store.groups import Group, open_group
+from orchestrator.store.groups import open_group
 from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.rows import encode_row
 from orchestrator.store.schema import GroupSpec
 from orchestrator.store.splits import write_splits
-
-BLOCK_BYTES = 2**26  # of predictions in memory beside those of a shard
 
 
 def write_sweep(sources: Sequence[Source], directory: Path) -> None:
@@ -63,7 +58,7 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
             )
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
-            _write_rows(group, source, _order(source), recipe)
+            write_rows(group, source, _order(source), recipe)
         consolidate(LocalStore(paths.store), [spec.path for spec in groups.specs])
 
 
@@ -190,64 +185,3 @@ def _sweep_file(sources: Sequence[Source], directory: Path, plan: Plan) -> str:
             f"classifier = {toml_value([source.classifier])}",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _write_rows(group: Group, source: Source, order: Positions, recipe: int) -> None:
-    """Publish all runs, a shard at a time."""
-    spec = group.spec
-    published = [a for a in spec.arrays if a.role in ("prediction", "record")]
-    n_columns = spec.n_classes if spec.scores == "all" else 1
-    step = max(1, BLOCK_BYTES // (4 * spec.samples * len(spec.epochs) * n_columns))
-    seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0: not known
-    repeat, copy = source.runs["repeat"].to_numpy(), source.runs["copy"].to_numpy()
-    for shard in range(group.shards):
-        here = order[shard * spec.shard_length : (shard + 1) * spec.shard_length]
-        values = {a.name: encoding.filled(spec, a, spec.shard_length) for a in published}
-        values["status"][:] = PADDING
-        for start in range(0, len(here), step):
-            positions = here[start : start + step]
-            predicted = source.read(positions)
-            for offset, position in enumerate(positions):
-                row = start + offset
-                prediction = _prediction(predicted, offset, spec)
-                found = encode_row(spec, prediction, source.y_true[repeat[position]])
-                stored = {"label": found.label, "confidence": found.confidence}
-                for array in spec.arrays:
-                    if array.role == "prediction":
-                        dtype = np.dtype(array.dtype).newbyteorder("<")
-                        flat = np.frombuffer(stored.get(array.name, found.score), dtype=dtype)
-                        values[array.name][row] = flat.reshape(values[array.name].shape[1:])
-                values["crc"][row] = found.crc
-                if spec.has_clipped:
-                    values["clipped"][row] = found.clipped
-                values["fit_seconds"][row] = np.nan if copy[position] else seconds[position]
-                values["recipe"][row] = recipe
-                values["status"][row] = COPY if copy[position] else DONE
-        for array in published:
-            kept = values[array.name]
-            kept = kept[: len(here)] if array.role == "prediction" else kept
-            key, encoded = encoding.encode(group.metadata(array), shard, kept)
-            place(group.folder / array.name / key, encoded)
-
-
-def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Prediction:
-    """Return one run as training would have returned it."""
-    grid = (len(spec.epochs), spec.samples)
-    shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
-    if predicted.scores is None:
-        assert predicted.label is not None
-        nothing = np.broadcast_to(np.float32(np.nan), shape)
-        label = predicted.label[number].astype(np.uint16)
-        return Prediction(nothing, label, nothing[..., 0] if nothing.ndim == 3 else nothing, np.nan)
-    scores = predicted.scores[number].astype(np.float32)
-    if spec.n_classes == 2:
-        scores = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
-    label = (scores >= 0) if spec.n_classes == 2 else scores.argmax(axis=1)
-    if predicted.label is not None:
-        label = predicted.label[number, 0]
-    confidence = np.full(grid, np.nan, dtype=np.float32)
-    if spec.has_confidence and spec.probability != "none":
-        logs = scores if spec.probability == "softmax" else log_expit(scores)
-        every = np.exp(log_softmax(logs.astype(np.float64), axis=1))
-        confidence[0] = np.take_along_axis(every, label[:, None].astype(np.intp), axis=1)[:, 0]
-    return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from polars.testing import assert_frame_equal
 from analysis.options import Options
 from orchestrator import Sweep
 from orchestrator.errors import UserError
-from orchestrator.importing import directory as importing
+from orchestrator.importing import rows as importing
 from orchestrator.store.groups import list_groups
 from orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, stored
@@ -222,3 +224,67 @@ def test_files_that_are_none_of_these(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", labels=np.zeros((2, 3), int), y_true=np.zeros(3, int))
     with pytest.raises(UserError, match="exists already"):
         Sweep.import_predictions([tmp_path / "c.npz"], tmp_path / "sweep")
+
+
+_GROWTH = """
+import sys
+from pathlib import Path
+
+import orchestrator.importing.rows  # what is imported counts as there already
+from orchestrator import Sweep
+
+def peak():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+def read(folder, name, **options):
+    files = [Path(folder) / name]
+    Sweep.import_predictions(files, Path(folder) / ("of-" + name), probability="none", **options)
+
+read(sys.argv[1], "small.npz")
+before = peak()
+read(sys.argv[1], sys.argv[2], truth=Path(sys.argv[1]) / "truth.npy")
+print(peak() - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """400 MB of scores, most of them a hole in a sparse file; each run has 4 MB."""
+    shape = (100, 2000, 1000)
+    with (tmp_path / "large.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f2", "fortran_order": False, "shape": shape}
+        )
+        file.truncate(file.tell() + 2 * int(np.prod(shape)))
+    np.save(tmp_path / "truth.npy", np.arange(shape[1]) % shape[2])
+    small = np.zeros((2, 20, 12), dtype=np.float16)
+    np.savez(tmp_path / "small.npz", scores=small, y_true=np.arange(20) % 12)
+    grown = subprocess.run(
+        [sys.executable, "-c", _GROWTH, tmp_path, "large.npy"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(grown.stdout) < 200 * 1024  # kB
+
+
+def test_damaged_files_are_one_message(made: dict[str, Any], tmp_path: Path) -> None:
+    whole = tmp_path / "whole.npy"
+    np.save(whole, made["scores"])
+    np.save(tmp_path / "truth.npy", made["y_true"])
+    (tmp_path / "cut.npy").write_bytes(whole.read_bytes()[:-1])
+    with pytest.raises(UserError, match="cut: is cut off: 2,880 bytes are needed, 2,879 are"):
+        Sweep.import_predictions(
+            [tmp_path / "cut.npy"], tmp_path / "sweep", truth=tmp_path / "truth.npy"
+        )
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "flipped.npz", **made)
+        content = bytearray((tmp_path / "flipped.npz").read_bytes())
+        content[len(content) // 4] ^= 1  # in the scores, which come first
+        (tmp_path / "flipped.npz").write_bytes(content)
+        with pytest.raises(UserError, match="scores: is damaged"):
+            Sweep.import_predictions([tmp_path / "flipped.npz"], tmp_path / "sweep")
+    made["scores"][4, 3, 2] = np.nan
+    np.savez(tmp_path / "nan.npz", **made)
+    with pytest.raises(UserError, match="run 4: has scores that are not finite"):
+        Sweep.import_predictions([tmp_path / "nan.npz"], tmp_path / "sweep")
+    assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".npz"}

@@ -1,0 +1,160 @@
+"""Imported predictions → published shards: an inner chunk of rows is held in memory, no more."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_expit, log_softmax
+
+from jobs.run import Prediction
+from orchestrator.errors import UserError
+from orchestrator.importing.source import Positions, Predicted, Source
+from orchestrator.store import encoding
+from orchestrator.store.arrays import COPY, DONE, PADDING
+from orchestrator.store.chunkfile import ChunkWriter, parse
+from orchestrator.store.encoding import Array
+from orchestrator.store.files import replacing
+from orchestrator.store.groups import Group
+from orchestrator.store.rows import encode_row
+from orchestrator.store.schema import GroupSpec, Probability
+
+BLOCK_BYTES = 2**26
+"""Of predictions, as float32, that are read at once; a single run may be larger."""
+_BLOCK_SCORES = 2**20  # whose probabilities are computed at once
+
+
+def write_rows(group: Group, source: Source, order: Positions, recipe: int) -> None:
+    """Publish all runs, a shard at a time.
+
+    Parameters
+    ----------
+    group : Group
+        Laid out for these runs alone; nobody else knows of it.
+    source : Source
+        What was predicted.
+    order : int64 array (run,)
+        For each row the position of its run in the source.
+    recipe : int
+        Number of the recipe.
+
+    Raises
+    ------
+    UserError
+        Where scores are not finite.
+    """
+    for shard in range(group.shards):
+        length = group.spec.shard_length
+        _Shard(group, source, recipe).write(shard, order[shard * length : (shard + 1) * length])
+
+
+class _Shard:
+    """One shard, while it is written."""
+
+    def __init__(self, group: Group, source: Source, recipe: int) -> None:
+        self.group, self.spec, self.source = group, group.spec, source
+        self.recipe = recipe
+        self.predictions = [a for a in self.spec.arrays if a.role == "prediction"]
+        records = [a for a in self.spec.arrays if a.role == "record"]
+        self.numbers = {
+            array.name: encoding.filled(self.spec, array, self.spec.shard_length)
+            for array in records
+        }
+        self.numbers["status"][:] = PADDING
+        self.arrays = (*self.predictions, *records)
+        self.seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0: not known
+        self.repeat = source.runs["repeat"].to_numpy()
+        self.copy = source.runs["copy"].to_numpy()
+
+    def write(self, shard: int, positions: Positions) -> None:
+        """Place the shard's files, with runs in its first rows."""
+        forms = {array.name: self.group.metadata(array) for array in self.arrays}
+        paths = [self.group.file(array, shard) for array in self.arrays]
+        step = self.spec.chunk_length
+        with replacing(paths) as partials, contextlib.ExitStack() as stack:
+            writers = []
+            for array, partial in zip(self.predictions, partials, strict=False):
+                file = stack.enter_context(partial.open("xb", buffering=0))
+                writers.append(ChunkWriter(parse(forms[array.name]), file))
+            for first in range(0, len(positions), step):
+                parts = self._chunk(first, positions[first : first + step])
+                for writer, values in zip(writers, parts, strict=True):
+                    writer.add(values)
+            for writer in writers:
+                writer.finish()
+            rest = partials[len(self.predictions) :]
+            for (name, values), partial in zip(self.numbers.items(), rest, strict=True):
+                partial.write_bytes(encoding.encode(forms[name], shard, values)[1])
+
+    def _chunk(self, first: int, positions: Positions) -> list[Array]:
+        """Return rows of each prediction; `first` is where they begin in the shard."""
+        parts = [
+            np.empty((len(positions), *self.spec.part_shape(array)), dtype=array.dtype)
+            for array in self.predictions
+        ]
+        n_columns = 2 * len(self.spec.epochs) if self.spec.scores == "none" else self.spec.n_classes
+        step = max(1, BLOCK_BYTES // (4 * self.spec.samples * n_columns))
+        for start in range(0, len(positions), step):
+            block = positions[start : start + step]
+            predicted = self.source.read(block)
+            for offset, position in enumerate(block.tolist()):
+                prediction = _prediction(predicted, offset, self.spec)
+                if self.spec.scores != "none" and not np.isfinite(prediction.scores).all():
+                    raise UserError(
+                        "has scores that are not finite",
+                        file=self.source.file,
+                        key=f"run {position}",
+                        remedy="leave such runs out, or import labels instead of scores",
+                    )
+                values = [part[start + offset] for part in parts]
+                self._set(first + start + offset, position, prediction, values)
+        return parts
+
+    def _set(self, row: int, position: int, prediction: Prediction, values: list[Array]) -> None:
+        found = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])
+        for value, part in zip(values, found.parts, strict=True):
+            flat = np.frombuffer(part, dtype=value.dtype.newbyteorder("<"))
+            value[...] = flat.reshape(value.shape)
+        is_copy = bool(self.copy[position])
+        self.numbers["crc"][row] = found.crc
+        if self.spec.has_clipped:
+            self.numbers["clipped"][row] = found.clipped
+        self.numbers["fit_seconds"][row] = np.nan if is_copy else self.seconds[position]
+        self.numbers["recipe"][row] = self.recipe
+        self.numbers["status"][row] = COPY if is_copy else DONE
+
+
+def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Prediction:
+    """Return one run as training would have returned it."""
+    grid = (len(spec.epochs), spec.samples)
+    shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
+    if predicted.scores is None:
+        assert predicted.label is not None
+        nothing = np.broadcast_to(np.float32(np.nan), shape)
+        label = predicted.label[number].astype(np.uint16)
+        return Prediction(nothing, label, nothing[..., 0] if nothing.ndim == 3 else nothing, np.nan)
+    scores = predicted.scores[number].astype(np.float32)
+    if spec.n_classes == 2:
+        scores = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
+    label = (scores >= 0) if spec.n_classes == 2 else scores.argmax(axis=1)
+    if predicted.label is not None:
+        label = predicted.label[number, 0]
+    confidence = np.full(grid, np.nan, dtype=np.float32)
+    if spec.has_confidence and spec.probability != "none":
+        confidence[0] = _confidence(scores, label.astype(np.intp), spec.probability)
+    return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)
+
+
+def _confidence(
+    scores: NDArray[np.float32], label: NDArray[np.intp], probability: Probability
+) -> NDArray[np.float64]:
+    """Return the probability of the labels (sample,), some points at a time."""
+    found = np.empty(len(label))
+    step = max(1, _BLOCK_SCORES // scores.shape[1])
+    for first in range(0, len(label), step):
+        here = slice(first, first + step)
+        logs = scores[here] if probability == "softmax" else log_expit(scores[here])
+        every = np.exp(log_softmax(logs.astype(np.float64), axis=1))
+        found[here] = np.take_along_axis(every, label[here, None], axis=1)[:, 0]
+    return found

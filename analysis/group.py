@@ -126,6 +126,6 @@ def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -
     from distributed import as_completed
 
     futures = client.compute(list(blocks))
-    for done, _ in enumerate(as_completed(futures), start=1):
+    for done, _ in enumerate(as_completed(futures, loop=client.loop), start=1):
         tell(done, len(blocks))
     return list(client.gather(futures))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from jobs.classifiers.registry import consumes
 from jobs.run import Generators, MachineError, Prediction, TrainingSet
 from jobs.streams import seed31
+from jobs.training.device import torch_device
 from jobs.training.handling import Handling
 from jobs.training.prediction import prediction
 
@@ -35,8 +36,10 @@ def fit(
     Missing values and categorical features are XGBoost's own. A class without training
     rows is boosted on negative examples alone.
     """
-    if handling.device == "gpu" and not xgboost.build_info().get("USE_CUDA"):
-        raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
+    if handling.device == "gpu":
+        if not xgboost.build_info().get("USE_CUDA"):
+            raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
+        torch_device("gpu")  # XGBoost itself goes on without a word on a CPU
     started = perf_counter()
     binary = data.n_classes == 2
     parameters = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ from jobs.training.handling import Device
 
 if TYPE_CHECKING:  # whoever only names a device need not wait for torch
     import torch
+
+_OF_THE_GPU = re.compile(r"CUDA|cuDNN|CUBLAS|CUDNN|cudaError|NCCL")
+"""In what libraries say of a GPU that fails: few of these errors have a type of their own."""
 
 
 def torch_device(device: Device) -> torch.device:
@@ -30,6 +34,9 @@ def torch_device(device: Device) -> torch.device:
     # The same numbers in every run, of the precision that the recipe names.
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    # Of the kinds of attention that float32 has on a GPU this one sums gradients in any order.
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
     return torch.device("cuda")
 
 
@@ -46,10 +53,13 @@ def faults_of(device: Device) -> Iterator[None]:
         return
     import torch
 
-    out_of_memory = torch.OutOfMemoryError
     try:
         yield
-    except (out_of_memory, getattr(torch, "AcceleratorError", out_of_memory)) as error:
+    except torch.OutOfMemoryError as error:
+        raise MachineError(f"the GPU failed: {error}") from error
+    except (RuntimeError, ValueError) as error:  # of the latter kind are XGBoost's errors
+        if not _OF_THE_GPU.search(str(error)):
+            raise
         raise MachineError(f"the GPU failed: {error}") from error
 
 

@@ -11,7 +11,7 @@ from jobs.training.device import faults_of, gpu_model, torch_device
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+NO_GPU = not torch.cuda.is_available()
 NETWORKS = ("mlp", "cnn", "vit", "vit-transfer")
 
 
@@ -19,7 +19,7 @@ def test_the_cpu_is_always_there():
     assert torch_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+@pytest.mark.skipif(not NO_GPU, reason="has a GPU")
 def test_a_missing_gpu_is_the_machine_s_fault():
     with pytest.raises(MachineError, match="no CUDA device"):
         torch_device("gpu")
@@ -36,6 +36,39 @@ def test_a_full_gpu_is_the_machine_s_fault_and_a_full_cpu_the_run_s():
         raise torch.OutOfMemoryError
 
 
+@pytest.mark.parametrize(
+    ("error", "of_machine"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), True),
+        (ValueError("Check failed: out of memory: cudaErrorMemoryAllocation"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (FloatingPointError("the training diverged"), False),
+    ],
+)
+def test_what_libraries_say_of_a_broken_gpu_is_the_machine_s_fault(error, of_machine):
+    with pytest.raises(MachineError if of_machine else type(error)), faults_of("gpu"):
+        raise error
+
+
+def test_a_gpu_computes_in_full_precision_and_in_a_fixed_order(monkeypatch):
+    backends = torch.backends
+    before = backends.cudnn.deterministic, backends.cudnn.allow_tf32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    try:
+        assert torch_device("gpu").type == "cuda"
+        assert backends.cudnn.deterministic
+        assert not backends.cudnn.allow_tf32
+        assert not backends.cuda.matmul.allow_tf32
+        assert backends.cuda.flash_sdp_enabled()  # of half precision; attention on a CPU uses it
+        assert not backends.cuda.mem_efficient_sdp_enabled()
+        assert backends.cuda.math_sdp_enabled()
+    finally:
+        backends.cudnn.deterministic, backends.cudnn.allow_tf32 = before
+        backends.cuda.enable_mem_efficient_sdp(True)
+
+
 def test_an_xgboost_without_cuda_is_the_machine_s_fault(monkeypatch):
     xgboost = pytest.importorskip("xgboost")
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": False})
@@ -43,7 +76,16 @@ def test_an_xgboost_without_cuda_is_the_machine_s_fault(monkeypatch):
         examples.fit("xgb", examples.mixed()[0], device="gpu")
 
 
-@needs_gpu
+@pytest.mark.skipif(not NO_GPU, reason="has a GPU")
+def test_xgboost_does_not_go_on_on_a_cpu(monkeypatch):
+    xgboost = pytest.importorskip("xgboost")
+    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": True})
+    with pytest.raises(MachineError, match="no CUDA device"):
+        examples.fit("xgb", examples.mixed()[0], device="gpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
     data, y_test = (examples.image if name in examples.IMAGES_ONLY else examples.mixed)()
@@ -54,7 +96,8 @@ def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
     assert abs(accuracies[0] - accuracies[1]) < 0.1
 
 
-@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_gpu_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
     data, _ = (examples.image if name in examples.IMAGES_ONLY else examples.mixed)()
@@ -77,6 +120,7 @@ def test_a_gpu_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.scores, whole.scores)
 
 
-@needs_gpu
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")
 def test_the_model_of_the_gpu_names_its_device_class():
     assert gpu_model() == torch.cuda.get_device_name()

@@ -6,13 +6,16 @@ import difflib
 import math
 from collections.abc import Iterable
 
+_LISTED = 20
+
 
 def unknown(what: str, value: object, options: Iterable[str]) -> ValueError:
     """Return the error for a name that is none of the options, with the nearest one."""
     names = list(options)
     near = difflib.get_close_matches(str(value), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return ValueError(f"unknown {what} {value!r}: {hint}there are {', '.join(names) or 'none'}")
+    listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    return ValueError(f"unknown {what} {value!r}: {hint}there are {listed or 'none'}")
 
 
 def integer(what: str, value: object, *, least: int, most: int | None = None) -> int:

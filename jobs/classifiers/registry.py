@@ -270,7 +270,7 @@ def _epochs(kind: _Kind, options: Mapping[str, Any]) -> tuple[int | None, tuple[
     if not isinstance(snapshots, list | tuple):
         raise ValueError(f"snapshots is a list of epochs, not {snapshots!r}")
     for snapshot in snapshots:
-        integer("a snapshot", snapshot, least=1, most=epochs)
+        integer(f"each of snapshots = {snapshots!r}", snapshot, least=1, most=epochs)
     return epochs, tuple(sorted({*snapshots, epochs}))
 
 

@@ -41,11 +41,17 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     """
     if weights is not None and not isinstance(weights, str):
         raise ValueError(f"weights is the path of a file, not {weights!r}")
-    path = _in_hub(backbone) if weights is None else Path(weights).expanduser()
+    hub = _in_hub(backbone)
+    path = hub if weights is None else Path(weights).expanduser()
     if not path.is_file():
         raise ValueError(
-            f"the weights of {backbone} are not in {path}: download {PUBLISHED[backbone]} there, "
-            'or give the path of a state dict as weights = "…"'
+            (
+                f"the weights of {backbone} are not in {hub}: "
+                if weights is None
+                else f"there is no file {weights!r}: "
+            )
+            + f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict as "
+            'weights = "…"'
         )
     return path, _digest(path)
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -104,7 +104,8 @@ def _read_table(
             else pl.read_csv(io.BytesIO(content), null_values=MISSING, infer_schema_length=None)
         )
     except pl.exceptions.PolarsError as error:
-        raise ValueError(f"file:{path} is no {path.suffix[1:]} file: {error}") from error
+        reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
+        raise ValueError(f"file:{path} is no {path.suffix[1:]} file: {reason}") from error
     columns = {}
     for series in frame:
         kind = series.dtype
@@ -123,6 +124,8 @@ def _read_table(
 def _read_npz(path: Path, content: bytes, target: str, categorical: set[str]) -> dict[str, Column]:
     """Read the array ``X`` (sample, feature), its columns named by number, and the target's."""
     try:
+        if not is_zipfile(io.BytesIO(content)):
+            raise BadZipFile("it holds no arrays")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file}
     except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:

@@ -49,10 +49,14 @@ def to_samples(what: str, features: Sequence[Column], target: Column) -> Samples
     names, y = encode(target.values)
     if missing := int((y < 0).sum()):
         raise ValueError(
-            f"{what}: {missing} of {n} values of the target {target.name!r} are missing"
+            f"{what}: {missing} of {n} values of the target {target.name!r} are missing; leave "
+            "these rows out"
         )
     if len(names) < 2:
-        raise ValueError(f"{what}: the target {target.name!r} has a single class, {names[0]!r}")
+        raise ValueError(
+            f"{what}: the target {target.name!r} has a single class, {names[0]!r}; a "
+            "classifier needs two"
+        )
     if 2 * len(names) > n or len(names) > MAX_CLASSES:
         raise ValueError(
             f"{what}: the target {target.name!r} has {len(names)} classes in {n} samples; a class "
@@ -69,7 +73,10 @@ def to_samples(what: str, features: Sequence[Column], target: Column) -> Samples
         else:
             X[:, j] = column.values
             if np.isinf(X[:, j]).any():
-                raise ValueError(f"{what}: column {column.name!r} holds infinite numbers")
+                raise ValueError(
+                    f"{what}: column {column.name!r} holds infinite numbers; leave it out, or mark "
+                    "them as missing"
+                )
     return Samples(X, y, cardinality, names)
 
 

@@ -236,24 +236,43 @@ class Resolver:
         source: Any = None,
         source_key: str | None = None,
     ) -> T:
-        """Ask `jobs`; a refusal becomes an error at the option that is refused by itself."""
+        """Ask `jobs`; a refusal becomes an error at the option that is to blame."""
         try:
             return ask(options)
         except (ValueError, TypeError) as error:
-            refused = error
-        message = str(refused)
-        if _refusal(ask, {}) == message:
-            at = f"{key}.{source_key}" if source_key else key
-            raise UserError(message, file=self._path, key=at, value=source)
-        for name, value in options.items():
-            parts = {name: value}
-            if isinstance(value, Mapping) and name == "hparams":
-                parts = {f"{name}.{inner}": {inner: each} for inner, each in value.items()}
-            for part, given in parts.items():
-                if (said := _refusal(ask, {name: given})) is not None and _refusal(ask, {}) is None:
-                    shown = given[part.partition(".")[2]] if "." in part else given
-                    raise UserError(said, file=self._path, key=f"{key}.{part}", value=shown)
+            message = str(error)
+        if _refusal(ask, {}) != message and (blamed := _blamed(ask, options, message)):
+            part, value, said = blamed
+            raise UserError(said, file=self._path, key=f"{key}.{part}", value=value)
+        if source_key:
+            raise UserError(message, file=self._path, key=f"{key}.{source_key}", value=source)
+        if source is not None:
+            raise UserError(message, file=self._path, key=key, value=source)
         raise UserError(message, file=self._path, key=key)
+
+
+def _blamed(
+    ask: Callable[[dict[str, Any]], Any], options: dict[str, Any], message: str
+) -> tuple[str, Any, str] | None:
+    """Return the option that is to blame for a refusal, its value, and what is said of it.
+
+    That is one that is refused by itself, else one whose value the refusal names, else one without
+    which nothing is refused.
+    """
+    if _refusal(ask, {}) is None:
+        for name, value in options.items():
+            parts = {name: (value, value)}
+            if isinstance(value, Mapping) and name == "hparams":
+                parts = {f"{name}.{inner}": (each, {inner: each}) for inner, each in value.items()}
+            for part, (shown, given) in parts.items():
+                if (said := _refusal(ask, {name: given})) is not None:
+                    return part, shown, said
+    named = [name for name, value in options.items() if repr(value) in message]
+    for name in sorted(named, key=lambda name: -len(repr(options[name]))) or options:
+        others = {other: options[other] for other in options if other != name}
+        if name in named or _refusal(ask, others) is None:
+            return name, options[name], message
+    return None
 
 
 class _ImpossibleError(Exception):

@@ -10,6 +10,7 @@ from jobs import datasets
 from jobs.datasets import DatasetInfo
 from jobs.run import MachineError
 from orchestrator.errors import UnavailableError, UserError
+from orchestrator.grids.sweepfile import read_sweep_file
 
 
 def fetch_datasets(
@@ -34,7 +35,7 @@ def fetch_datasets(
 
 
 def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Path) -> None:
-    """Refuse datasets whose prepared copy is not on this machine.
+    """Refuse datasets whose prepared copy is not on this machine; say so where a file has changed.
 
     Parameters
     ----------
@@ -48,9 +49,32 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
     UserError
     """
     absent = [name for name, canonical in canonicals.items() if not datasets.is_fetched(canonical)]
+    for name in absent:
+        _require_unchanged(name, canonicals[name], sweep_file)
     if absent:
         raise UserError(
             f"the data of {', '.join(absent)} is not on this machine",
             file=datasets.data_home(),
             remedy=f"fetch it with: manyseed datasets fetch {sweep_file}",
         )
+
+
+def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path) -> None:
+    """Refuse a table whose file is gone or changed: what is fetched now would be other data."""
+    table = read_sweep_file(sweep_file).dataset.get(name)
+    if canonical["source"] != "file" or table is None or table.source is None:
+        return
+    problem = "the file has changed since it was planned"
+    try:
+        if datasets.resolve(table.source, **table.options()).canonical == canonical:
+            return
+    except ValueError as error:
+        problem = str(error)
+    raise UserError(
+        problem,
+        file=sweep_file,
+        key=f"dataset.{name}.source",
+        value=table.source,
+        remedy="bring back the file that was planned, or plan what it holds now into another "
+        "directory with --out",
+    )

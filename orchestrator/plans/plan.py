@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.paths import SweepPaths
 from orchestrator.store.files import place
@@ -49,6 +50,9 @@ predictions are, `device` is the resource class that is wished for, `core_second
 expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
 the plan part that brought the cell."""
 
+_UNKNOWN_SECONDS = 1.0
+"""What a fit is expected to take where a plan does not tell."""
+
 DROPPED = "dropped-{:04d}.json"
 
 
@@ -83,7 +87,11 @@ class Plan:
         that was interrupted, and don't exist.
         """
         parts = tuple(pl.read_parquet(path) for path in paths.parts())
-        cells = pl.read_parquet(paths.cells).filter(pl.col("part") <= len(parts)).sort("cell")
+        cells = (
+            _complete(pl.read_parquet(paths.cells), paths.cells)
+            .filter(pl.col("part") <= len(parts))
+            .sort("cell")
+        )
         dropped = [number for file in drop_files(paths) for number in read_json(file)["cells"]]
         return cls(cells, parts, _numbers(dropped))
 
@@ -143,6 +151,25 @@ class Plan:
         if self.dropped.is_empty():
             return frame
         return frame.filter(~pl.col("cell").is_in(self.dropped.implode()))
+
+
+def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
+    """Return cells with the columns that plans have; refuse those of another version.
+
+    Raises
+    ------
+    UserError
+    """
+    if "core_seconds" not in cells.columns:  # as early plans; what has run corrects it
+        cells = cells.with_columns(core_seconds=pl.lit(_UNKNOWN_SECONDS))
+    if set(cells.columns) != set(CELLS):
+        differing = ", ".join(sorted(set(cells.columns) ^ set(CELLS)))
+        raise UserError(
+            f"another version of manyseed wrote this plan, with other columns: {differing}",
+            file=file,
+            remedy="go on with that version; or export its predictions and import them with this",
+        )
+    return cells.select(*CELLS)
 
 
 def _numbers(cells: list[int]) -> pl.Series:

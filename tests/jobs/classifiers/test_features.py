@@ -241,7 +241,7 @@ def test_weights_of_another_network_are_refused(tmp_path):
     ("options", "message"),
     [
         ({"backbone": "swin"}, "unknown backbone 'swin': did you mean 'swin_t'"),
-        ({"weights": "/no/such.pth"}, r"swin_t are not in /no/such.pth: download https.*weights ="),
+        ({"weights": "/no/such.pth"}, r"no file ./no/such.pth.: download https.*weights ="),
         ({"backbone": "vit_b_16"}, r"hub/checkpoints/vit_b_16-c867db91.pth: download"),
         ({"weights": 3}, "weights is the path of a file, not 3"),
     ],

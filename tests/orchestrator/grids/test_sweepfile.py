@@ -36,6 +36,10 @@ epochs = 2
 HEAD = 'name = "x"\nseed = 1\n'
 GRID = '[[grid]]\ndataset = ["sklearn:digits"]\nclassifier = ["lr-sgd"]\n'
 
+TABLE = "width,colour,same,class\n0,,1,a\n" + "".join(
+    f"{i},{'red' if i % 3 else 'blue'},1,{'ab'[i % 2]}\n" for i in range(1, 8)
+)
+
 # what is written → what the message must hold: key, value, reason or remedy
 MISTAKES = {
     "no TOML": ("name = ", ["not valid TOML", "Invalid value"]),
@@ -174,6 +178,46 @@ MISTAKES = {
         HEAD + GRID + "train_fraction = [2000]\n",
         ["grid[0].train_fraction = 2000", "from 2 to 1348"],
     ),
+    "a snapshot after the last epoch": (
+        HEAD + GRID.replace("lr-sgd", "mlp") + "[classifier.mlp]\nepochs = 3\nsnapshots = [2, 5]\n",
+        ["classifier.mlp.snapshots = [2, 5]", "from 1 to 3, not 5"],
+    ),
+    "a file that is not there": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:no.csv"\ntarget = "y"\n',
+        ['dataset.d.source = "file:no.csv"', "No such file"],
+    ),
+    "a file without a target": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\n',
+        ["dataset.d.source", "target is the name of the column"],
+    ),
+    "an unknown target": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "clas"\n',
+        ['dataset.d.target = "clas"', "did you mean 'class'"],
+    ),
+    "an unknown categorical column": (
+        HEAD
+        + GRID
+        + '[dataset.d]\nsource = "file:table.csv"\ntarget = "class"\ncategorical = ["wid"]\n',
+        ['dataset.d.categorical = ["wid"]', "did you mean 'width'"],
+    ),
+    "a target with missing values": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "colour"\n',
+        ['dataset.d.target = "colour"', "1 of 8 values", "leave these rows out"],
+    ),
+    "a target with a single class": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "same"\n',
+        ['dataset.d.target = "same"', "a single class, '1'"],
+    ),
+    "more classes than samples": (
+        HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "width"\n',
+        ['dataset.d.target = "width"', "8 classes in 8 samples"],
+    ),
+    "weights that are not there": (
+        HEAD
+        + GRID.replace("lr-sgd", "vit-transfer").replace("iris", "digits")
+        + '[classifier.vit-transfer]\nweights = "no.pth"\n',
+        ['classifier.vit-transfer.weights = "no.pth"', "download https://"],
+    ),
     "unknown hparams": (
         HEAD + GRID + 'hparams = ["defaults"]\n',
         ['grid[0].hparams = "defaults"', 'did you mean "default"'],
@@ -243,6 +287,8 @@ def test_a_mistake_is_told_in_one_message_and_nothing_is_written(
     text, expected = MISTAKES[mistake]
     file = tmp_path / "sweep.toml"
     file.write_text(text)
+    (tmp_path / "table.csv").write_text(TABLE)
+    monkeypatch.chdir(tmp_path)
     before = tree(tmp_path)
     monkeypatch.setattr(
         sys, "argv", ["manyseed", "plan", str(file), "--out", str(tmp_path / "out")]

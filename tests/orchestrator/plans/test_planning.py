@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import UnavailableError, UserError
 from orchestrator.paths import SweepPaths
 from orchestrator.plans import planning
+from orchestrator.plans.data import fetch_datasets, require_fetched
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
 from orchestrator.plans.plan import Plan
@@ -323,3 +324,49 @@ def test_extents_of_a_plan_are_what_its_parts_hold(sweep):
     expected = plan.rows.group_by("cell").agg(pl.len())
     product = plan.extents.select("cell", len=pl.col("repeats") * pl.col("runs"))
     assert product.sort("cell")["len"].to_list() == expected.sort("cell")["len"].to_list()
+
+
+def test_a_plan_without_expected_times_is_read(sweep):
+    file, directory = sweep
+    paths = SweepPaths(directory)
+    cells = pl.read_parquet(paths.cells)
+    cells.drop("core_seconds").write_parquet(paths.cells)
+    assert (Plan.read(paths).cells["core_seconds"] > 0).all()
+    plan_sweep(file, directory)  # planning again tells them
+    assert Plan.read(paths).cells.equals(cells)
+
+
+def test_a_plan_of_another_version_is_refused(sweep):
+    _, directory = sweep
+    paths = SweepPaths(directory)
+    pl.read_parquet(paths.cells).rename({"vary": "varies"}).write_parquet(paths.cells)
+    with pytest.raises(UserError, match=r"another version .*: varies, vary"):
+        Plan.read(paths)
+
+
+def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    table, file = tmp_path / "table.csv", tmp_path / "s.toml"
+    text = "x,y\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20))
+    table.write_text(text)
+    file.write_text(
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
+        f'[dataset.d]\nsource = "file:{table}"\ntarget = "y"\n'
+    )
+    change = plan_sweep(file, tmp_path / "out")
+    infos = change.expansion.datasets
+    planned = {name: info.canonical for name, info in infos.items()}
+    with pytest.raises(UserError, match=r"not on this machine\n.*datasets fetch"):
+        require_fetched(planned, file)
+    table.write_text(text + "20,a\n")
+    with pytest.raises(UnavailableError, match="has changed"):
+        fetch_datasets(infos)
+    with pytest.raises(UserError, match=r"dataset\.d\.source.*has changed since it was planned"):
+        require_fetched(planned, file)
+    table.unlink()
+    with pytest.raises(UserError, match=r"dataset\.d\.source.*No such file"):
+        require_fetched(planned, file)
+    table.write_text(text)
+    fetch_datasets(infos)
+    table.unlink()
+    require_fetched(planned, file)

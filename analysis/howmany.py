@@ -76,7 +76,7 @@ def _duration(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.1f} seconds"
+    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
 
 
 def runs_for_mean(spread: float, half_width: float, confidence: float = CONFIDENCE) -> int | None:

@@ -17,6 +17,8 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from analysis.effects import UNPERTURBED
+from analysis.figures.curves import learning_curves
+from analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from analysis.figures.style import (
     Plot,
     colour,
@@ -33,16 +35,22 @@ LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
 PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
 
-def all_figures(tables: Tables) -> list[Plot]:
+def all_figures(
+    tables: Tables, curves: pl.DataFrame | None = None, ensembles: pl.DataFrame | None = None
+) -> list[Plot]:
     """Draw every figure that the tables allow."""
-    drawn = (
+    drawn = [
         accuracy(tables.runs),
         accuracy_range(tables.repeats),
         ec_local(tables.pairs, tables.repeats),
         ec_global(tables.pairs, tables.repeats),
         alpha_hat(tables.runs, tables.repeats),
         alpha_hat_against_accuracy(tables.runs, tables.repeats),
-    )
+    ]
+    if ensembles is not None:
+        drawn += [ensembles_close(ensembles), ensembles_accuracy(ensembles)]
+    if curves is not None:
+        drawn += [learning_curves(curves, quantity) for quantity in ("accuracy", "loss")]
     return [plot for plot in drawn if plot is not None]
 
 

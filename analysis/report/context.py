@@ -68,6 +68,8 @@ def context(
     options: Options,
     provenance: Mapping[str, str],
     notes: Sequence[str] = (),
+    curves: pl.DataFrame | None = None,
+    ensembles: pl.DataFrame | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -84,6 +86,9 @@ def context(
         What the results were made with, shown as it is.
     notes : sequence of str
         Said beside the conventions, e.g. what could not be computed and why.
+    curves, ensembles : polars frames or None
+        Learning curves (`analysis.figures.curves`), and ensembles by size
+        (`analysis.figures.sizes`), where there are any.
     """
     several = tables.repeats["dataset"].n_unique() > 1
     return Context(
@@ -92,7 +97,7 @@ def context(
         summary=summary(tables),
         effects=_rows(effects(tables.repeats, by=("classifier",))),
         effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
-        figures=all_figures(tables),
+        figures=all_figures(tables, curves, ensembles),
         notes=(
             *notes,
             *missing.notes(tables.runs, tables.repeats),

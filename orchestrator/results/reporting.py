@@ -12,14 +12,15 @@ from orchestrator import origin
 from orchestrator.paths import SweepPaths
 from orchestrator.results import caveats
 from orchestrator.results.analysing import read_analysis
-from orchestrator.results.tables import of_analysis, read_results
+from orchestrator.results.tables import CURVES, ENSEMBLES, of_analysis, read_results
 from orchestrator.store.files import place
 from orchestrator.survey import survey
 
 
 def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
-    tables = of_analysis(read_results(paths))
+    results = read_results(paths)
+    tables = of_analysis(results)
     options, record = read_analysis(paths)
     counts = survey(paths).counts
     page = render(
@@ -40,6 +41,8 @@ def report(paths: SweepPaths, name: str) -> Path:
                 *caveats.undefined(tables.repeats),
                 *caveats.not_computed(record),
             ),
+            curves=results.get(CURVES),
+            ensembles=results.get(ENSEMBLES),
         )
     )
     place(paths.report, page.encode())

@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+import numpy as np
 import polars as pl
 import pytest
 
-from analysis.figures import draw
+from analysis.figures import draw, sizes
+from analysis.figures.curves import learning_curves, over_repeats
 from analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
 from analysis.options import Options
 from analysis.report.context import Counts, context, conventions, summary
@@ -84,6 +86,99 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
         assert plot.caption in image["alt"]
         if plot.name.startswith("alpha"):
             assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plot.caption)
+
+
+def curves_of(values, runs_of_repeat):
+    """Curves as `analyze` keeps them, from (run, epoch) of each repeat."""
+    rows = []
+    for repeat, n_runs in enumerate(runs_of_repeat):
+        own = values[repeat][:n_runs]
+        rows += [
+            {
+                "dataset": NASTY,
+                "classifier": "mlp",
+                "cell": 0,
+                "repeat_index": repeat,
+                "trained_epoch": epoch + 1,
+                "n_runs": n_runs,
+                **{
+                    f"{name}{ending}": float(value)
+                    for name in ("test_accuracy", "test_loss", "train_accuracy", "train_loss")
+                    for ending, value in {
+                        "": own[:, epoch].mean(),
+                        "_std": own[:, epoch].std(ddof=1) if n_runs > 1 else float("nan"),
+                        "_min": own[:, epoch].min(),
+                        "_max": own[:, epoch].max(),
+                    }.items()
+                },
+            }
+            for epoch in range(own.shape[1])
+        ]
+    return pl.DataFrame(rows).fill_nan(None)
+
+
+ENSEMBLES = pl.DataFrame(
+    {
+        "dataset": ["vehicle", "vehicle", NASTY],
+        "classifier": ["mlp", "mlp", "xgb"],
+        "size": [3, 5, 3],
+        "draws": 40,
+        "models": [12, 12, 8],
+        "close": [0.5, 1.0, 0.8],
+        "accepted": [0.1, 0.2, 0.0],
+        "accuracy": [0.8, 0.85, 0.7],
+        "accuracy_std": [0.02, 0.01, 0.03],
+        "n_side": [4000, 4000, 71],
+        "delta": [0.0364, 0.0364, 0.2809],
+    }
+)
+
+
+def test_learning_curves_are_over_all_runs_of_all_repeats():
+    values = np.random.default_rng(0).random((3, 4, 5))
+    runs_of_repeat = [4, 1, 3]
+    curves = curves_of(values, runs_of_repeat)
+    every = np.concatenate([values[r][:n] for r, n in enumerate(runs_of_repeat)])
+    found = over_repeats(curves, "test_loss")
+    assert found["mean"].to_list() == pytest.approx(every.mean(axis=0))
+    assert found["std"].to_list() == pytest.approx(every.std(axis=0, ddof=1))
+    assert found["min"].to_list() == every.min(axis=0).tolist()
+    assert found["max"].to_list() == every.max(axis=0).tolist()
+    plot = learning_curves(curves, "accuracy")
+    test, train = plot.figure.axes[0].get_lines()
+    for line in (test, train):
+        assert line.get_ydata() == pytest.approx(every.mean(axis=0))
+    assert "n = 8 runs" in plot.caption
+    assert over_repeats(curves.filter(repeat_index=1), "test_loss")["std"].null_count() == 5
+    assert learning_curves(curves.clear(), "loss") is None
+
+
+def test_ensembles_are_drawn_by_size_with_their_resolution():
+    shares = draw.ensembles_close(ENSEMBLES)
+    axis = {axis.get_title(loc="left"): axis for axis in shares.figure.axes}["vehicle"]
+    accepted, close = axis.get_lines()
+    assert accepted.get_ydata().tolist() == [0.1, 0.2]
+    assert close.get_ydata().tolist() == [0.5, 1.0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["3", "5"]
+    assert "δ = 0.036 to 0.281 with N = 4,000 to 71 test points" in shares.caption
+    assert "40 of each size, out of 8 to 12 runs" in shares.caption
+    assert draw.ensembles_close(ENSEMBLES.clear()) is None
+
+
+def test_ticks_that_would_overlap_have_one_label():
+    labels = sizes.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
+    assert labels == ["", "5", "10", "", "30", "", "100", "", "200"]
+
+
+def test_the_page_shows_curves_and_ensembles_where_there_are_any(tables):
+    curves = curves_of(np.random.default_rng(1).random((1, 3, 4)), [3])
+    shown = content(tables, curves=curves, ensembles=ENSEMBLES).figures
+    further = ["ensembles-close", "ensembles-accuracy", "curves-accuracy", "curves-loss"]
+    assert [plot.name for plot in shown][-4:] == further
+    html = render(content(tables, curves=curves, ensembles=ENSEMBLES))
+    for plot in shown[-4:]:
+        assert f"n = {plot.n} " in plot.caption
+        assert f'id="{plot.name}"' in html
 
 
 def test_nothing_comes_from_outside(page):

@@ -1,0 +1,96 @@
+"""Learning curves: how runs do on training and test data, epoch after epoch."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from analysis.figures.style import Plot, colour, legend, panels, styled
+
+GROUP = ["dataset", "classifier"]
+KINDS = {"test": "test set", "train": "training batches"}
+FEW_EPOCHS = 30  # up to so many, each has a marker
+
+
+@styled
+def learning_curves(curves: pl.DataFrame, quantity: str) -> Plot | None:
+    """Draw mean, standard deviation and range over runs, a panel a dataset and classifier.
+
+    Parameters
+    ----------
+    curves : polars frame
+        For each repeat and epoch `n_runs`, and of the quantity on ``train`` and ``test`` data the
+        mean, and with the endings ``_std`` (n - 1), ``_min`` and ``_max`` the spread over runs.
+    quantity : {"accuracy", "loss"}
+    """
+    shown = curves.filter(pl.col(f"test_{quantity}").is_not_null())
+    if shown.is_empty():
+        return None
+    groups = shown.select(GROUP).unique().sort(GROUP).rows()
+    figure, axes = panels([" × ".join(group) for group in groups], quantity)
+    for axis, group in zip(axes, groups, strict=True):
+        own = shown.filter(dataset=group[0], classifier=group[1])
+        handles = {said: _draw(axis, own, f"{of}_{quantity}", i) for i, (of, said) in _KINDS}
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    legend(figure, handles, "")
+    runs = int(shown.group_by("cell", "repeat_index").agg(pl.col("n_runs").max())["n_runs"].sum())
+    unit = "share of right predictions" if quantity == "accuracy" else "mean cross-entropy (nats)"
+    return Plot(
+        f"curves-{quantity}",
+        f"{quantity.capitalize()} in training",
+        f"After each epoch the {unit} on the test set, and that of the epoch's training batches as "
+        "they were trained, over all cells of a dataset and classifier. Lines: means over runs; "
+        "dark band: ± one standard deviation, within the range; light band, of the test set only: "
+        f"smallest to largest. n = {runs:,} runs, copies of identical ones left out.",
+        runs,
+        figure,
+    )
+
+
+_KINDS = tuple(enumerate(KINDS.items()))
+
+
+def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> object:
+    """Draw one quantity and return its line."""
+    over = over_repeats(curves, name)
+    epoch, mean = over["trained_epoch"].to_numpy(), over["mean"].to_numpy()
+    std = over["std"].fill_null(0).to_numpy()
+    low, high = over["min"].to_numpy(), over["max"].to_numpy()
+    if name.startswith("test"):
+        axis.fill_between(epoch, low, high, color=colour(index), alpha=0.12, linewidth=0)
+    # No further than any run went: a share is at most 1.
+    inner = (mean - std).clip(low, high), (mean + std).clip(low, high)
+    axis.fill_between(epoch, *inner, color=colour(index), alpha=0.25, linewidth=0)
+    mark = "o" if epoch.size <= FEW_EPOCHS else ""
+    dashes = "-" if name.startswith("test") else "--"
+    (line,) = axis.plot(
+        epoch, mean, color=colour(index), linewidth=1.4, marker=mark, markersize=2.5, ls=dashes
+    )
+    return line
+
+
+def over_repeats(curves: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Put the repeats together: mean, standard deviation (n - 1) and range over all runs.
+
+    Returns
+    -------
+    polars frame
+        trained_epoch, ascending, `mean`, `std` (null for a single run), `min`, `max`.
+    """
+    n, mean = pl.col("n_runs"), pl.col(name)
+    std = pl.col(f"{name}_std").fill_null(0)
+    total = (n * mean).sum() / n.sum()
+    squares = ((n - 1) * std**2 + n * (mean - total) ** 2).sum()
+    return (
+        curves.filter(mean.is_not_null())
+        .group_by("trained_epoch")
+        .agg(
+            total.alias("mean"),
+            pl.when(n.sum() > 1).then((squares / (n.sum() - 1)).sqrt()).alias("std"),
+            pl.col(f"{name}_min").min().alias("min"),
+            pl.col(f"{name}_max").max().alias("max"),
+        )
+        .sort("trained_epoch")
+    )

@@ -1,0 +1,135 @@
+"""Ensembles by their size: how large one must be to stand for the training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from analysis.ensembles import CLOSE
+from analysis.figures.style import Plot, colour, legend, marker, panels, styled
+
+ROOM = 5  # ticks that always have their labels
+NEAR = 1.9  # beyond that many, sizes of a ratio up to this have one label
+APART = 0.03  # classifiers of one size stand side by side, this share of the size apart
+
+
+@styled
+def ensembles_close(ensembles: pl.DataFrame) -> Plot | None:
+    """Draw which share of the ensembles of each size the robust and the classical test accept.
+
+    Parameters
+    ----------
+    ensembles : polars frame
+        `analysis.ensembles.table_one` of each dataset and classifier, with `n_side` and `delta`.
+    """
+    if ensembles.is_empty():
+        return None
+    figure, axes, handles = _panels(ensembles, "share of ensembles", _shares)
+    for axis in axes:
+        axis.set_ylim(-0.04, 1.06)
+    legend(figure, handles, "classifier")
+    return Plot(
+        "ensembles-close",
+        "Ensembles that stand for the training",
+        f"Share of ensembles of M_ens members with α̂ ≤ {CLOSE:g} (solid, filled), and that the "
+        "classical KS test accepts (dashed, hollow). Members are drawn from one half of the runs "
+        f"of a repeat; the other half is the reference. {_drawn(ensembles)} "
+        f"{_resolution(ensembles)}",
+        int(ensembles["draws"].sum()),
+        figure,
+    )
+
+
+@styled
+def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
+    """Draw mean and standard deviation of the accuracy of ensembles of each size."""
+    if ensembles.is_empty():
+        return None
+    figure, _, handles = _panels(ensembles, "accuracy", _accuracies)
+    legend(figure, handles, "classifier")
+    return Plot(
+        "ensembles-accuracy",
+        "Accuracy of ensembles",
+        "Test accuracy of ensembles of M_ens members, drawn from one half of the runs of a repeat: "
+        f"mean, and bars of ± one standard deviation over the draws. {_drawn(ensembles)}",
+        int(ensembles["draws"].sum()),
+        figure,
+    )
+
+
+def _panels(
+    ensembles: pl.DataFrame, label: str, draw: Any
+) -> tuple[Any, Sequence[Axes], dict[str, Any]]:
+    """Draw a panel a dataset, and in it each classifier."""
+    datasets = ensembles["dataset"].unique().sort().to_list()
+    classifiers = ensembles["classifier"].unique().sort().to_list()
+    figure, axes = panels(datasets, label)
+    handles = {}
+    for axis, dataset in zip(axes, datasets, strict=True):
+        here = ensembles.filter(dataset=dataset)
+        for index, classifier in enumerate(classifiers):
+            own = here.filter(classifier=classifier).sort("size")
+            if own.is_empty():
+                continue
+            sizes = own["size"].to_numpy() * (1 + APART * (index - (len(classifiers) - 1) / 2))
+            look = {"color": colour(index), "marker": marker(index), "markersize": 4}
+            handles[classifier] = draw(axis, sizes, own, look)
+        ticks = here["size"].unique().sort().to_list()
+        axis.set_xscale("log")
+        axis.set_xticks(ticks, labels(ticks))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xlabel("M_ens")
+    return figure, axes, dict(sorted(handles.items()))
+
+
+def labels(sizes: Sequence[int]) -> list[str]:
+    """Label as many ticks as there is room for, the largest among them."""
+    if len(sizes) <= ROOM:
+        return [str(size) for size in sizes]
+    result, last = [], np.inf
+    for size in reversed(sizes):
+        far = last / size > NEAR
+        result.append(str(size) if far else "")
+        last = size if far else last
+    return result[::-1]
+
+
+def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any]) -> Any:
+    hollow = {**look, "markerfacecolor": "white", "markersize": 8}  # seen around a filled one
+    axis.plot(sizes, own["accepted"].to_numpy(), linewidth=1, ls="--", **hollow)
+    (line,) = axis.plot(sizes, own["close"].to_numpy(), linewidth=1.4, **look)
+    return line
+
+
+def _accuracies(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any]) -> Any:
+    spread = own["accuracy_std"].fill_null(0).to_numpy()
+    return axis.errorbar(
+        sizes, own["accuracy"].to_numpy(), yerr=spread, linewidth=1.2, capsize=2.5, **look
+    )
+
+
+def _drawn(ensembles: pl.DataFrame) -> str:
+    draws = ensembles["draws"].unique().sort()
+    models = ensembles["models"].unique().sort()
+    return (
+        f"n = {ensembles['draws'].sum():,} ensembles, {_from_to(draws)} of each size, out of "
+        f"{_from_to(models)} runs."
+    )
+
+
+def _resolution(ensembles: pl.DataFrame) -> str:
+    delta, side = ensembles["delta"].unique().sort(), ensembles["n_side"].unique().sort()
+    values = [f"{value:.3f}" for value in (delta[0], delta[-1])][: delta.len()]
+    return (
+        f"δ = {' to '.join(values)} with N = {_from_to(side.reverse())} test points on each side: "
+        "what sets an ensemble apart by less isn't seen."
+    )
+
+
+def _from_to(values: pl.Series) -> str:
+    return f"{values[0]:,}" if values.len() == 1 else f"{values[0]:,} to {values[-1]:,}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from orchestrator.cli.analyze import analyze, howmany, query, report
 from orchestrator.cli.cluster import app as cluster
@@ -14,7 +17,7 @@ from orchestrator.cli.export import export
 from orchestrator.cli.importing import import_
 from orchestrator.cli.logs import logs
 from orchestrator.cli.one import drop, rerun, show
-from orchestrator.cli.output import errors
+from orchestrator.cli.output import errors, say
 from orchestrator.cli.pause import cancel, pause, throttle
 from orchestrator.cli.plan import plan
 from orchestrator.cli.run import run
@@ -68,19 +71,36 @@ app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
 app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")
 
 
+def _help(docstring: str) -> str:
+    """Return a docstring as help for a terminal of any width, without markup."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
+    return escape(re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE))
+
+
+for _app in (app, datasets, cluster, testcluster):
+    for _registered in _app.registered_commands:
+        assert _registered.callback is not None
+        _registered.help = _help(_registered.callback.__doc__ or "")
+
+
 def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
     try:
         app()
     except ManyseedError as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        _say_error(str(error))
         sys.exit(error.exit_code)
     except OSError as error:  # a disk or a folder that refuses, wherever it was met
         place = f"{error.filename}: " if error.filename else ""
-        reason = f"{place}{error.strerror or error}"
-        errors.print(f"[bold red]error:[/] {escape(reason)}", soft_wrap=True)
-        errors.print("  make room or give permission, then give the command again")
+        _say_error(
+            f"{place}{error.strerror or error}\n"
+            "  make room or give permission, then give the command again"
+        )
         sys.exit(UnavailableError.exit_code)
     except KeyboardInterrupt:
         errors.print("interrupted")
         sys.exit(INTERRUPTED)
+
+
+def _say_error(message: str) -> None:
+    say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)

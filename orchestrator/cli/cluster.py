@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from orchestrator.cli.common import Json
-from orchestrator.cli.output import console, print_json
+from orchestrator.cli.output import console, print_json, say, say_next
 
 if TYPE_CHECKING:
     from slurm.discover import Cluster, Partition
@@ -53,9 +54,8 @@ def init(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(profile_text(cluster))
     console.print(file.read_text(), markup=False, end="")
-    console.print(
-        f"\nWrote {file}. Complete it, then: manyseed cluster check {name}", soft_wrap=True
-    )
+    say(f"\nWrote {file}: complete it.")
+    say_next("Next", "cluster", "check", name)
 
 
 @app.command()
@@ -81,10 +81,14 @@ def check(
     if as_json:
         print_json({"findings": [vars(finding) for finding in findings]})
     for finding in () if as_json else findings:
-        mark = "[red]✗[/]" if finding.problem else "[green]✓[/]"
-        console.print(f"{mark} {finding.what}: {finding.answer}", soft_wrap=True)
+        say(
+            Text.assemble(
+                ("✗", "red") if finding.problem else ("✓", "green"),
+                f" {finding.what}: {finding.answer}",
+            )
+        )
         if finding.problem:
-            console.print(f"  {finding.problem}", markup=False, soft_wrap=True)
+            say(finding.problem, indent=2)
     if any(finding.problem for finding in findings):
         raise typer.Exit(UnavailableError.exit_code)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestrator.cli.common import Json, SweepToml
-from orchestrator.cli.output import console, print_json, print_table
+from orchestrator.cli.output import console, counted, print_json, print_table, say
 
 app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def list_(as_json: Json = False) -> None:
         print_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
     print_table(None, columns, rows)
-    console.print("\nBeside these: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
+    say("\nBeside these: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
 
 
 @app.command()
@@ -45,4 +45,4 @@ def fetch(sweep_file: SweepToml) -> None:
     with console.status("fetching") as status:
         made = fetch_datasets(expansion.datasets, lambda name: status.update(f"fetching {name}"))
     there = len(expansion.datasets) - len(made)
-    console.print(f"Prepared {len(made)} datasets; {there} were there already.")
+    say(f"Prepared {counted(len(made), 'dataset')}; there already: {there:,}.")

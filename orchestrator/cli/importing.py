@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.output import console
+from orchestrator.cli.output import counted, say, say_next
 
 
 def import_(
@@ -64,7 +64,5 @@ def import_(
         probabilities=probabilities,
     )
     done = Sweep(out).survey().counts
-    console.print(
-        f"Imported {done['done'] + done['copy']:,} runs into {out}. Next: manyseed analyze {out}",
-        soft_wrap=True,
-    )
+    say(f"Imported {counted(done['done'] + done['copy'], 'run')} into {out}.")
+    say_next("Next", "analyze", out)

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import console, print_json
+from orchestrator.cli.output import console, print_json, say, say_next
 from orchestrator.errors import UserError
 
 
@@ -18,7 +19,7 @@ def logs(
         str | None,
         typer.Argument(
             metavar="RUN|TASK",
-            help="CELL:REPEAT:RUN, or SUBMISSION/TASK, or a task's job id.",
+            help="A run, as 12:0:3 (cell, repeat, run); or a task, as 1/0 or by its job id.",
             show_default=False,
         ),
     ] = None,
@@ -46,18 +47,21 @@ def logs(
         if as_json:
             print_json({"logs": [{"file": str(file), "text": text} for file, text in found]})
         for file, text in () if as_json else found:
-            console.print(f"[bold]{file}[/]", soft_wrap=True)
+            console.print(str(file), markup=False, soft_wrap=True, style="bold")
             console.print(f"{text}\n", markup=False, soft_wrap=True)
         if not found and not as_json:
-            console.print("Nothing was printed.")
+            say("Nothing was printed.")
         return
     groups = texts.failures(paths)
     if as_json:
         print_json({"failures": [asdict(group) for group in groups]})
         return
     for group in groups:
-        console.print(f"[bold]{group.count:,} × [/]", end="")
-        console.print(f"{group.error}\nruns {', '.join(group.runs)}", markup=False, soft_wrap=True)
+        say(Text.assemble((f"{group.count:,} × ", "bold"), group.error))
+        more = ", …" if group.count > len(group.runs) else ""
+        say(f"runs {', '.join(group.runs)}{more}")
         console.print(f"{group.traceback}\n", markup=False, soft_wrap=True, style="dim")
-    if not groups:
-        console.print("No run is failed.")
+    if groups:
+        say_next("Retry them", "resume", directory, "--failed")
+    else:
+        say("No run is failed.")

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import console, print_frame, print_json
+from orchestrator.cli.output import console, counted, print_frame, print_json, say
 from orchestrator.errors import RunsError
 
 Address = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="CELL:REPEAT:RUN, counted from 0; a cell's number or its identity's first digits.",
+        help="Cell, repeat and run, counted from 0: 12:0:3. The cell by its number, or by the "
+        "first digits of its identity.",
         show_default=False,
     ),
 ]
@@ -24,8 +25,8 @@ Address = Annotated[
 def show(directory: Directory, run: Address, as_json: Json = False) -> None:
     """Show everything that defines one run, and how it was made.
 
-    Examples
-    --------
+    Examples:
+
         manyseed show sweep 12:0:3
     """
     from orchestrator.sweep import Sweep
@@ -50,8 +51,8 @@ def rerun(
     In the recipe that it was made in it must be equal, bit for bit; in another one this tells how
     much differs.
 
-    Examples
-    --------
+    Examples:
+
         manyseed rerun sweep 12:0:3 --check
     """
     from orchestrator.sweep import Sweep
@@ -81,8 +82,8 @@ def drop(
 ) -> None:
     """Take cells out of the plan for good; what is finished of them is lost.
 
-    Examples
-    --------
+    Examples:
+
         manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
     from orchestrator.grids.sweepfile import AXES
@@ -93,14 +94,15 @@ def drop(
     names = ("cell", "dataset", "classifier")
     telling = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *telling), 20, more="")
-    text = f"{len(chosen.cells):,} cells with {chosen.runs:,} runs, {chosen.finished:,} finished"
+    text = f"{counted(len(chosen.cells), 'cell')} of {counted(chosen.runs, 'run')}"
+    text += f", {chosen.finished:,} finished"
     if dry_run:
-        console.print(f"\n{text}. Nothing was written (--dry-run).")
+        say(f"\n{text}. Nothing was written (--dry-run).")
         return
     if not yes:
         typer.confirm(f"\nDrop {text} for good?", abort=True)
     sweep.drop(where)
-    console.print(f"Dropped {text}.")
+    say(f"Dropped {text}.")
 
 
 def _print(value: dict[str, Any]) -> None:

@@ -1,20 +1,43 @@
-"""What the command prints: tables and numbers for people, one JSON object for programs."""
+"""What the command prints: sentences, tables and numbers for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     import polars as pl
 
 console = Console(highlight=False, emoji=False)  # CELL:REPEAT:RUN is no emoji
 errors = Console(stderr=True, highlight=False, emoji=False)
+
+
+def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console = console) -> None:
+    """Print sentences: broken between words on a terminal, unbroken where they may be searched."""
+    told = Text(text, style) if isinstance(text, str) else text
+    padded = Padding(told, (0, 0, 0, indent), expand=False) if indent else told
+    to.print(padded, soft_wrap=not to.is_terminal)
+
+
+def say_next(what: str, *arguments: object) -> None:
+    """Say which command goes on from here, on an unbroken line, so that it can be copied."""
+    command = shlex.join(map(str, arguments))
+    console.print(f"{what}: manyseed {command}", markup=False, soft_wrap=True)
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number and its noun: ``1 task``, ``2,000 tasks``."""
+    return (
+        f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('s', 'ch')) else 's'}"
+    )
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -29,8 +52,16 @@ def print_table(
     rows: Iterable[Sequence[object]],
     *,
     total: Sequence[object] | None = None,
+    nested: bool = False,
 ) -> None:
-    """Print a table; numbers stand to the right, and a total below a line."""
+    """Print a table; numbers stand to the right, and a total below a line.
+
+    Where it is nested, its first two columns are shown as one, and what the first says stands above
+    its rows: names of datasets are long, and a terminal may be narrow.
+    """
+    if nested:
+        columns, rows = columns[1:], list(_nested(rows))
+        total = total and [total[0], *total[2:]]
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
     )
@@ -52,6 +83,15 @@ def print_table(
         table.add_section()
         table.add_row(*map(_shown, total), style="bold")
     console.print(table)
+
+
+def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
+    under: dict[object, list[list[object]]] = {}
+    for first, second, *others in rows:
+        under.setdefault(first, []).append([f"  {second}", *others])
+    for first, its_rows in under.items():
+        yield [first, *([""] * (len(its_rows[0]) - 1))]
+        yield from its_rows
 
 
 def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --output") -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.common import Directory
-from orchestrator.cli.output import console
+from orchestrator.cli.output import counted, say, say_next
 
 
 def cancel(
@@ -26,15 +26,13 @@ def cancel(
     sweep = Sweep(directory)
     running, waiting = sweep.cancel(only)
     if only is not None:
-        console.print("What is submitted trains no more of these cells.")
+        say("What is submitted trains no more of these cells.")
     elif running + waiting == 0:
-        console.print("Nothing is running.")
+        say("Nothing is running.")
     else:
-        console.print(
-            f"{_tasks(running)} asked to stop, {_tasks(waiting)} that waited cancelled. "
-            f"Go on with: manyseed resume {directory}",
-            soft_wrap=True,
-        )
+        stopped = f"{counted(running, 'task')} asked to stop"
+        say(f"{stopped}, {counted(waiting, 'task')} that waited cancelled.")
+        say_next("Go on with", "resume", directory)
 
 
 def pause(directory: Directory) -> None:
@@ -46,13 +44,10 @@ def pause(directory: Directory) -> None:
 
     running, waiting = Sweep(directory).pause()
     if running + waiting == 0:
-        console.print("Nothing is running.")
+        say("Nothing is running.")
     else:
-        console.print(
-            f"{_tasks(running)} asked to stop, {_tasks(waiting)} held. "
-            f"Go on with: manyseed resume {directory}",
-            soft_wrap=True,
-        )
+        say(f"{counted(running, 'task')} asked to stop, {counted(waiting, 'task')} held.")
+        say_next("Go on with", "resume", directory)
 
 
 def throttle(
@@ -65,9 +60,5 @@ def throttle(
     from orchestrator.sweep import Sweep
 
     arrays = Sweep(directory).throttle(parallelism)
-    limit = f"{parallelism:,} tasks" if parallelism else "as many tasks as the site allows"
-    console.print(f"From now on {limit} at once (in {arrays:,} arrays).")
-
-
-def _tasks(n: int) -> str:
-    return f"{n:,} task" if n == 1 else f"{n:,} tasks"
+    limit = counted(parallelism, "task") if parallelism else "as many tasks as the site allows"
+    say(f"From now on {limit} at once (in {counted(arrays, 'array')}).")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.common import Json, Out, SweepToml
-from orchestrator.cli.output import console, duration, print_json, print_table, size
+from orchestrator.cli.output import (
+    console,
+    counted,
+    duration,
+    print_json,
+    print_table,
+    say,
+    say_next,
+    size,
+)
 from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,21 +76,20 @@ def plan(
         print_json(change.summary() | done | told)
         return
     columns, rows, total = _table(change.summary())
-    print_table(change.sweep.name, columns, rows, total=total)
+    print_table(change.sweep.name, columns, rows, total=total, nested=True)
     console.print()
     for sentence in [*_sentences(change), *_beyond(too_long)]:
-        console.print(sentence, markup=False)
+        say(sentence)
     if no_room is not None:
         text = f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}"
-        console.print(text, markup=False)
+        say(text)
     if dry_run:
-        console.print("Nothing was written (--dry-run).")
-    elif change.is_empty:
-        console.print(f"{directory} holds all of it already.")
-    else:
-        steps = ["tune", "submit"] if change.expansion.searches else ["submit"]
-        following = ", then ".join(f"manyseed {step} {directory}" for step in steps)
-        console.print(f"Planned into {directory}. Next: {following}")
+        say("Nothing was written (--dry-run).")
+        return
+    say(
+        f"{directory} holds all of it already." if change.is_empty else f"Planned into {directory}."
+    )
+    say_next("Next", "tune" if change.expansion.searches else "submit", directory)
 
 
 def _parsed(walltime: str) -> float:
@@ -104,9 +112,6 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
 
     groups = summary["by_group"]
     rows = [[*(group[name] for name in _DATA), *ends(group)] for group in groups]
-    for row, group, above in zip(rows[1:], groups[1:], groups, strict=False):
-        if group["dataset"] == above["dataset"]:
-            row[0] = ""  # a long name takes several lines: once is enough
     times = [f"{_DEVICES[device]}-{unit}" for device in devices]
     return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *ends(summary)]
 
@@ -115,21 +120,22 @@ def _sentences(change: Change) -> Iterator[str]:
     """Yield what is told below the table."""
     summary = change.summary()
     for removed in summary["runs_excluded"]:
-        yield f"{removed['key']} = {removed['rule']} removes {removed['runs']:,} runs."
+        yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
     for note in summary["notes"]:
         yield f"{note}."
     if summary["searches"]:
         yield (
-            f"Tuned hparams need {summary['searches']:,} searches of "
-            f"{change.sweep.tune.draws:,} draws each."
+            f"Tuned hparams need {counted(summary['searches'], 'search')} of "
+            f"{counted(change.sweep.tune.draws, 'draw')} each."
         )
     if summary["runs_identical"]:
         yield (
-            f"{summary['runs_identical']:,} runs are identical to the first of their repeat "
-            "(nothing that varies reaches the classifier): stored as copies, not trained."
+            "Identical to the first run of their repeat, as nothing that varies reaches the "
+            f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
+            "not trained."
         )
     if summary["cells_dropped"]:
-        yield f"{summary['cells_dropped']:,} cells were dropped and stay out."
+        yield f"Dropped before, and left out: {counted(summary['cells_dropped'], 'cell')}."
     held = summary["runs"] - summary["runs_added"]
     yield (
         f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct"

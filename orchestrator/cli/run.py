@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import typer
 
 from orchestrator.cli.analyze import analyze_and_report, print_summary
 from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
-from orchestrator.cli.output import console, duration, size
+from orchestrator.cli.output import counted, duration, say, say_next, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
 from orchestrator.cli.submit import tell_gpu
@@ -28,7 +29,7 @@ def run(
 ) -> None:
     """Plan, train on this machine, analyse and report; on a sweep that exists, resume it.
 
-    Ctrl-C stops it; the same command goes on where it stopped.
+    Ctrl-C stops it after the fits in flight; the same command goes on where it stopped.
 
     Examples:
 
@@ -46,10 +47,8 @@ def run(
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)
     plan = change.summary()
-    console.print(
-        f"[bold]{change.sweep.name}[/]: {plan['runs']:,} runs in {plan['cells']:,} cells "
-        f"of {plan['groups']} groups → {directory}"
-    )
+    counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
+    say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
     search(sweep, workers)
     submission = sweep.submit(cluster="local", workers=workers, other_recipe=other_recipe)
     running = sweep.running()
@@ -59,22 +58,28 @@ def run(
         try:
             last = show(watched)
         except KeyboardInterrupt:
-            console.print("\nStopping; fits in flight are finished first …")
+            say(
+                "\nStopping: fits in flight are finished first. Ctrl-C again: do not wait for them."
+            )
             sweep.cancel()
-            sweep.wait()
-            console.print(f"Go on with: manyseed run {sweep_file} --out {directory}")
+            with suppress(KeyboardInterrupt):
+                sweep.wait()
+            say_next("Go on with", "run", sweep_file, "--out", directory)
             raise typer.Exit(INTERRUPTED) from None
-        raise_if_broken(last.reason, last.details)
+        raise_if_broken(sweep, last.reason, last.details)
     analyze_and_report(sweep)
     print_summary(sweep)
     _print_promise(sweep)
-    counts = sweep.status()["runs"]
-    if counts["failed"]:
-        console.print(f"\n{counts['failed']:,} runs failed: manyseed status {directory}")
+    found = sweep.status()["runs"]
+    if found["failed"]:
+        say(f"\n{counted(found['failed'], 'run')} failed.")
+        say_next("Tracebacks", "logs", directory, "--failed")
         raise typer.Exit(1)
-    if counts["missing"]:
-        console.print(f"\n{counts['missing']:,} runs are missing: manyseed resume {directory}")
+    if found["missing"]:
+        say(f"\n{counted(found['missing'], 'run')} missing.")
+        say_next("Go on with", "resume", directory)
         raise typer.Exit(NOT_FINISHED)
+    say_next("Next", "query", directory, "--by", "classifier")
 
 
 def _print_promise(sweep: Sweep) -> None:
@@ -93,4 +98,4 @@ def _print_promise(sweep: Sweep) -> None:
         f"{names.get(name, name)} {shown[name](found)} (planned {shown[name](promised)})"
         for name, (promised, found) in figures.items()
     ]
-    console.print("\n" + ", ".join(told))
+    say(f"\nCost: {', '.join(told)}.")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import console, duration, errors, print_json, print_table
+from orchestrator.cli.output import (
+    console,
+    counted,
+    duration,
+    errors,
+    print_json,
+    print_table,
+    say,
+    say_next,
+)
 from orchestrator.cli.progress import show
 from orchestrator.errors import NOT_FINISHED, UnavailableError
 
@@ -54,38 +63,39 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
         _COLUMNS,
         ([group[name] for name in _COLUMNS] for group in state["groups"]),
         total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
+        nested=True,
     )
     if state["tasks"]:
         listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in state["tasks"].items())
-        console.print(f"\nTasks: {listed}.")
+        say(f"\nTasks: {listed}.")
     if state["workers"]:
-        left = state["seconds_left"]
-        console.print(
-            f"Training: {state['workers']:,} processes, {state['runs_per_hour']:,.0f} runs an "
-            f"hour; about {duration(left)} left as it goes now."
-        )
-    if state["cluster_silent"]:
-        errors.print(f"\n{state['cluster_silent']}", markup=False, soft_wrap=True)
-    for problem in state["problems"]:
-        errors.print(f"\n{problem}", markup=False, soft_wrap=True)
+        say(_training(state))
+    for problem in filter(None, (state["cluster_silent"], *state["problems"])):
+        say(f"\n{problem}", to=errors)
     if state["duplicates"]:
-        console.print(f"\n{state['duplicates']:,} fits were trained more than once.")
+        say(f"\nFits that were trained more than once: {state['duplicates']:,}.")
     for failure in state["failures"]:
-        console.print(
-            f"\n{failure['count']:,} failed: {failure['error']}", markup=False, soft_wrap=True
-        )
-    if state["failures"]:
-        console.print(f"  tracebacks: manyseed logs {sweep.directory} --failed", soft_wrap=True)
-    if runs["missing"] and not _is_alive(state):
-        console.print(f"\nGo on with: manyseed resume {sweep.directory}", soft_wrap=True)
+        say(f"\n{failure['count']:,} failed: {failure['error']}")
+    console.print()
+    directory = sweep.directory
+    if runs["failed"]:
+        say_next("Tracebacks", "logs", directory, "--failed")
+    if {"waiting", "running"} & set(state["tasks"]):
+        say_next("Watch", "status", directory, "--watch")
+    elif runs["missing"]:
+        say_next("Go on with", "resume", directory)
+    elif not runs["failed"]:
+        say_next("Next", "analyze", directory)
 
 
-def _is_alive(state: dict[str, Any]) -> bool:
-    return any(name in state["tasks"] for name in ("waiting", "held", "running"))
+def _training(state: dict[str, Any]) -> str:
+    rate, left = state["runs_per_hour"], duration(state["seconds_left"])
+    done = f"{rate:,.0f} runs an hour" if rate else "no run has ended yet"
+    return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
 
 
-def raise_if_broken(reason: str, details: str) -> None:
+def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     """Turn a fault of the machine into the command's error."""
     if reason:
         text = f"{reason}\n{details.strip()}" if details else reason
-        raise UnavailableError(f"{text}\n  mend it, then: manyseed resume DIR")
+        raise UnavailableError(f"{text}\n  mend it, then: manyseed resume {sweep.directory}")

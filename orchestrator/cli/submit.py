@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
-from orchestrator.cli.output import console
+from orchestrator.cli.output import counted, say, say_next
 
 if TYPE_CHECKING:
     from orchestrator.submissions.submission import Submission
@@ -88,42 +88,44 @@ def resume(
 
 def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
     if submission is None:
-        console.print(_nothing(sweep, failed))
+        _tell_nothing(sweep, failed)
         return
     intent = submission.intent
     tell_gpu(submission)
-    where = f"{intent.get('workers')} local processes"
+    where = counted(int(intent.get("workers", 0)), "local process")
     if "arrays" in intent:
         where = f"{intent['cluster']}: " + ", ".join(
-            f"{a['count']:,} {a['resource']} task{'s'[: a['count'] > 1]} of {a['processes']} "
-            f"process{'es' if a['processes'] > 1 else ''}"
+            f"{counted(a['count'], a['resource'] + ' task')} of "
+            f"{counted(a['processes'], 'process')}"
             for a in intent["arrays"]
         )
         for node, reason in intent["excluded"].items():
-            console.print(f"Kept from {node}: {reason}", markup=False, soft_wrap=True)
-    console.print(
-        f"Submitted {submission.n_runs:,} runs to {where}. "
-        f"Watch: manyseed status {sweep.directory} --watch",
-        soft_wrap=True,
-    )
+            say(f"Kept from {node}: {reason}")
+    say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
+    say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def tell_gpu(submission: Submission) -> None:
     """Say where classifiers with device = "gpu" are trained on this machine."""
     gpu = submission.intent.get("gpu")
     if gpu == "none":
-        console.print('No GPU answers here: classifiers with device = "gpu" train on the CPU.')
+        say('No GPU answers here: classifiers with device = "gpu" train on the CPU.')
     elif gpu:
-        console.print(f'Classifiers with device = "gpu" train on {gpu}.', markup=False)
+        say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
-def _nothing(sweep: Sweep, failed: bool) -> str:
-    counts = sweep.survey().counts
+def _tell_nothing(sweep: Sweep, failed: bool) -> None:
     if sweep.is_running:
-        return "Nothing to submit: what is missing waits or is being trained."
+        say("Nothing to submit: what is missing waits or is being trained.")
+        say_next("Watch", "status", sweep.directory, "--watch")
+        return
+    n_failed = sweep.survey().counts["failed"]
     if failed:
-        return "Nothing to submit: no run is failed."
-    text = "Nothing to submit: no run is missing"
-    if counts["failed"]:
-        return f"{text}; {counts['failed']:,} failed (retry them with: manyseed resume --failed)."
-    return f"{text}."
+        say("Nothing to submit: no run is failed.")
+    elif n_failed:
+        say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
+        say_next("Tracebacks", "logs", sweep.directory, "--failed")
+        say_next("Retry", "resume", sweep.directory, "--failed")
+    else:
+        say("Nothing to submit: no run is missing.")
+        say_next("Next", "analyze", sweep.directory)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.common import Json
-from orchestrator.cli.output import console, print_json, print_table
+from orchestrator.cli.output import console, print_json, print_table, say, say_next
 
 if TYPE_CHECKING:
     from slurm.testcluster import TestCluster
@@ -68,8 +68,8 @@ def start(
         raise UnavailableError(str(error)) from None
     _show(cluster)
     own = f"\nFor SLURM's own commands: export SLURM_CONF={cluster.conf}"
-    console.print(own, soft_wrap=True)
-    console.print("Submit to it: manyseed submit DIR --cluster testcluster")
+    console.print(own, markup=False, soft_wrap=True)
+    say("Submit to it: manyseed submit DIR --cluster testcluster")
 
 
 @app.command()
@@ -87,7 +87,7 @@ def stop(
         cluster.unregister()
     if purge and cluster.conf.exists():  # never a folder that is not a test cluster's
         shutil.rmtree(cluster.folder)
-    console.print("Stopped the test cluster." if was_running else "No test cluster is running.")
+    say("Stopped the test cluster." if was_running else "No test cluster is running.")
 
 
 @app.command()
@@ -108,7 +108,8 @@ def status(folder: _Folder = None, as_json: Json = False) -> None:
     elif cluster.is_running:
         _show(cluster)
     else:
-        console.print("No test cluster is running. Start one: manyseed testcluster start")
+        say("No test cluster is running.")
+        say_next("Start one", "testcluster", "start")
 
 
 _COLUMNS = ("node", "partitions", "state", "cores", "gpus", "memory_mb", "reason")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from orchestrator.cli.common import Directory, Json, Workers
-from orchestrator.cli.output import console, print_json, print_table
+from orchestrator.cli.output import print_json, print_table, say, say_next
 from orchestrator.cli.progress import bar
 from orchestrator.errors import INTERRUPTED
 
@@ -39,8 +39,9 @@ def tune(directory: Directory, workers: Workers = None, as_json: Json = False) -
             columns[:-1],
             [tuple(each[name] for name in columns[:-1]) for each in found],
         )
+        say_next("Next", "submit", directory)
     else:
-        console.print("Nothing to search for.")
+        say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
 
 
 def search(sweep: Sweep, workers: int | None, *, quiet: bool = False) -> list[dict[str, Any]]:
@@ -59,7 +60,7 @@ def search(sweep: Sweep, workers: int | None, *, quiet: bool = False) -> list[di
             )
         except KeyboardInterrupt:
             progress.stop()
-            console.print(f"Go on with: manyseed tune {sweep.directory}")
+            say_next("Go on with", "tune", sweep.directory)
             raise typer.Exit(INTERRUPTED) from None
     results = [found(sweep.paths, each.id) or {} for each in done]
     return [result | {"draws": len(result["draws"])} for result in results]

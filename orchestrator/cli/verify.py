@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import console, print_json
+from orchestrator.cli.output import counted, print_json, say, say_next
 from orchestrator.errors import RunsError
 
 
@@ -31,9 +31,11 @@ def verify(
         print_json(result)
     else:
         for finding in result["findings"]:
-            rows = f" ({finding['rows']:,} rows)" if finding["rows"] else ""
-            console.print(f"{finding['group']}: {finding['problem']}{rows}", soft_wrap=True)
-        console.print(f"Checked {result['runs_checked']:,} finished runs: {_verdict(result)}")
+            rows = f" ({counted(finding['rows'], 'row')})" if finding["rows"] else ""
+            say(f"{finding['group']}: {finding['problem']}{rows}")
+        say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
+        if result.get("runs_set_back"):
+            say_next("Next", "resume", directory)
     if result["runs_wrong"] and not repair:
         raise RunsError(
             f"{result['runs_wrong']:,} runs are wrong\n  set them back with: "
@@ -46,15 +48,15 @@ def compact(directory: Directory) -> None:
     from orchestrator.sweep import Sweep
 
     result = Sweep(directory).compact()
-    console.print(
-        f"Published {result.published:,} runs, removed {result.journals} journals and "
-        f"{result.partial} temporary files."
+    say(
+        f"Published {counted(result.published, 'run')}, removed "
+        f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
     )
 
 
 def _verdict(result: dict[str, int]) -> str:
     if not result["runs_wrong"]:
-        return "all are well."
+        return "nothing is wrong."
     if "runs_set_back" not in result:
         return f"{result['runs_wrong']:,} are wrong."
     healed, back = result["runs_healed"], result["runs_set_back"]

@@ -1,0 +1,87 @@
+"""What the command prints on a terminal of 80 columns, and where there is none."""
+
+import io
+import re
+
+import pytest
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from orchestrator.cli import app, output
+
+COLUMNS = 80
+
+
+def commands():
+    def under(command, path):
+        yield path
+        for name, child in getattr(command, "commands", {}).items():
+            yield from under(child, (*path, name))
+
+    return list(under(typer.main.get_command(app), ()))
+
+
+def console(monkeypatch, *, terminal):
+    found = Console(file=io.StringIO(), width=COLUMNS, force_terminal=terminal, no_color=True)
+    monkeypatch.setattr(output, "console", found)
+    return found
+
+
+def test_help_is_shown_as_it_is_written(monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", COLUMNS)
+    for path in commands():
+        shown = CliRunner().invoke(app, [*path, "--help"]).output
+        assert all(cell_len(line) <= COLUMNS for line in shown.splitlines()), path
+        # no emoji of a CELL:REPEAT:RUN, no underlined heading, no name in brackets lost
+        assert not re.search(r"[\U0001F000-\U0001FAFF]|^\s*-{4,}", shown, re.MULTILINE), path
+        assert "Examples:" not in shown or f"$ manyseed {path[0]}" in shown, path
+    shown = CliRunner().invoke(app, ["analyze", "--help"]).output
+    assert "table [analysis]." in " ".join(shown.split())
+
+
+def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(monkeypatch):
+    text = "ece is not computed for [this] dataset × classifier: " + "it needs probabilities, " * 4
+    told = console(monkeypatch, terminal=True)
+    output.say(text, indent=2, to=told)
+    lines = told.file.getvalue().splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith("  ") and len(line) <= COLUMNS for line in lines)
+    assert " ".join(" ".join(lines).split()) == text.strip()
+
+    piped = console(monkeypatch, terminal=False)
+    output.say(text, to=piped)
+    assert piped.file.getvalue() == text + "\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_next_command_can_be_copied(monkeypatch, terminal):
+    told = console(monkeypatch, terminal=terminal)
+    output.say_next("Next", "resume", "/a path/" + "long/" * 20, "--failed")
+    expected = f"Next: manyseed resume '/a path/{'long/' * 20}' --failed\n"
+    assert told.file.getvalue() == expected
+
+
+def test_a_nested_table_says_each_name_once(monkeypatch):
+    told = console(monkeypatch, terminal=False)
+    rows = [("some data", "mlp", 1), ("other", "xgb", 2000), ("some data", "xgb", 30)]
+    columns = ("dataset", "classifier", "runs")
+    output.print_table(None, columns, rows, total=("all", "", 2031), nested=True)
+    assert [line.split() for line in told.file.getvalue().splitlines()] == [
+        ["classifier", "runs"],
+        ["some", "data"],
+        ["mlp", "1"],
+        ["xgb", "30"],
+        ["other"],
+        ["xgb", "2,000"],
+        ["all", "2,031"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "noun", "expected"),
+    [(1, "run", "1 run"), (0, "run", "0 runs"), (2000, "process", "2,000 processes")],
+)
+def test_counted(n, noun, expected):
+    assert output.counted(n, noun) == expected

@@ -27,7 +27,7 @@ def export(
 
     FILE.zip is a Zarr zip store of all there is, for
     xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table of
-    one row a run, with its labels.
+    one row a run and snapshot, with its labels: scores and learning curves are in FILE.zip alone.
 
     Examples:
 
@@ -39,3 +39,5 @@ def export(
 
     file = Sweep(directory).export(output)
     console.print(f"Wrote {file} ({size(file.stat().st_size)}).", soft_wrap=True)
+    if file.suffix == ".parquet":
+        console.print("It holds labels; scores and learning curves are in a .zip.", soft_wrap=True)

@@ -224,14 +224,17 @@ class GroupSpec:
         return math.ceil(n_runs / self.shard_length) * self.shard_length
 
     def stored_bytes(self, n_runs: int, repeats: int = 1) -> int:
-        """Estimate the bytes on disk (labels compressed 2×, scores not, coordinates 4×)."""
-        total = 0
+        """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×."""
+        total, bits = 0, (self.n_classes - 1).bit_length()
         chunks = math.ceil(n_runs / self.chunk_length)
         for array in self.arrays:
             each = math.prod(self.shape(array, 1, 1)) * itemsize(array.dtype)
             if array.role == "prediction":
-                whole = each * chunks * self.chunk_length + FILE_OVERHEAD * chunks
-                total += whole // 2 if array.compressed else whole
+                if array.compressed:  # labels, of which no more than their bits stay
+                    values = each * n_runs * bits // (8 * itemsize(array.dtype))
+                else:
+                    values = each * chunks * self.chunk_length
+                total += values + FILE_OVERHEAD * chunks
             elif array.role == "split":
                 total += each * repeats
             else:

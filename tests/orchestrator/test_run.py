@@ -185,7 +185,7 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
         "journals with finished runs",
     )
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 130, output
     sweep = Sweep(directory)
     assert not sweep.is_running

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from orchestrator.store.errors import LayoutTooNew, StoreError
 from orchestrator.store.schema import SHARD_BYTES, GroupSpec, encode_name
-from tests.orchestrator.store.world import spec
+from orchestrator.store.shards import publish
+from tests.orchestrator.store.world import NUMBER, REPEATS, World, spec
 
 
 @settings(deadline=None)
@@ -95,6 +96,35 @@ def test_curves_are_named_only_where_there_are_any():
     assert made.stored_bytes(1000) > spec().stored_bytes(1000) + 1000 * 4 * 5 * 4
     with pytest.raises(ValueError, match="mlp has no epochs"):
         spec(epochs=(0,), curves=True)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "options"),
+    [
+        (2, {"epochs": (20,)}),
+        (2, {"epochs": (2, 20), "dtype": "float16", "curves": True}),
+        (10, {"epochs": (5,), "scores": "all"}),
+        (30, {"epochs": (50,), "curves": True}),
+        (3, {"epochs": (0,), "scores": "none"}),
+    ],
+)
+def test_prices_are_what_is_paid(tmp_path, n_classes, options):
+    """Of labels, scores, snapshots and curves alike."""
+    n, samples = 200, 400
+    names = tuple(map(str, range(n_classes)))
+    keywords = {"samples": samples, "repeats": REPEATS, **options}
+    made = GroupSpec.create(
+        number=NUMBER, dataset="d", classifier="c", class_names=names, **keywords
+    )
+    world = World(tmp_path, made, n=n)
+    world.write_splits_for(samples)
+    world.finish(*range(n))
+    for shard in range(world.group.shards):
+        publish(world.group, shard, world.index(), world.watch)
+    files = [file for file in world.group.folder.rglob("*") if file.is_file()]
+    paid = sum(file.stat().st_size for file in files)
+    assert 0.95 * paid < made.stored_bytes(n, REPEATS) < 1.3 * paid
+    assert made.files(n, REPEATS) == 1 + sum(1 for _ in world.group.folder.rglob("*"))
 
 
 def test_newer_layout_is_refused():

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from functools import cache
 
-_QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader")
+_QUERY = ("nvidia-smi", "-L")
+_GPU = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-\S+)\)")
+_PART = re.compile(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-\S+)\)")
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @cache
 def _told() -> tuple[tuple[str, str, str], ...]:
-    """Return index, UUID and model of each GPU of the machine."""
+    """Return index, UUID and model of each GPU of the machine.
+
+    A GPU that is cut into parts (MIG) is used by parts alone: its parts, their UUID for the index.
+    """
     try:
         told = subprocess.run(_QUERY, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
-    lines = [line.split(", ", 2) for line in told.stdout.splitlines() if line.count(", ") >= 2]
-    return tuple((index, uuid, model) for index, uuid, model in lines)
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for line in told.stdout.splitlines():
+        if gpu := _GPU.match(line):
+            index, model, uuid = gpu.groups()
+            found[index] = [(index, uuid, model)]
+        elif found and (part := _PART.match(line)):
+            kind, uuid = part.groups()
+            parts = [known for known in found[index] if known[1].startswith("MIG")]
+            found[index] = [*parts, (uuid, uuid, f"{model} {kind}")]
+    return tuple(gpu for gpus in found.values() for gpu in gpus)
 
 
 def gpus() -> dict[str, str]:

@@ -67,7 +67,8 @@ class Notes:
             for (axis, names), values in idle.items()
         ]
         lines += [
-            f"perturb_hparams = {_values(values)} cannot move of {classifier}: {', '.join(hparams)}"
+            f"perturb_hparams = {_values(values)} cannot move these hparams of {classifier}: "
+            + ", ".join(hparams)
             for (classifier, hparams), values in unmoved.items()
         ]
         lines += [

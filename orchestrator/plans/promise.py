@@ -37,7 +37,9 @@ def promise_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
 
 
 def _outcome(paths: SweepPaths) -> dict[str, float]:
-    fits, seconds = 0, 0.0
+    searches = [read_json(file)["draws"] for file in sorted((paths.plan / "tuned").glob("*.json"))]
+    draws = [draw["seconds"] for search in searches for draw in search]
+    fits, seconds = len(draws), float(sum(draws))
     for spec in Groups.read(paths).specs:
         if not (paths.store / spec.path / METADATA).exists():
             continue

@@ -9,7 +9,13 @@ import pytest
 from orchestrator import devices
 from orchestrator.devices import assigned, gpus
 
-TOLD = "0, GPU-aa11, NVIDIA H100 80GB HBM3\n1, GPU-bb22, NVIDIA A100\n"
+TOLD = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa11)\nGPU 1: NVIDIA A100 (UUID: GPU-bb22)\n"
+PARTS = (
+    "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa11)\n"
+    "  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4)\n"
+    "  MIG 2g.10gb     Device  1: (UUID: MIG-cba6)\n"
+    "GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bb22)\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +53,29 @@ def test_a_machine_without_a_driver_has_no_gpu(driver: Path) -> None:
 def test_those_are_seen_that_the_scheduler_gave(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, models: dict[str, str]
 ) -> None:
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus() == models
+
+
+@pytest.mark.parametrize(
+    ("visible", "models"),
+    [
+        (
+            None,
+            {
+                "MIG-c6d4": "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
+                "MIG-cba6": "NVIDIA A100-SXM4-40GB MIG 2g.10gb",
+                "1": "NVIDIA A100-SXM4-40GB",
+            },
+        ),
+        ("MIG-cba6", {"MIG-cba6": "NVIDIA A100-SXM4-40GB MIG 2g.10gb"}),
+    ],
+)
+def test_parts_of_a_gpu_are_gpus(
+    driver: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, models: dict[str, str]
+) -> None:
+    driver.write_text(f"#!/bin/sh\ncat <<END\n{PARTS}END\n")
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpus() == models

@@ -14,6 +14,7 @@ from orchestrator import Sweep, tuning
 from orchestrator.errors import RunsError, UserError
 from orchestrator.files import read_json
 from orchestrator.origin import of_machine, read_recipes
+from orchestrator.plans.promise import promise_and_outcome
 from orchestrator.plans.tuned import require_hparams, searches
 from tests.orchestrator.conftest import command, write
 
@@ -74,6 +75,7 @@ def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
             assert "tuned" not in recipe
         exact = shown["perturb_hparams"] == "none" and shown["hparams"] == "tuned"
         assert (shown["fitted_with"] == kept["hparams"]) == exact
+    assert promise_and_outcome(sweep.paths)["fits"] == (8 + 4, 8 + 4)
     recipes = read_recipes(sweep.paths.recipes).values()
     assert [of_machine(recipe) for recipe in recipes] == [of_machine(kept["recipe"])] * 2
 

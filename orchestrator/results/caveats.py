@@ -34,8 +34,9 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
         pl.col("n_undefined").sum()
     )
     return [
-        f"{dataset} × {classifier}: {runs:,} runs have scores that are not numbers. They have no "
-        "α̂ and no probabilities, and stand in no reference and no ensemble."
+        f"{dataset} × {classifier}: {runs:,} {'run has' if runs == 1 else 'runs have'} scores that "
+        "are not numbers. Such a run has no α̂ and no probabilities, and stands in no reference and "
+        "no ensemble."
         for dataset, classifier, runs in by_group.iter_rows()
     ]
 

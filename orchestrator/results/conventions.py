@@ -47,7 +47,9 @@ def conventions(paths: SweepPaths, **asked: Any) -> Options:
     try:
         return Options(metrics=named, **values)
     except ValueError as error:
-        raise UserError(str(error), file=paths.sweep_file) from None
+        option = str(error).split(" ", 1)[0]
+        file = paths.sweep_file if asked.get(option) is None else None
+        raise UserError(str(error), file=file) from None
 
 
 def to_json(options: Options) -> dict[str, Any]:

@@ -164,11 +164,19 @@ def _draw(
 def _write(
     paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame, options: Options
 ) -> None:
-    """Write Table I of all groups, with what each was computed from."""
-    tables = [group.ensembles for group in found if not group.ensembles.is_empty()]
-    if not tables:
-        result_file(paths, ENSEMBLES).unlink(missing_ok=True)
+    """Write Table I of these groups, with what each was computed from; those of others stand."""
+    file = result_file(paths, ENSEMBLES)
+    parts = [pl.read_parquet(file)] if file.exists() else []
+    parts = [part.join(cells, on=GROUP, how="anti") for part in parts]
+    described = cells.select("cell", "cell_id", *DESCRIPTORS)
+    inputs = Held(paths).inputs
+    parts += [
+        described.join(group.ensembles.join(inputs, on=KEY, how="left"), on="cell", how="inner")
+        for group in found
+        if not group.ensembles.is_empty()
+    ]
+    table = pl.concat(parts) if parts else pl.DataFrame()
+    if table.is_empty():
+        file.unlink(missing_ok=True)
         return
-    table = pl.concat(tables).join(Held(paths).inputs, on=KEY, how="left")
-    named = cells.select("cell", "cell_id", *DESCRIPTORS).join(table, on="cell", how="inner")
-    write_result(paths, ENSEMBLES, named.sort(*KEY, "size"), options)
+    write_result(paths, ENSEMBLES, table.sort(*KEY, "size"), options)

@@ -1,0 +1,81 @@
+"""Ensembles of a sweep: Table I on disk, in the answers and on the page."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.options import Options
+from orchestrator import Sweep
+from orchestrator.importing import import_predictions
+from orchestrator.query import query
+from orchestrator.results.tables import DESCRIPTORS, result_file
+from tests.analysis.documented import documented
+
+N_TEST, RUNS = 200, 12
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Two datasets of one repeat whose runs are alike."""
+    folder = tmp_path_factory.mktemp("howmany")
+    rng = np.random.default_rng(0)
+    files = []
+    for name in ("one", "two"):
+        y_true = rng.integers(0, 2, N_TEST)
+        scores = 2 * (2 * y_true - 1) + rng.normal(size=N_TEST) * 3
+        gaps = (scores + rng.normal(size=(RUNS, N_TEST))).astype(np.float32)
+        files.append(folder / f"{name}.npz")
+        seconds = np.full(RUNS, 120.0)
+        np.savez(files[-1], scores=gaps, y_true=y_true, fit_seconds=seconds)
+    import_predictions(files, folder / "sweep")
+    sweep = Sweep(folder / "sweep")
+    sweep.analyze(Options(resamples=10))
+    return sweep
+
+
+def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep) -> None:
+    found = imported.howmany(draws=20, workers=1)
+    assert [group.dataset for group in found] == ["one", "two"]
+    close = found[0].answers[2]
+    assert (close.runs, close.low, close.seconds) == (3, 1, 360.0)
+    assert "about 6 minutes of training" in close.words
+    assert "with δ = 0.237 at N = 100 test points a side" in close.words
+    table = query(imported.results, "ensembles", sort="size")
+    assert imported.results["ensembles"].columns == table_columns(imported)
+    assert table.select("dataset", "size", "draws").rows() == [
+        (dataset, size, 20) for size in (3, 5) for dataset in ("one", "two")
+    ]
+    page = imported.report().read_text()
+    assert "n = 80 ensembles, 20 of each size, out of 6 runs. δ = 0.237 with N = 100" in page
+
+
+def table_columns(sweep: Sweep) -> list[str]:
+    """Return the ensembles' columns, after seeing that they are told there and in the file."""
+    kept = json.loads(pl.read_parquet_metadata(result_file(sweep.paths, "ensembles"))["columns"])
+    told = documented("ensembles")
+    assert kept.keys() == told.keys() | {"cell", "cell_id", *DESCRIPTORS}
+    assert {name: kept[name]["unit"] for name in told} == told
+    return list(kept)
+
+
+def test_answers_for_some_leave_the_ensembles_of_others(imported: Sweep) -> None:
+    imported.howmany(draws=20, workers=1)
+    before = imported.results["ensembles"]
+    imported.howmany(draws=4, workers=1, where="dataset = 'two'")
+    after = imported.results["ensembles"]
+    assert after.filter(dataset="one").equals(before.filter(dataset="one"))
+    assert after.filter(dataset="two")["draws"].to_list() == [4, 4]
+
+
+def test_ensembles_of_predictions_that_were_analysed_otherwise_are_forgotten(
+    imported: Sweep,
+) -> None:
+    imported.howmany(draws=2, workers=1)
+    imported.analyze(Options(resamples=10))
+    assert "ensembles" in imported.results
+    imported.analyze(Options(resamples=11))
+    assert "ensembles" not in imported.results

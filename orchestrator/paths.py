@@ -85,6 +85,11 @@ class SweepPaths:
         return sorted(self.tasks.glob("[0-9][0-9][0-9][0-9]"))
 
     @property
+    def analyses(self) -> Path:
+        """Analyses that are jobs, one folder each; the lease of whoever analyses."""
+        return self.tasks / "analyses"
+
+    @property
     def lock(self) -> Path:
         """Held by whoever plans or submits."""
         return self.directory / ".lock"

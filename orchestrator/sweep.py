@@ -316,38 +316,95 @@ class Sweep:
         options: Options | None = None,
         *,
         dask: str = "threads",
+        cluster: str | None = None,
         workers: int | None = None,
         progress: Progress | None = None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> dict[str, pl.DataFrame]:
         """Compute the result tables of all that is finished, and write them.
 
-        What did not change since they were written is not computed again.
+        What did not change since they were written is not computed again. One analysis of a sweep
+        goes on at a time.
 
         Parameters
         ----------
         options : Options
             By default those of the sweep file's table ``[analysis]``.
         dask : str
-            threads, processes, or a dask scheduler's address.
+            threads, processes, or a dask scheduler's address; slurm: jobs that are workers of this
+            process's scheduler.
+        cluster : str
+            Whose jobs, with slurm: a cluster profile, its file, or auto.
         workers : int
-            Threads or processes; by default the cores that this process may use.
+            Threads or processes; by default the cores that this process may use. With slurm: jobs,
+            4 by default.
         progress : callable
             Told of each block that is done: (done, all).
+        tell : callable
+            Told what has become of the jobs, with slurm.
         """
+        from orchestrator.results.alone import alone
         from orchestrator.results.analysing import analyze
         from orchestrator.results.conventions import conventions
         from orchestrator.results.schedulers import scheduler
 
-        if not self.is_running:
-            self.compact()
-        with scheduler(dask) as chosen:
-            return analyze(
-                self.paths,
-                options or conventions(self.paths),
-                scheduler=chosen,
-                workers=workers or local.available_cores(),
-                progress=progress,
-            )
+        options = options or conventions(self.paths)
+        computing = scheduler(
+            dask, folder=self.paths.analyses, cluster=cluster, workers=workers, tell=tell
+        )
+        with alone(self.paths) as lease:
+            if not self.is_running:
+                self.compact()
+            with computing as chosen:
+                return analyze(
+                    self.paths,
+                    options,
+                    scheduler=chosen,
+                    workers=workers or local.available_cores(),
+                    progress=progress,
+                    before_writing=lease.check,
+                )
+
+    def submit_analysis(
+        self,
+        options: Options | None = None,
+        *,
+        cluster: str = "auto",
+        dask: str = "threads",
+        workers: int | None = None,
+    ) -> Submission | None:
+        """Submit the analysis as one job; return None where the same one waits or runs already.
+
+        Parameters
+        ----------
+        options : Options
+            As `analyze` takes them.
+        cluster : str
+            A cluster profile, its file, or auto. The job asks for what its ``cpu`` class says.
+        dask : str
+            Who computes, within the job: threads, processes, or a dask scheduler's address.
+        workers : int
+            Threads or processes; by default the job's cores.
+        """
+        from orchestrator.results.analysing import check
+        from orchestrator.results.conventions import conventions
+        from orchestrator.results.job import submit
+        from orchestrator.results.schedulers import of_slurm
+
+        profile = of_slurm(cluster)
+        options = options or conventions(self.paths)
+        check(self.paths, options)
+        return submit(self.paths, profile, options, dask=dask, workers=workers)
+
+    def analysis_job(self) -> dict[str, Any] | None:
+        """Return what has become of the analysis that was submitted last.
+
+        As the JSON values of `orchestrator.results.job.describe`; None where none was.
+        """
+        from orchestrator.results.job import describe, last_job, look
+
+        job = last_job(self.paths)
+        return None if job is None else describe(job, look(job))
 
     @property
     def results(self) -> dict[str, pl.DataFrame]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,11 +14,13 @@ from rich.markup import escape
 from orchestrator.cli.common import Directory, Json, Workers
 from orchestrator.cli.output import console, print_frame, print_json, print_table
 from orchestrator.cli.progress import bar
-from orchestrator.errors import RunsError
+from orchestrator.errors import RunsError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from analysis.options import Options
     from orchestrator.sweep import Sweep
+
+_LOOK_SECONDS = 1.0
 
 
 def analyze(
@@ -99,11 +102,32 @@ def analyze(
     dask: Annotated[
         str,
         typer.Option(
-            metavar="threads|processes|tcp://…",
-            help="Who computes: here, or a dask scheduler's workers.",
+            metavar="threads|processes|slurm|tcp://…",
+            help="Who computes: this machine, SLURM jobs, or a dask scheduler's workers.",
         ),
     ] = "threads",
-    workers: Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Threads or processes; jobs, with --dask slurm.",
+            show_default="the cores that may be used; 4 jobs",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="NAME",
+            help="Analyse in a job of this cluster (a profile, its file, or auto); with "
+            "--dask slurm, whose jobs compute for this command.",
+            show_default="here; auto with --dask slurm",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --cluster: follow the job to its end.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute the result tables of all runs that are finished.
@@ -112,6 +136,10 @@ def analyze(
     What did not change since the last time is not computed again. Options go before those of the
     sweep file's table [analysis].
 
+    With --cluster the analysis is submitted as one job, and the command returns; status tells what
+    becomes of it. With --wait, it is followed, and ends as an analysis here does; a job with the
+    same options that waits or runs already is the one that is followed.
+
     Examples:
 
         manyseed analyze quickstart
@@ -119,10 +147,17 @@ def analyze(
         manyseed analyze quickstart --metric my_metrics:false_positives
 
         manyseed analyze quickstart --alpha-mode paper --resamples 1000 --dask processes
+
+        manyseed analyze quickstart --cluster mycluster --wait
+
+        manyseed analyze quickstart --cluster mycluster --dask slurm --workers 10
     """
     from orchestrator.results.conventions import conventions
+    from orchestrator.submissions.cluster import choose
     from orchestrator.sweep import Sweep
 
+    if wait and (cluster is None or dask == "slurm"):
+        raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
     find_modules_here()
     options = conventions(
@@ -143,7 +178,15 @@ def analyze(
         ece_bins=ece_bins,
         max_pair_runs=max_pair_runs,
     )
-    _analyze(sweep, options, workers, dask)
+    if cluster is not None and dask != "slurm" and choose(cluster) is not None:
+        job = _submit(sweep, options, cluster, dask, workers, quiet=as_json)
+        if not wait:
+            if as_json:
+                print_json(job)
+            return
+        _follow(sweep)
+    else:
+        _analyze(sweep, options, workers, dask, cluster)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -324,7 +367,11 @@ def raise_if_wrong(sweep: Sweep) -> None:
 
 
 def _analyze(
-    sweep: Sweep, options: Options | None, workers: int | None, dask: str = "threads"
+    sweep: Sweep,
+    options: Options | None,
+    workers: int | None,
+    dask: str = "threads",
+    cluster: str | None = None,
 ) -> None:
     with bar() as progress:
         task = progress.add_task("analysing", total=None, note="")
@@ -332,7 +379,44 @@ def _analyze(
         def tell(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        sweep.analyze(options, workers=workers, dask=dask, progress=tell)
+        def note(text: str) -> None:
+            progress.update(task, note=text)
+
+        sweep.analyze(
+            options, workers=workers, dask=dask, cluster=cluster, progress=tell, tell=note
+        )
+
+
+def _submit(
+    sweep: Sweep, options: Options, cluster: str, dask: str, workers: int | None, *, quiet: bool
+) -> dict[str, Any]:
+    """Submit the analysis, unless it is; tell of its job."""
+    new = sweep.submit_analysis(options, cluster=cluster, dask=dask, workers=workers)
+    job = sweep.analysis_job()
+    assert job is not None
+    if not quiet:
+        told = "Submitted the analysis" if new else f"The same analysis is {job['state']} already"
+        console.print(f"{told}: job {job['job']} of {job['cluster']}.", soft_wrap=True)
+        console.print(f"  log: {job['log']}", markup=False, soft_wrap=True)
+        console.print(f"  what becomes of it: manyseed status {sweep.directory}", soft_wrap=True)
+    return job
+
+
+def _follow(sweep: Sweep) -> None:
+    """Show the analysis that was submitted last until its end; raise what it ended with."""
+    with bar() as progress:
+        task = progress.add_task("analysing", total=None, note="")
+        while (job := sweep.analysis_job()) and job["state"] in ("waiting", "held", "running"):
+            note = f"{job['job']} is {job['state']} {job['reason']}".strip()
+            total = job["blocks"] or None
+            progress.update(task, completed=job["done"], total=total, note=note)
+            time.sleep(_LOOK_SECONDS)
+        assert job is not None
+        progress.update(task, completed=job["done"], total=job["blocks"] or None, note="")
+    if job["state"] != "finished":
+        kind = {1: RunsError, 2: UserError}.get(job["exit_code"], UnavailableError)
+        reason = job["reason"] or job["state"].replace("_", " ")
+        raise kind(f"job {job['job']} ended: {reason}\n  its log: {job['log']}")
 
 
 def _names(text: str) -> list[str]:

@@ -70,6 +70,10 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
         say(f"\nTasks: {listed}.")
     if state["workers"]:
         say(_training(state))
+    if job := state["analysis"]:
+        reason = f", {job['reason']}" if job["reason"] else ""
+        said = job["state"].replace("_", " ")
+        say(f"\nAnalysis: job {job['job']} {said}{reason}; log: {job['log']}")
     for problem in filter(None, (state["cluster_silent"], *state["problems"])):
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.files import read_json_lines
 from orchestrator.paths import SweepPaths
+from orchestrator.results.job import last_job
 from orchestrator.runs.address import find_run
 from orchestrator.submissions.submission import Submission, submissions
 from orchestrator.survey import survey
@@ -76,12 +77,13 @@ def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
 
 def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
     listed = submissions(paths)
+    analysis = last_job(paths)
     if match := re.fullmatch(r"0*(\d+)/0*(\d+)", what):
         number, task = int(match[1]), int(match[2])
         for submission in listed:
             if submission.number == number and submission.task_file(task).exists():
                 return submission, task
-    for submission in listed:
+    for submission in (*listed, *([analysis] if analysis else [])):
         if submission.jobs_file.exists():
             for task, job in submission.jobs(find=False).items():
                 if job.id == what:

@@ -13,6 +13,7 @@ from orchestrator.errors import UnavailableError
 from orchestrator.paths import SweepPaths
 from orchestrator.plans import cost
 from orchestrator.progress.watch import summed
+from orchestrator.results.job import describe, last_job, look
 from orchestrator.submissions.submission import LOCAL, Submission, TaskState, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.working.node import broken_nodes, is_environment
@@ -31,7 +32,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         directory; runs (by state); groups (runs by state of each dataset and classifier);
         duplicates (fits trained more than once); tasks (by state); workers (training processes);
         runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
-        sentence each); failures (the most frequent errors: error, count, file); cluster_silent
+        sentence each); failures (the most frequent errors: error, count, file); analysis (the job
+        that was submitted last, as `orchestrator.results.job.describe`, or None); cluster_silent
         (why the scheduler was not heard, or None).
     """
     state = survey(paths)
@@ -42,6 +44,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
     every = [task for found in tasks for task in found]
+    job = last_job(paths)
     running = [t.last for t in every if t.state == "running" and t.last.get("state") == "running"]
     workers = sum(life["workers"] for life in running)
     errors = Counter(failure["error"] for failure in state.failures.values())
@@ -61,6 +64,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
             {"error": error, "count": count, "file": files[error]}
             for error, count in errors.most_common(_FAILURES_SHOWN)
         ],
+        "analysis": None if job is None else describe(job, look(job)),
         "cluster_silent": silent,
     }
 

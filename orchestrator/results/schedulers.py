@@ -1,48 +1,103 @@
-"""Who computes the analysis: threads or processes here, or a dask cluster at an address."""
+"""Who computes the analysis: threads or processes here, SLURM jobs, or a dask cluster elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UnavailableError, UserError, nearest
+from orchestrator.submissions.cluster import choose
+from slurm import available
+from slurm.profile import Profile
 
+SLURM = "slurm"
 LOCAL = ("threads", "processes")
 ADDRESSES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
 ANSWER_SECONDS = 10
 
 
 @contextmanager
-def scheduler(dask: str) -> Iterator[Any]:
+def scheduler(
+    dask: str,
+    *,
+    folder: Path,
+    cluster: str | None = None,
+    workers: int | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Iterator[Any]:
     """Give what `analysis.group.compute` takes as its scheduler.
 
     Parameters
     ----------
     dask : str
-        One of `LOCAL`, or the address of a dask scheduler, whose workers must see the sweep
-        directory under the same path.
+        One of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
+        sweep directory under the same path.
+    folder : Path
+        Where files of SLURM jobs may be, on the file system that the nodes share.
+    cluster : str, optional
+        Whose jobs are the workers, with `SLURM` alone: as `orchestrator.submissions.cluster.choose`
+        takes it; by default ``auto``.
+    workers : int, optional
+        How many jobs, with `SLURM`.
+    tell : callable
+        Told what has become of the jobs.
 
     Raises
     ------
     UserError
-        For what is neither.
+        For what is none of these, a profile that is wrong or refused, and a cluster without SLURM.
     UnavailableError
-        Where nothing answers at the address.
+        Where nothing answers at the address, or no worker comes.
     """
+    if cluster is not None and dask != SLURM:
+        remedy = 'dask = "slurm", or submit the analysis as a job'
+        raise UserError("nothing is computed there", key="cluster", value=cluster, remedy=remedy)
     if dask in LOCAL:
         yield dask
-        return
-    if not dask.startswith(ADDRESSES):
-        remedy = nearest(dask, (*LOCAL, "tcp://HOST:PORT"))
+    elif dask == SLURM:
+        from orchestrator.results.slurm_workers import WORKERS, slurm_workers
+
+        profile = of_slurm(cluster or "auto")
+        with slurm_workers(folder, profile, workers or WORKERS, tell) as client:
+            yield client
+    elif dask.startswith(ADDRESSES):
+        with _connected(dask) as client:
+            yield client
+    else:
+        remedy = nearest(dask, (*LOCAL, SLURM, "tcp://HOST:PORT"))
         raise UserError("not a way to compute", key="--dask", value=dask, remedy=remedy)
+
+
+def of_slurm(cluster: str) -> Profile:
+    """Return the profile of a cluster that has SLURM.
+
+    Raises
+    ------
+    UserError
+        For an unknown or wrong profile, and this machine.
+    UnavailableError
+        Where SLURM is not installed.
+    """
+    profile = choose(cluster)
+    if not available():
+        raise UnavailableError("sbatch is not on PATH: is this a SLURM login node?")
+    if profile is None:
+        remedy = "name one; it is made with: manyseed cluster init"
+        raise UserError("no SLURM cluster", key="--cluster", value=cluster, remedy=remedy)
+    return profile
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
-        client = Client(dask, timeout=ANSWER_SECONDS, set_as_default=False)
+        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise UnavailableError(
-            f"no dask scheduler answers at {dask} ({type(error).__name__}): "
+            f"no dask scheduler answers at {address} ({type(error).__name__}): "
             "start it, or leave --dask out"
         ) from None
     with client:

@@ -1,0 +1,280 @@
+"""A dask cluster whose workers are SLURM jobs, submitted with a profile like all other jobs.
+
+Its scheduler runs in the calling process and speaks TLS with keys that are made for the occasion:
+whoever reaches a scheduler can run what they like as its user, and a cluster's network is shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.files import read_json
+from orchestrator.submissions.scheduler import ASK_SECONDS
+from orchestrator.working.node import Node
+from slurm import ClusterError, ClusterUnavailable, arrays, commands, control, signals, states
+from slurm.profile import Profile
+
+WORKERS = 4
+"""How many jobs are submitted where no number is asked for."""
+
+START_SECONDS = 1800.0
+"""How long no worker may be there before the analysis is given up."""
+
+_FUNCTION = "orchestrator.results.slurm_workers:work"
+_CONNECT_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
+_SIGNAL_SECONDS = 60
+_SHOWN_LINES = 8
+_PAGES = "127.0.0.1:0"  # what dask says of itself over plain HTTP is for nobody else
+_KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
+
+
+@contextmanager
+def slurm_workers(
+    parent: Path, profile: Profile, n: int, tell: Callable[[str], None]
+) -> Iterator[Any]:
+    """Give a dask client whose workers are `n` SLURM jobs; none is left at the end of the block.
+
+    Work begins with the first worker that comes. Each has the cores of the profile's ``cpu`` class.
+    A worker whose walltime ends hands over what it holds, and its job is requeued.
+
+    Parameters
+    ----------
+    parent : Path
+        A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
+    profile : Profile
+    n : int
+        How many jobs, of one worker each.
+    tell : callable
+        Told what has become of the jobs, whenever that changes.
+
+    Raises
+    ------
+    UserError
+        When SLURM refuses the jobs.
+    UnavailableError
+        When the cluster does not answer, no worker is there for `START_SECONDS`, or one dies over
+        and over.
+    """
+    from distributed import Client, KilledWorker, Scheduler, SpecCluster
+
+    security = _security()
+    name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
+    folder = parent / name
+    folder.mkdir(parents=True, mode=0o700)
+    jobs, watch = _Jobs(profile, folder, name), None
+    options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
+    try:
+        with (
+            SpecCluster(
+                scheduler={"cls": Scheduler, "options": options},
+                security=security,
+                silence_logs=logging.CRITICAL,  # what is wrong is told by `_Watch`
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
+            with _Watch(cluster, client, jobs, tell) as watch:
+                yield client
+    except KilledWorker as error:
+        raise UnavailableError(
+            f"a worker died over and over, as for want of memory: {error}\n"
+            f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
+        ) from None
+    except Exception:
+        if watch is None or not watch.problem:
+            raise
+        raise UnavailableError(watch.problem) from None
+    finally:
+        jobs.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def work(address: str, keys: str, modules: str) -> str:
+    """Be a worker, in a job: until the scheduler ends, or SLURM asks for the node."""
+    from distributed.security import Security
+
+    sys.path.append(modules)  # users' metrics
+    security = Security(require_encryption=True, **read_json(Path(keys)))
+    return asyncio.run(_work(address, security))
+
+
+async def _work(address: str, security: Any) -> str:
+    from distributed import Worker
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def note() -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    signals.on_stop(note)
+    with TemporaryDirectory(prefix="manyseed-") as folder:
+        worker = Worker(
+            address,
+            nthreads=Node.here().cores,
+            memory_limit=0,  # the analysis has its own bound
+            local_directory=folder,
+            security=security,
+            death_timeout=_CONNECT_SECONDS,
+            dashboard=False,
+            dashboard_address=_PAGES,
+        )
+        async with worker:
+            ended = asyncio.ensure_future(worker.finished())
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():
+                return "finished"
+            await worker.close_gracefully()
+    return arrays.STOPPED
+
+
+def _security() -> Any:
+    from distributed.security import Security
+
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise UnavailableError(
+            "--dask slurm needs the package cryptography: pip install 'manyseed[dask-slurm]'"
+        ) from None
+
+
+def _arguments(address: str, folder: Path, security: Any) -> list[str]:
+    """Return a worker's arguments; the keys are in a file that nobody else may read."""
+    keys = folder / "keys.json"
+    descriptor = os.open(keys, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({name: getattr(security, name) for name in _KEYS}, file)
+    return [address, str(keys.resolve()), str(Path.cwd())]
+
+
+class _Jobs:
+    """The jobs of the workers."""
+
+    def __init__(self, profile: Profile, folder: Path, name: str) -> None:
+        self.profile, self.folder, self.name = profile, folder, name
+        self.logs = folder / "submitit"
+        self.ids: list[str] = []
+        self._started = time.time()
+
+    def submit(self, arguments: Sequence[str], n: int) -> None:
+        try:
+            self.profile.activate()
+            arrays.submit_array(
+                self.profile,
+                "cpu",
+                self.logs,
+                _FUNCTION,
+                [arguments] * n,
+                self.name,
+                timeout_signal_seconds=_SIGNAL_SECONDS,
+                submitted=self.ids.extend,
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        except ClusterError as error:
+            raise refusal(error, self.profile) from None
+
+    def states(self) -> list[states.JobState]:
+        """Return what SLURM says of them.
+
+        Raises
+        ------
+        ClusterError
+        """
+        return list(states.ask(self.ids, self._started).values())
+
+    def end(self) -> None:
+        """Cancel those that are not over.
+
+        By their names, which are known also of jobs whose submission was interrupted.
+        """
+        names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
+        with suppress(ClusterError):  # a worker without a scheduler ends by itself
+            for name in sorted(names):
+                commands.run(["scancel", f"--user={getpass.getuser()}", f"--name={name}"])
+
+
+def refusal(error: ClusterError, profile: Profile) -> UserError | UnavailableError:
+    """Return the command's error for what SLURM said to jobs of a profile."""
+    if isinstance(error, ClusterUnavailable):
+        return UnavailableError(str(error))
+    remedy = f"nothing was submitted; mend the profile (manyseed cluster check {profile.name})"
+    return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
+
+
+class _Watch:
+    """Ends the client's work where no worker comes, or all jobs are over."""
+
+    def __init__(self, cluster: Any, client: Any, jobs: _Jobs, tell: Callable[[str], None]) -> None:
+        self.problem = ""
+        self._cluster, self._client, self._jobs, self._tell = cluster, client, jobs, tell
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began, told, look = time.monotonic(), "", 0.0
+        n_jobs = len(self._jobs.ids)
+        while not self._ended.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if n := len(self._cluster.scheduler.workers):
+                began, text = now, f"{n} of {n_jobs} workers"
+            elif now < look:
+                continue
+            else:
+                look, text = now + ASK_SECONDS, self._without(now - began)
+            if text != told:
+                self._tell(text)
+                told = text
+            if self.problem:
+                self._client.close()
+                return
+
+    def _without(self, seconds: float) -> str:
+        """Return what the jobs do while no worker is there; set the problem where that is one."""
+        first = control.compact(self._jobs.ids)[0]
+        try:
+            found = self._jobs.states()
+        except ClusterError as error:  # what is submitted may come all the same
+            text, alive = str(error), True
+        else:
+            text = ", ".join(dict.fromkeys(f"{one.state} {one.reason}".strip() for one in found))
+            alive = any(one.is_alive for one in found)
+        if not alive:
+            self.problem = f"all workers' jobs ended ({first}: {text})\n{self._last_words()}"
+        elif seconds > START_SECONDS:
+            self.problem = (
+                f"no worker came within {seconds / 60:.0f} min ({first}: {text})\n"
+                "  a job alone may wait as long as it takes: leave --dask slurm out"
+            )
+        return f"jobs {first}: {text}"
+
+    def _last_words(self) -> str:
+        logs = sorted(self._jobs.logs.glob("*_log.err"))
+        texts = [log.read_text(errors="replace").strip() for log in logs]
+        lines = next((text for text in texts if text), "they printed nothing").splitlines()
+        return "\n".join(lines[-_SHOWN_LINES:])

@@ -1,0 +1,229 @@
+"""The analysis as a job of a real SLURM, and with SLURM jobs as dask's workers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from analysis.options import Options
+from orchestrator import Sweep
+from orchestrator.cli.analyze import analyze
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.files import read_json, write_json
+from orchestrator.results import alone as exclusive
+from orchestrator.results import job, schedulers, slurm_workers
+from orchestrator.results.alone import alone
+from orchestrator.results.conventions import to_json
+from orchestrator.store.lease import LeaseWatch
+from slurm import signals
+from slurm.arrays import STOPPED
+from tests.cluster import Slurm, wait_until
+from tests.orchestrator.conftest import command, write
+
+PROFILE = """
+slurm-conf    = "{conf}"
+time          = "0:05:00"
+mem           = "700M"
+[cpu]
+partition     = "cpu"
+cpus-per-task = 2
+"""
+LATER = 'begin = "now+1hour"\n'
+OPTIONS = Options(resamples=5)
+ASKED = ("--resamples", 5)
+
+
+@pytest.fixture
+def profile(slurm: Slurm, tmp_path: Path) -> Path:
+    return write(tmp_path / "lab.toml", PROFILE.format(conf=slurm.cluster.conf))
+
+
+@pytest.fixture
+def sweep(quick: Sweep, tmp_path: Path) -> Sweep:
+    return Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+
+
+@pytest.fixture(scope="module")
+def expected(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+    copy = shutil.copytree(quick.directory, tmp_path_factory.mktemp("here") / "sweep")
+    return Sweep(copy).analyze(OPTIONS)
+
+
+def test_jobs_as_workers_find_what_threads_find(
+    sweep: Sweep, profile: Path, slurm: Slurm, expected: dict[str, pl.DataFrame]
+) -> None:
+    told: list[str] = []
+    found = sweep.analyze(OPTIONS, dask="slurm", cluster=str(profile), workers=2, tell=told.append)
+    assert told[-1].endswith("of 2 workers"), told
+    for name, table in expected.items():
+        assert_frame_equal(found[name], table, check_exact=True)
+
+
+def test_a_job_finds_what_is_found_here_and_is_not_submitted_twice(
+    sweep: Sweep, profile: Path, slurm: Slurm, expected: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    later = str(write(tmp_path / "later.toml", LATER + profile.read_text()))
+    assert sweep.submit_analysis(OPTIONS, cluster=later) is not None
+    assert sweep.submit_analysis(OPTIONS, cluster=later) is None
+    with pytest.raises(UserError, match=r"(?s)an analysis with other options is .*scancel"):
+        sweep.submit_analysis(Options(resamples=6), cluster=later)
+    told = sweep.analysis_job()
+    assert told is not None
+    slurm.cluster.command(["scontrol", "update", f"JobId={told['job']}", "StartTime=now"])
+    done = command("analyze", sweep.directory, *ASKED, "--cluster", later, "--wait")
+    assert done.returncode == 0, done.stderr + Path(told["log"]).read_text()
+    assert "Tables:" in done.stdout
+    for name, table in expected.items():
+        assert_frame_equal(sweep.results[name], table, check_exact=True)
+    ended = sweep.analysis_job()
+    assert ended is not None
+    assert (ended["state"], ended["exit_code"], ended["cluster"]) == ("finished", 0, "later")
+    assert ended["done"] == ended["blocks"] > 0
+
+
+@pytest.mark.parametrize(
+    ("walltime", "state"), [pytest.param(3600, "interrupted"), pytest.param(100, "broken")]
+)
+def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
+    sweep: Sweep, walltime: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(Sweep, "analyze", interrupted)
+    monkeypatch.setattr(signals, "on_stop", lambda callback: None)
+    monkeypatch.setattr(signals, "received", lambda: frozenset({signals.CHECKPOINT}))
+    request = {"options": to_json(OPTIONS), "dask": "threads", "workers": 1}
+    (sweep.paths.analyses / "0001").mkdir(parents=True)
+    write_json(
+        sweep.paths.analyses / "0001" / "intent.json",
+        {"request": request, "walltime": walltime, "modules": "."},
+    )
+    if state == "broken":
+        with pytest.raises(RuntimeError, match="the walltime, 1 min, is too short"):
+            job.run(str(sweep.directory), "0001")
+    else:
+        assert job.run(str(sweep.directory), "0001") == STOPPED
+    (life,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
+    assert read_json(life)["state"] == state
+
+
+@pytest.mark.slow
+def test_what_ends_the_job_ends_the_command_that_waits(
+    sweep: Sweep, profile: Path, tmp_path: Path
+) -> None:
+    write(tmp_path / "mine.py", "def wrong(part):\n    raise ValueError('never')\n")
+    asked = ("--metric", "mine:wrong", "--cluster", profile)
+    done = command("analyze", sweep.directory, *asked, "--wait", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the metric 'mine:wrong' failed with ValueError: never" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not sweep.paths.analysis.exists()
+    told = json.loads(command("status", sweep.directory, "--json").stdout)["analysis"]
+    assert (told["state"], told["exit_code"]) == ("broken", 2)
+    log = command("logs", sweep.directory, told["job"])
+    assert "Traceback" in log.stdout
+
+
+@pytest.mark.slow
+def test_a_job_that_is_cancelled_is_said_to_be(
+    sweep: Sweep, profile: Path, slurm: Slurm, tmp_path: Path
+) -> None:
+    later = write(tmp_path / "later.toml", LATER + profile.read_text())
+    submitted = json.loads(command("analyze", sweep.directory, "--cluster", later, "--json").stdout)
+    assert submitted["state"] == "waiting"
+    slurm.cluster.command(["scancel", submitted["job"]])
+    wait_until(lambda: jobs_left(slurm) == [], "an empty queue")
+    told = sweep.analysis_job()
+    assert told is not None
+    assert (told["state"], told["exit_code"]) == ("cancelled", None)
+
+
+@pytest.mark.slow
+def test_workers_that_never_come_end_with_one_message_and_leave_no_job(
+    sweep: Sweep, profile: Path, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_workers, "START_SECONDS", 1.0)
+    monkeypatch.setattr(slurm_workers, "ASK_SECONDS", 0.5)
+    later = write(tmp_path / "later.toml", LATER + profile.read_text())
+    with pytest.raises(UnavailableError, match=r"no worker came within .*pending BeginTime"):
+        sweep.analyze(OPTIONS, dask="slurm", cluster=str(later))
+    monkeypatch.setattr(slurm_workers, "START_SECONDS", 600.0)
+    broken = write(tmp_path / "broken.toml", 'python = "/no/such/python"\n' + profile.read_text())
+    with pytest.raises(UnavailableError, match=r"(?s)all workers' jobs ended.*/no/such/python"):
+        sweep.analyze(OPTIONS, dask="slurm", cluster=str(broken), workers=1)
+    wait_until(lambda: jobs_left(slurm) == [], "an empty queue")
+    assert not sweep.paths.analysis.exists()
+
+
+def test_an_interrupted_analysis_leaves_no_job_behind(
+    sweep: Sweep, profile: Path, slurm: Slurm
+) -> None:
+    def interrupt(done: int, blocks: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.analyze(OPTIONS, dask="slurm", cluster=str(profile), progress=interrupt)
+    wait_until(lambda: jobs_left(slurm) == [], "an empty queue")
+    assert not sweep.paths.analysis.exists()
+
+
+def test_what_slurm_refuses_leaves_nothing(sweep: Sweep, profile: Path, tmp_path: Path) -> None:
+    text = profile.read_text().replace('"cpu"', '"nowhere"')
+    refused = str(write(tmp_path / "refused.toml", text))
+    with pytest.raises(UserError, match=r"(?s)SLURM refuses: .*partition.*nothing was submitted"):
+        sweep.submit_analysis(OPTIONS, cluster=refused)
+    with pytest.raises(UserError, match=r"(?s)SLURM refuses: .*partition.*nothing was submitted"):
+        sweep.analyze(OPTIONS, dask="slurm", cluster=refused)
+    assert not sweep.paths.analyses.is_dir() or not [
+        *sweep.paths.analyses.glob("[0-9]*"),
+        *sweep.paths.analyses.glob("manyseed-*"),
+    ]
+
+
+def test_a_cluster_must_be_there(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    silent = str(write(tmp_path / "silent.toml", PROFILE.format(conf="/no/such/slurm.conf")))
+    monkeypatch.setattr(schedulers, "available", lambda: True)
+    for dask in ("threads", "slurm"):
+        submit = sweep.analyze if dask == "slurm" else sweep.submit_analysis
+        with pytest.raises(UserError, match='no cluster profile "lub"'):
+            submit(OPTIONS, dask=dask, cluster="lub")
+        with pytest.raises(UnavailableError, match="no such file"):
+            submit(OPTIONS, dask=dask, cluster=silent)
+        with pytest.raises(UserError, match="no SLURM cluster"):
+            submit(OPTIONS, dask=dask, cluster="local")
+    monkeypatch.setattr(schedulers, "available", lambda: False)
+    with pytest.raises(UnavailableError, match="sbatch is not on PATH"):
+        sweep.analyze(OPTIONS, dask="slurm", cluster=silent)
+    with pytest.raises(UserError, match="nothing is computed there"):
+        sweep.analyze(OPTIONS, cluster=silent)
+    assert sweep.analysis_job() is None
+    with pytest.raises(UserError, match="give --cluster, too"):
+        analyze(sweep.directory, wait=True)
+
+
+def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusive, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
+    with (
+        alone(sweep.paths),
+        pytest.raises(UserError, match=r"another analysis goes on: .* process"),
+    ):
+        sweep.analyze(OPTIONS)
+    assert not sweep.paths.analysis.exists()
+    with alone(sweep.paths) as lease:
+        lease.check()
+
+
+def jobs_left(slurm: Slurm) -> list[str]:
+    return slurm.cluster.command(["squeue", "-h", "-o", "%j"]).split()

@@ -80,7 +80,8 @@ def compact(
     published = 0
     for group in list_groups(store):
         for shard in _shards(group, journals):
-            published += publish(group, shard, journals, watch).added
+            # journals that change all the same are kept: `_remove_journals`
+            published += publish(group, shard, journals, watch, refresh=False).added
             _read_back(group, shard, journals, watch)
     kept = _unpublished(store, journals)
     require_rest(watch, besides)

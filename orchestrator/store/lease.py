@@ -260,6 +260,9 @@ class Lease:
             self._beaten = clock()
             try:
                 self._record("held")
+            except LeaseLost:  # suspended since, and taken over
+                self._generation = None
+                return False
             except BaseException:
                 self._generation = None
                 path.unlink(missing_ok=True)

@@ -62,6 +62,7 @@ def publish(
     wait: float = 0.0,
     distrusted: Collection[int] = (),
     dropped: Collection[int] = (),
+    refresh: bool = True,
 ) -> Publication:
     """Publish a shard, under its lease.
 
@@ -72,7 +73,7 @@ def publish(
     shard : int
         Number of the shard.
     journals : JournalIndex
-        All journals of the sweep; refreshed here.
+        All journals that can hold rows of the shard.
     watch : LeaseWatch
         Of the folder of leases.
     wait : float
@@ -81,6 +82,8 @@ def publish(
         Published rows to be taken from journals again, where these hold them.
     dropped : collection of int
         Rows to be set back to missing; their records must be void (`tombstones`).
+    refresh : bool
+        Look for what journals got since; not needed where nobody writes any.
 
     Raises
     ------
@@ -98,6 +101,8 @@ def publish(
         lease.take(wait)
         try:
             with lease.kept():
+                if refresh:
+                    journals.refresh()
                 return _Merge(group, shard, journals, lease, distrusted, dropped).run()
         except LeaseLost as error:  # others may have published meanwhile: merge again
             lost = error
@@ -148,7 +153,6 @@ class _Merge:
         for array in (*self.predictions, *self.records):
             file = self.group.file(array, self.shard)
             remove_partial(file.parent, file.name)
-        self.journals.refresh()
         while True:
             try:
                 return self._merge()

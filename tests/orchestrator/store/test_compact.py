@@ -97,7 +97,7 @@ def test_a_journal_written_to_meanwhile_stays(world, monkeypatch, step):
 def test_refused_while_somebody_else_works(world):
     other = Lease(world.watch, "task-1")
     other.take()
-    world.watch.seconds = 0.2
+    world.watch.seconds = 2.0
     with other.kept():
         with pytest.raises(LeaseHeld, match="task-1"):
             compact(world.store, world.journals, world.watch)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -53,6 +54,23 @@ def test_a_counter_that_stands_still_is_dead(leases, now):
     assert other.try_take()
     with pytest.raises(LeaseLost, match="no heartbeat"):
         mine.heartbeat()
+
+
+def test_who_is_suspended_while_it_takes_has_not_taken(leases, now, monkeypatch):
+    mine, other = leases
+
+    def slowly(lease, state, record=Lease._record):
+        if lease is mine:
+            assert not other.try_take()
+            now[0] += 61
+            assert other.try_take()
+        record(lease, state)
+
+    monkeypatch.setattr(Lease, "_record", slowly)
+    assert not mine.try_take()
+    other.check()
+    with pytest.raises(LeaseLost):
+        mine.check()
 
 
 def test_taken_over_is_seen_on_disk(leases, now):
@@ -143,14 +161,14 @@ def test_a_dead_process_of_this_machine_is_dead_at_once(tmp_path):
 
 
 def test_alive_leases_are_named(tmp_path):
-    watch = LeaseWatch(tmp_path, 0.3)
+    watch = LeaseWatch(tmp_path, 2.0)
     held, freed = Lease(watch, "task-1"), Lease(watch, "task-2")
     held.take()
     freed.take()
     freed.release()
     assert watch.alive() == ["task-1"]
     with held.kept():
-        assert LeaseWatch(tmp_path, 0.3).wait_until_dead() == ["task-1"]
+        assert LeaseWatch(tmp_path, 2.0).wait_until_dead() == ["task-1"]
         assert watch.wait_until_dead(besides=["task-1"]) == []
     assert watch.wait_until_dead() == []
     remove_dead_leases(watch)
@@ -158,12 +176,13 @@ def test_alive_leases_are_named(tmp_path):
 
 
 def test_keeping_outlasts_the_lease_time(tmp_path):
-    held = Lease(LeaseWatch(tmp_path, 0.3), "task")
+    held = Lease(LeaseWatch(tmp_path, 1.0), "task")
     held.take()
     with held.kept():
-        until = module.clock() + 0.9
+        until = module.clock() + 1.5
         while module.clock() < until:
             held.check()
+            time.sleep(0.01)
     with pytest.raises(LeaseLost):
         held.check()
 

@@ -245,7 +245,7 @@ def test_dropped_rows_stay_dropped_until_trained_again(world):
 
 
 def test_repair_refuses_while_somebody_works(world):
-    other = Lease(LeaseWatch(world.watch.folder, 0.2), "task-1")
+    other = Lease(LeaseWatch(world.watch.folder, 2.0), "task-1")
     other.take()
     with other.kept(), pytest.raises(LeaseHeld, match="task-1"):
-        repair([world.group], [], world.journals, LeaseWatch(world.watch.folder, 0.2))
+        repair([world.group], [], world.journals, LeaseWatch(world.watch.folder, 2.0))

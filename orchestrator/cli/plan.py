@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.plans.change import Change
 
 _DATA = ("dataset", "classifier", "train", "test")
-_COUNTS = ("cells", "runs", "fits")
+_COUNTS = ("runs", "fits")
 _DEVICES = {"core": "core", "gpu": "GPU"}
 _UNITS = {"h": "hours", "min": "minutes"}
 
@@ -89,7 +89,20 @@ def plan(
     say(
         f"{directory} holds all of it already." if change.is_empty else f"Planned into {directory}."
     )
-    say_next("Next", "tune" if change.expansion.searches else "submit", directory)
+    say_next("Next", *_next(change, sweep_file, directory))
+
+
+def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
+    """Return the command that a planned sweep waits for."""
+    from jobs import datasets
+    from orchestrator.paths import SweepPaths
+    from orchestrator.plans.tuned import searches
+
+    infos = change.expansion.datasets.values()
+    if not all(datasets.is_fetched(info.canonical) for info in infos):
+        return ["datasets", "fetch", sweep_file]
+    open_searches = searches(SweepPaths(directory), change.after.cells)
+    return ["tune" if open_searches else "submit", directory]
 
 
 def _parsed(walltime: str) -> float:
@@ -110,7 +123,10 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
         times = (_time(figures[f"{device}_hours"] * scale) for device in devices)
         return [*(figures[name] for name in _COUNTS), *times, size(figures["store_bytes"])]
 
-    groups = summary["by_group"]
+    places: dict[str, int] = {}  # of datasets, where several grids name one
+    groups = sorted(
+        summary["by_group"], key=lambda group: places.setdefault(group["dataset"], len(places))
+    )
     rows = [[*(group[name] for name in _DATA), *ends(group)] for group in groups]
     times = [f"{_DEVICES[device]}-{unit}" for device in devices]
     return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *ends(summary)]
@@ -138,7 +154,8 @@ def _sentences(change: Change) -> Iterator[str]:
         yield f"Dropped before, and left out: {counted(summary['cells_dropped'], 'cell')}."
     held = summary["runs"] - summary["runs_added"]
     yield (
-        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct"
+        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "
+        f"{counted(summary['cells'], 'cell')}"
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."
     )

@@ -95,7 +95,8 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
         runs = grid.runs or sweep.runs
         for rule, (exclusion, gone) in enumerate(zip(grid.exclude, found.removed_by, strict=True)):
             key = f"{where}.exclude[{rule}]"
-            text = toml_value(exclusion.patterns())
+            rules = exclusion.patterns().items()
+            text = toml_value({axis: of[0] if len(of) == 1 else of for axis, of in rules})
             removed.append((key, text, int(repeats[gone["dataset"]].sum()) * runs))
         for kind in used:
             used[kind] |= {found.values[kind][code] for code in _present(found.codes[kind])}

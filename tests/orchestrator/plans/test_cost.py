@@ -299,3 +299,23 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     wrong = plan_command(monkeypatch, capsys, *options[:-1], "4h").err
     assert wrong.startswith('error: --walltime: "4h" is not a time')
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "hparams", "step"),
+    [
+        ("vehicle", "default", "datasets fetch {file}"),
+        ("sklearn:iris", "tuned", "tune {directory}"),
+        ("sklearn:iris", "default", "submit {directory}"),
+    ],
+)
+def test_a_plan_tells_what_it_waits_for(dataset, hparams, step, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    file, directory = tmp_path / "s.toml", tmp_path / "out"
+    file.write_text(
+        f'name = "x"\nseed = 1\n[[grid]]\ndataset = ["{dataset}"]\nclassifier = ["lr-sgd"]\n'
+        f'hparams = ["{hparams}"]\n'
+    )
+    told = plan_command(monkeypatch, capsys, file, "--out", directory).out
+    command = step.format(file=file, directory=directory)
+    assert told.splitlines()[-1] == f"Next: manyseed {command}"

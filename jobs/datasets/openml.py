@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -53,10 +54,15 @@ def _fetch(origin: Mapping[str, Any], _: str | None, home: Path) -> Samples:
 
         # The faster parser takes labels that are whole numbers for numbers, and fails on them
         # with pandas 3.1 (scikit-learn, pull request 34902).
-        found = fetch_openml(data_id=entry.id, data_home=home, as_frame=True, parser="liac-arff")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is told
+            found = fetch_openml(
+                data_id=entry.id, data_home=home, as_frame=True, parser="liac-arff"
+            )
     except (ImportError, OSError, ValueError) as error:
         raise MachineError(
-            f"{entry.source} (id {entry.id}) cannot be fetched into {home}: {error}"
+            f"{entry.source} (id {entry.id}) cannot be fetched into {home} ({error}); fetch it "
+            "where the network can be reached"
         ) from error
     details = found.details["name"], int(found.details["version"])
     if details != (entry.name, entry.version):

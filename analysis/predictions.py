@@ -162,7 +162,7 @@ class Predictions:
         if need == "label":
             return None
         if need in ("confidence", "score") and self.probability == "none":
-            raise ValueError("needs probabilities, and the classifier's scores are none")
+            raise ValueError("needs probabilities, and the classifier gives none")
         if self.has_margin and (need == "margin" or self.n_classes == 2):
             return "margin"
         if need == "confidence" and self.confidence is not None:

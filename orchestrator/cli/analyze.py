@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from orchestrator.cli.common import Directory, Json, Workers
-from orchestrator.cli.output import console, print_frame, print_json, print_table
+from orchestrator.cli.common import Directory, Json, Threads
+from orchestrator.cli.output import (
+    console,
+    counted,
+    print_frame,
+    print_json,
+    print_table,
+    say,
+    say_next,
+)
 from orchestrator.cli.progress import bar
 from orchestrator.errors import RunsError, UnavailableError, UserError
 
@@ -191,7 +199,9 @@ def analyze(
         print_json(caveats(sweep))
     else:
         print_summary(sweep)
-        console.print(f"\nTables: {sweep.paths.results}. Ask them: manyseed query {directory}")
+        say(f"\nTables: {sweep.paths.results}.")
+        say_next("Ask them", "query", directory, "--by", "classifier")
+        say_next("Report", "report", directory)
     raise_if_wrong(sweep)
 
 
@@ -208,7 +218,7 @@ def howmany(
         typer.Option("--where", "-w", metavar="SQL", help="Which cells: a condition over them."),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Ensembles of each size.")] = 500,
-    workers: Workers = None,
+    workers: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Say how many seeds are needed, in words, from the results of an analysis.
@@ -244,9 +254,9 @@ def howmany(
         return
     for group in found:
         cells = f" ({group.cells:,} cells)" if group.cells > 1 else ""
-        console.print(f"[bold]{escape(group.dataset)} × {escape(group.classifier)}[/]{cells}")
+        say(Text.assemble((f"{group.dataset} × {group.classifier}", "bold"), cells))
         for answer in group.answers:
-            console.print(f"  {answer.words}", markup=False, soft_wrap=True)
+            say(answer.words, indent=2)
 
 
 def query(
@@ -303,7 +313,7 @@ def query(
     )
     if output is not None:
         write(frame, output)
-        console.print(f"{len(frame):,} rows → {output}")
+        say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     elif as_json:
         print_json({"table": table, "rows": frame.to_dicts()})
     else:
@@ -314,16 +324,20 @@ def report(directory: Directory) -> None:
     """Write the report: one page with tables and figures, DIR/report/index.html."""
     from orchestrator.sweep import Sweep
 
-    console.print(f"Report: {Sweep(directory).report()}")
+    tell_report(Sweep(directory).report())
 
 
-def analyze_and_report(sweep: Sweep) -> None:
-    """Do both, with a progress bar."""
+def tell_report(page: Path) -> None:
+    """Say where the page is, on an unbroken line."""
+    console.print(f"Report: {page}", markup=False, soft_wrap=True)
+
+
+def analyze_and_report(sweep: Sweep) -> Path:
+    """Do both, with a progress bar; return where the page is."""
     find_modules_here()
     _analyze(sweep, None, None)
     with console.status("writing the report"):
-        page = sweep.report()
-    console.print(f"Report: {page}")
+        return sweep.report()
 
 
 def find_modules_here() -> None:
@@ -336,10 +350,11 @@ def print_summary(sweep: Sweep) -> None:
     from orchestrator.results.reporting import summary_table
 
     frame = summary_table(sweep.results)
-    print_table(None, frame.columns, frame.iter_rows())
+    print_table(None, frame.columns, frame.iter_rows(), nested=True)
+    console.print()
     found = caveats(sweep)
     for note in (*found["not_computed"], *found["undefined"]):
-        console.print(note, style="yellow", markup=False, soft_wrap=True)
+        say(note, style="yellow")
 
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:

@@ -26,6 +26,15 @@ Workers = Annotated[
         show_default="the cores this process may use",
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Threads that compute.",
+        show_default="the cores this process may use",
+    ),
+]
 Cluster = Annotated[
     str,
     typer.Option(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -16,12 +17,16 @@ from rich.text import Text
 if TYPE_CHECKING:
     import polars as pl
 
-console = Console(highlight=False, emoji=False)  # CELL:REPEAT:RUN is no emoji
+_UNLIMITED = 10_000
+"""The width where there is no terminal: a table in a file or a pipe lacks nothing."""
+# CELL:REPEAT:RUN is no emoji
+console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _UNLIMITED)
 errors = Console(stderr=True, highlight=False, emoji=False)
 
 
-def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console = console) -> None:
+def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
     """Print sentences: broken between words on a terminal, unbroken where they may be searched."""
+    to = to or console
     told = Text(text, style) if isinstance(text, str) else text
     padded = Padding(told, (0, 0, 0, indent), expand=False) if indent else told
     to.print(padded, soft_wrap=not to.is_terminal)
@@ -60,14 +65,20 @@ def print_table(
     its rows: names of datasets are long, and a terminal may be narrow.
     """
     if nested:
-        columns, rows = columns[1:], list(_nested(rows))
+        columns, rows = columns[1:], _nested(rows)
         total = total and [total[0], *total[2:]]
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0)
-    )
-    listed = [list(row) for row in rows]
+    table = _table(columns, list(rows))
+    table.title, table.title_justify, table.title_style = title, "left", "bold"
+    if total is not None:
+        table.add_section()
+        table.add_row(*map(_shown, total), style="bold")
+    console.print(table)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0))
     for number, name in enumerate(columns):
-        numeric = bool(listed) and all(_is_number(row[number]) for row in listed)
+        numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
         heads = name.replace("_", "_\n") if len(name) > 9 else name  # breaks where words end
         table.add_column(
             heads,
@@ -77,12 +88,20 @@ def print_table(
             overflow="fold",
             no_wrap=numeric,  # a name may be cut in two, a number not
         )
-    for row in listed:
+    for row in rows:
         table.add_row(*map(_shown, row))
-    if total is not None:
-        table.add_section()
-        table.add_row(*map(_shown, total), style="bold")
-    console.print(table)
+    return table
+
+
+def _least_width(table: Table) -> int:
+    """Return in how many columns of a terminal a table has room, names cut where they may be."""
+    widths = (
+        max(column.min_width or 0, *(cell_len(str(cell)) for cell in column.cells))
+        if column.no_wrap
+        else column.min_width or 0
+        for column in table.columns
+    )
+    return sum(width + 1 for width in widths)
 
 
 def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
@@ -95,10 +114,21 @@ def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
 
 
 def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --output") -> None:
-    """Print the first rows of a frame; `more` is said of those that are left out."""
-    print_table(None, frame.columns, frame.head(limit).iter_rows())
+    """Print the first rows of a frame, and the columns that there is room for; say what lacks.
+
+    `more` is said of rows that are left out: by which options they are shown, if there are any.
+    """
+    columns, shown = frame.columns, frame.head(limit)
+    table = _table(columns, shown.rows())
+    while len(columns) > 1 and _least_width(table) > console.width:
+        columns = columns[:-1]
+        table = _table(columns, shown.select(columns).rows())
+    console.print(table)
+    if left := frame.columns[len(columns) :]:
+        how = "; see --columns and --output" if more else ""
+        say(f"No room for {', '.join(left)}{how}", style="dim")
     if len(frame) > limit:
-        console.print(f"… {len(frame) - limit:,} more rows{more}", style="dim")
+        say(f"… {len(frame) - limit:,} more rows{more}", style="dim")
 
 
 def size(n_bytes: float) -> str:

@@ -26,13 +26,13 @@ def bar() -> Progress:
     return Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
+        BarColumn(bar_width=None if console.is_terminal else 40),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
-        expand=True,
+        expand=console.is_terminal,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli.analyze import analyze_and_report, print_summary
+from orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
 from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
 from orchestrator.cli.output import counted, duration, say, say_next, size
 from orchestrator.cli.progress import show
@@ -67,9 +67,10 @@ def run(
             say_next("Go on with", "run", sweep_file, "--out", directory)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
-    analyze_and_report(sweep)
+    page = analyze_and_report(sweep)
     print_summary(sweep)
     _print_promise(sweep)
+    tell_report(page)
     found = sweep.status()["runs"]
     if found["failed"]:
         say(f"\n{counted(found['failed'], 'run')} failed.")

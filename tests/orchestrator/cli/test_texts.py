@@ -3,6 +3,7 @@
 import io
 import re
 
+import polars as pl
 import pytest
 import typer
 from rich.cells import cell_len
@@ -85,3 +86,17 @@ def test_a_nested_table_says_each_name_once(monkeypatch):
 )
 def test_counted(n, noun, expected):
     assert output.counted(n, noun) == expected
+
+
+def test_columns_that_there_is_no_room_for_are_named_and_none_is_cut(monkeypatch):
+    told = console(monkeypatch, terminal=False)
+    names = [f"column_{number}" for number in range(12)]
+    frame = pl.DataFrame({"dataset": ["a-name-of-a-dataset"], **dict.fromkeys(names, 0.123456)})
+    output.print_frame(frame, 10)
+    lines = told.file.getvalue().splitlines()
+    missing = re.search(r"No room for (.*); see", " ".join(lines))
+    assert missing is not None
+    shown = len(names) - len(missing[1].split(", "))
+    assert max(map(len, lines[:-1])) <= COLUMNS
+    assert "\n".join(lines).count("0.1235") == shown
+    assert missing[1].split(", ") == names[shown:]

@@ -3,7 +3,7 @@
 A submission has a name that no other one has; each of its arrays is called ``<name>.<first>``,
 where ``first`` is the place of its first element in the submission. Job names are always kept,
 by the controller and by accounting (comments are not), so that a submission whose job ids were
-never noted is still found: `states.find`.
+never noted is still found: `states.ask`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import importlib
 import shlex
 import signal
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ import submitit
 from submitit.core import utils
 
 from slurm import commands, signals
-from slurm.commands import ClusterError
+from slurm.commands import ClusterError, ClusterUnavailable
 from slurm.discover import configuration
 from slurm.profile import Profile, Resources
 
@@ -152,25 +151,35 @@ class Executor(submitit.SlurmExecutor):
         self, delayed_submissions: list[utils.DelayedSubmission]
     ) -> list[submitit.Job[Any]]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        waiting = [self.folder / f"{uuid.uuid4().hex}.pkl" for _ in delayed_submissions]
+        name = self.parameters["job_name"]
+        waiting = [self.folder / f"{name}.{i}.pkl" for i in range(len(delayed_submissions))]
         for path, delayed in zip(waiting, delayed_submissions, strict=True):
             delayed.set_timeout(int(self.parameters["time"]), self.max_num_timeout)
             delayed.dump(path)
         self.parameters["map_count"] = len(waiting)
-        script = self.folder / f"{self.parameters['job_name']}.sh"
+        script = self.folder / f"{name}.sh"
         script.write_text(self._make_submission_file_text(self._submitit_command_str, ""))
         try:
             array = job_id(commands.run(["sbatch", str(script)]))
+        except ClusterUnavailable:
+            raise  # it may have got the array all the same
         except ClusterError:
             for path in waiting:
                 path.unlink()
             raise
-        jobs: list[submitit.Job[Any]] = []
-        for index, path in enumerate(waiting):
-            job = submitit.SlurmJob[Any](folder=self.folder, job_id=f"{array}_{index}")
-            job.paths.move_temporary_file(path, "submitted_pickle")
-            jobs.append(job)
-        return jobs
+        ids = [f"{array}_{index}" for index in range(len(waiting))]
+        return [submitit.SlurmJob[Any](folder=self.folder, job_id=one) for one in ids]
+
+
+def _take_pickle(folder: Path) -> Iterator[str]:
+    """Yield the lines with which a job takes what it calls; a later life has its own.
+
+    It needs nobody who notes its job id: its submitter may have died before it knew it.
+    """
+    yield f"waiting={shlex.quote(str(folder))}/$SLURM_JOB_NAME.$SLURM_ARRAY_TASK_ID.pkl"
+    job = "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+    yield f"taken={shlex.quote(str(folder))}/{job}_submitted.pkl"
+    yield '[ -e "$taken" ] || mv "$waiting" "$taken"'
 
 
 def job_id(printed: str) -> str:
@@ -207,7 +216,7 @@ def _executor(
         ntasks_per_node=1,
         signal_delay_s=signal_seconds,
         array_parallelism=parallelism or resources.parallelism or sys.maxsize,
-        setup=list(_setup(profile, resources)),
+        setup=[*_take_pickle(folder.resolve()), *_setup(profile, resources)],
         srun_args=[step],
         additional_parameters=options,
     )

@@ -6,10 +6,9 @@ accounting, a job that the controller has forgotten is `gone`: it ended, nobody 
 
 from __future__ import annotations
 
-import getpass
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,13 +62,25 @@ class JobState:
         return self.state in _ALIVE
 
     @property
+    def submission(self) -> str:
+        """The submission's name; empty where nobody tells."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def index(self) -> int:
         """The task's place in its submission (`arrays.submit_array`)."""
         first = self.name.rpartition(".")[2]
         return int(first) + int(self.job_id.partition("_")[2] or 0)
 
 
-def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[str, JobState]:
+def ask(
+    job_ids: Iterable[str],
+    since: float,
+    logs: Path | None = None,
+    *,
+    names: Collection[str] = (),
+    users: Collection[str] = (),
+) -> dict[str, JobState]:
     """Return the state of every job asked for.
 
     Parameters
@@ -80,6 +91,11 @@ def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[
         When the first of them was submitted, in seconds since the epoch.
     logs : Path, optional
         The submission's folder: tells jobs killed for memory where SLURM itself does not.
+    names : collection of str
+        Submissions whose jobs are asked for, too, by their names: for a submitter that died
+        between sbatch and the note of the job ids.
+    users : collection of str
+        Who submitted all of these; needed where there are `names`.
 
     Raises
     ------
@@ -87,22 +103,20 @@ def ask(job_ids: Iterable[str], since: float, logs: Path | None = None) -> dict[
         When the cluster does not answer.
     """
     wanted = set(job_ids)
-    if not wanted:
+    if not wanted and not names:
         return {}
-    arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
-    found = _states(["-a", "-j", arrays], wanted, since)
+    if names:
+        found = _states(["-u", ",".join(sorted(users))], None, since)
+    else:
+        arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
+        found = _states(["-a", "-j", arrays], wanted, since)
     for job in wanted - found.keys():
         found[job] = JobState(job, "", "gone")
-    return {job: named_for_memory(state, logs) for job, state in found.items() if job in wanted}
-
-
-def find(name: str, since: float) -> dict[str, JobState]:
-    """Return the jobs of a submission by its name: its job ids need not be known.
-
-    For a submitter that died between sbatch and the note of the job id. Raises as `ask`.
-    """
-    found = _states(["-u", getpass.getuser()], None, since)
-    return {job: state for job, state in found.items() if state.name.rpartition(".")[0] == name}
+    return {
+        job: named_for_memory(state, logs)
+        for job, state in found.items()
+        if job in wanted or state.submission in names
+    }
 
 
 def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str, JobState]:

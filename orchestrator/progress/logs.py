@@ -84,10 +84,9 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
             if submission.number == number and submission.task_file(task).exists():
                 return submission, task
     for submission in (*listed, *([analysis] if analysis else [])):
-        if submission.jobs_file.exists():
-            for task, job in submission.jobs(find=False).items():
-                if job.id == what:
-                    return submission, task
+        for task, job in submission.noted_jobs().items():
+            if job.id == what:
+                return submission, task
     last = f"{listed[-1].number}/0" if listed else "none yet"
     raise UserError(
         "there is no such task or run",
@@ -100,7 +99,7 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
 def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
     files = sorted((submission.folder / "lives").glob(f"{task:04d}-*/log.txt"))
     files.sort(key=lambda file: file.stat().st_mtime)
-    job = submission.jobs(find=False).get(task) if submission.jobs_file.exists() else None
+    job = submission.noted_jobs().get(task)
     printed = submission.folder / "submitit"
     files += sorted(printed.glob(f"{job.id}_0_log.*" if job else "*_0_log.*"))
     for file in files:

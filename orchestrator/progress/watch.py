@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.submissions.submission import LOCAL, Submission, TaskState
+from orchestrator.errors import UnavailableError
+from orchestrator.submissions.submission import LOCAL, Submission, TaskState, tasks_of
 
 _LEAST_BYTES = 2**16
 """What a task needs to begin."""
 _POLL_SECONDS = 0.25
+_SILENCE_SECONDS = 900.0
+"""A controller that is restarted answers again after some minutes."""
 _PATIENCE = 10.0
 """Of the time between two looks, one takes a tenth at most: there may be thousands of tasks."""
 
@@ -104,10 +107,25 @@ def _last_words(submission: Submission) -> tuple[str, str]:
 
 
 def watch(submission: Submission) -> Iterator[Progress]:
-    """Yield a submission's progress several times a second, until nothing of it lives."""
+    """Yield a submission's progress several times a second, until nothing of it lives.
+
+    While its cluster does not answer, what tasks tell of themselves has to do.
+
+    Raises
+    ------
+    UnavailableError
+        Where the cluster has been silent for a quarter of an hour.
+    """
+    heard = time.monotonic()
     while True:
         began = time.monotonic()
-        now = progress(submission)
+        try:
+            tasks, heard = submission.tasks(), began
+        except UnavailableError:
+            if began - heard > _SILENCE_SECONDS:
+                raise
+            (tasks,) = tasks_of([submission], ask=False)
+        now = summed(submission, tasks)
         yield now
         if now.is_over:
             return

@@ -5,36 +5,44 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from orchestrator.errors import UnavailableError
 from slurm import ClusterError, ClusterUnavailable, available, states
 from slurm.states import JobState
 
-ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "12"))
-"""The scheduler is asked again after so long: at most ten commands a minute, as two are one look"""
-
+ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "15"))
+"""The scheduler is asked again after so long: nine commands a minute at most, two a look and one
+for the cluster's name"""
 
 _NEVER = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A job of a submission: its id, its array's name, when and where it was submitted."""
+class Array:
+    """The tasks of a submission that are submitted under one name; its jobs are noted later."""
 
-    id: str
     name: str
     submitted: float
+    user: str
     folder: Path
 
     @property
     def logs(self) -> Path:
-        """The folder of what it prints."""
+        """The folder of what its jobs print."""
         return self.folder / "submitit"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of a submission."""
+
+    id: str
+    array: Array
 
 
 class Scheduler:
@@ -50,14 +58,20 @@ class Scheduler:
         self._conf = conf
         self._known: dict[str, JobState] = {}
         self._wanted: dict[str, Job] = {}
+        self._sought: set[Array] = set()
         self._asked = _NEVER
+        self._silence: UnavailableError | None = None
 
-    def states(self, jobs: Iterable[Job], *, fresh: bool = False) -> dict[str, JobState]:
+    def states(
+        self, jobs: Iterable[Job], lost: Collection[Array] = (), *, fresh: bool = False
+    ) -> dict[str, JobState]:
         """Return the state of jobs, those that are not known (any more) as ``gone``.
 
         Parameters
         ----------
         jobs : iterable of Job
+        lost : collection of Array
+            Arrays whose jobs were never noted: those that there are are returned, too.
         fresh : bool
             Ask, however lately somebody asked.
 
@@ -67,32 +81,55 @@ class Scheduler:
             When the cluster does not answer.
         """
         wanted = {job.id: job for job in jobs}
+        if not wanted and not lost:
+            return {}
+        is_known = wanted.keys() <= self._known.keys() and self._sought.issuperset(lost)
         late = time.monotonic() - self._asked > ASK_SECONDS
-        if wanted and (fresh or late or not wanted.keys() <= self._known.keys()):
+        if self._silence and not (fresh or late):
+            raise self._silence
+        if fresh or late or not is_known:
             alive = {k: job for k, job in self._wanted.items() if self._known[k].is_alive}
-            asked = alive | wanted
-            self._known |= self._ask(asked)
-            self._wanted, self._asked = asked, time.monotonic()
-        return {name: self._known[name] for name in wanted}
+            self._ask(alive | wanted, set(lost))
+        names = {array.name for array in lost}
+        found = {job for job, state in self._known.items() if state.submission in names}
+        return {job: self._known[job] for job in found | wanted.keys()}
 
-    def _ask(self, jobs: dict[str, Job]) -> dict[str, JobState]:
+    def _ask(self, jobs: dict[str, Job], lost: set[Array]) -> None:
+        self._asked = time.monotonic()
+        try:
+            told = self._told(jobs, lost)
+        except UnavailableError as error:
+            self._silence = error
+            raise
+        self._known |= told
+        arrays = {array.name: array for array in lost}
+        found = {
+            name: Job(name, arrays[state.submission])
+            for name, state in told.items()
+            if name not in jobs
+        }
+        self._wanted, self._sought, self._silence = jobs | found, lost, None
+
+    def _told(self, jobs: dict[str, Job], lost: set[Array]) -> dict[str, JobState]:
         if not available():  # another machine's, or another cluster's
             return {name: JobState(name, "", "gone") for name in jobs}
-        since = min(job.submitted for job in jobs.values())
+        arrays = {job.array for job in jobs.values()} | lost
         with self.active():
-            found = states.ask(jobs, since)
-        return {
+            found = states.ask(
+                jobs,
+                min(array.submitted for array in arrays),
+                names={array.name for array in lost},
+                users={array.user for array in arrays},
+            )
+        logs = {array.name: array.logs for array in arrays}
+        told = {}
+        for job, state in found.items():
+            name = jobs[job].array.name if job in jobs else state.submission
             # another cluster's, or an older, job may have the same id
-            name: states.named_for_memory(state, jobs[name].logs)
-            if state.name.rpartition(".")[0] in ("", jobs[name].name)
-            else JobState(name, "", "gone")
-            for name, state in found.items()
-        }
-
-    def find(self, name: str, since: float) -> dict[int, str]:
-        """Return the job ids of an array by their place in it, looked for by its name."""
-        with self.active():
-            return {state.index: job for job, state in states.find(name, since).items()}
+            is_ours = state.submission in ("", name)
+            state = state if is_ours else JobState(job, "", "gone")
+            told[job] = states.named_for_memory(state, logs[name])
+        return told
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -104,6 +141,8 @@ class Scheduler:
         """
         before = os.environ.get("SLURM_CONF")
         if self._conf is not None:
+            if not Path(self._conf).is_file():  # SLURM's commands would try for a minute
+                raise UnavailableError(f"the cluster does not answer: {self._conf}: no such file")
             os.environ["SLURM_CONF"] = self._conf
         try:
             yield
@@ -122,14 +161,13 @@ class Scheduler:
             yield
         self._asked = _NEVER
 
-    def is_cluster(self, name: str) -> bool:
-        """Whether this is the cluster of that name, and not another one that is reached here."""
+    @cached_property
+    def cluster_name(self) -> str:
+        """The name of the cluster that is reached here, which may not be the one that was meant."""
         from slurm.discover import configuration
 
-        if not available():
-            return False
         with self.active():
-            return configuration().get("ClusterName") == name
+            return configuration().get("ClusterName", "")
 
 
 @cache

@@ -12,17 +12,24 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from orchestrator.errors import UserError
 from orchestrator.files import read_json, write_json
 from orchestrator.store.files import place
-from orchestrator.submissions.submission import LOCAL, Submission, TaskState, tasks_of
+from orchestrator.submissions.scheduler import Scheduler
+from orchestrator.submissions.submission import (
+    ELSEWHERE,
+    LOCAL,
+    Submission,
+    TaskState,
+    tasks_of,
+)
 from orchestrator.working.tasks import Task
 from slurm import control
 
-_PAUSED = "pause\n"
+_PAUSED, _STOPPED = "pause\n", ""
 _Act = Callable[[Iterable[str]], None]
 
 
 def cancel(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop submissions; return how many tasks were asked to end, and how many never start."""
-    return _stop(submissions, "", control.cancel)
+    return _stop(submissions, _STOPPED, control.cancel)
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
@@ -30,10 +37,17 @@ def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
     return _stop(submissions, _PAUSED, control.hold)
 
 
-def unpause(submissions: Sequence[Submission]) -> None:
-    """Release what a pause holds; what it stopped is missing, and is submitted anew."""
+def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler], bool]) -> None:
+    """Release what a pause holds; what it stopped is missing, and is submitted anew.
+
+    What a cluster holds that is not reached stays stopped for good: others go on with its work.
+    """
     paused = [s for s in submissions if _content(s) == _PAUSED]
-    for submission, tasks in zip(paused, tasks_of(paused, fresh=True), strict=True):
+    looked = tasks_of(paused, fresh=True, dispensable=dispensable)
+    for submission, tasks in zip(paused, looked, strict=True):
+        if any(task.note == ELSEWHERE for task in tasks):
+            place(submission.stop_file, _STOPPED.encode())
+            continue
         submission.stop_file.unlink()
         held = [task.job_id for task in tasks if task.state == "held"]
         if held:

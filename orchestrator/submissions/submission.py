@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
 import time
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import UnavailableError
 from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
-from orchestrator.submissions.scheduler import Job, Scheduler, scheduler_of
-from slurm import local
+from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
+from slurm import available, local
 from slurm.states import JobState
 
 LOCAL = "local"
@@ -135,22 +138,47 @@ class Submission:
         """Who knows of its jobs; only where it was submitted to SLURM."""
         return scheduler_of(self.intent["slurm_conf"])
 
-    def jobs(self, *, find: bool = True) -> dict[int, Job]:
-        """Return the job of every task that has one; submissions to SLURM only.
+    @cached_property
+    def arrays(self) -> dict[int, Array]:
+        """Its arrays, by the number of their first task; empty for a submission to this machine."""
+        user = self.intent.get("user", getpass.getuser())
+        return {
+            array["first"]: Array(array["name"], self.intent["submitted"], user, self.folder)
+            for array in self.intent.get("arrays", [])
+        }
+
+    def noted_jobs(self) -> dict[int, Job]:
+        """Return the job of every task, as far as its submitter noted them."""
+        noted: dict[str, str] = read_json(self.jobs_file) if self.jobs_file.exists() else {}
+        firsts = sorted(self.arrays)
+        return {
+            int(number): Job(job, self.arrays[firsts[bisect_right(firsts, int(number)) - 1]])
+            for number, job in noted.items()
+        }
+
+    def jobs(self) -> dict[int, Job]:
+        """Return the job of every task that has one.
 
         Where the submitter died before it noted them, they are looked for by name.
         """
-        noted: dict[str, str] = read_json(self.jobs_file) if self.jobs_file.exists() else {}
-        found = {}
-        for array in self.intent["arrays"]:
-            numbers = range(array["first"], array["first"] + array["count"])
-            ids = {number: noted[str(number)] for number in numbers if str(number) in noted}
-            if find and not self.is_noted and not self.is_being_submitted:
-                placed = self.scheduler.find(array["name"], self.intent["submitted"])
-                ids |= {array["first"] + place: job for place, job in placed.items()}
-            for number, job_id in ids.items():
-                found[number] = Job(job_id, array["name"], self.intent["submitted"], self.folder)
-        return found
+        lost = self.lost_arrays
+        told = self.scheduler.states([], lost) if lost else {}
+        return self.noted_jobs() | self.named(told)
+
+    def named(self, told: Mapping[str, JobState]) -> dict[int, Job]:
+        """Return the jobs of tasks that a scheduler knows by the names of this one's arrays."""
+        firsts = {array.name: first for first, array in self.arrays.items()}
+        return {
+            first + state.index: Job(job, self.arrays[first])
+            for job, state in told.items()
+            if (first := firsts.get(state.submission)) is not None
+        }
+
+    @property
+    def lost_arrays(self) -> list[Array]:
+        """Its arrays, where some of their jobs may be known to the scheduler alone."""
+        is_lost = not self.is_noted and not self.is_being_submitted
+        return list(self.arrays.values()) if is_lost else []
 
     def note_jobs(self, jobs: Mapping[int, str]) -> None:
         """Note the job id of each task."""
@@ -202,7 +230,11 @@ class Submission:
 
 
 def tasks_of(
-    submissions: Sequence[Submission], *, ask: bool = True, fresh: bool = False
+    submissions: Sequence[Submission],
+    *,
+    ask: bool = True,
+    fresh: bool = False,
+    dispensable: Callable[[Scheduler], bool] = lambda scheduler: False,
 ) -> list[list[TaskState]]:
     """Return the state of every task of several submissions, asking a scheduler once for all.
 
@@ -213,35 +245,49 @@ def tasks_of(
         Without, what tasks tell of themselves has to do: the cluster does not answer.
     fresh : bool
         Ask the scheduler however lately it was asked.
+    dispensable : callable
+        Whether a cluster that does not answer counts as one that is not reached from here.
 
     Raises
     ------
     UnavailableError
         When a cluster does not answer.
     """
-    looks = [_Look(submission, ask) for submission in submissions]
-    if ask:
-        for scheduler in dict.fromkeys(look.submission.scheduler for look in looks if look.jobs):
-            mine = [look for look in looks if look.jobs and look.submission.scheduler is scheduler]
-            asked = [job for look in mine for job in look.open_jobs.values()]
-            known = scheduler.states(asked, fresh=fresh)
-            for look in mine:
-                look.known = known
+    looks = [_Look(submission) for submission in submissions]
+    remote = [look for look in looks if look.submission.cluster != LOCAL] if ask else []
+    for scheduler in dict.fromkeys(look.submission.scheduler for look in remote):
+        mine = [look for look in remote if look.submission.scheduler is scheduler]
+        asked = [job for look in mine for job in look.open_jobs.values()]
+        lost = [array for look in mine for array in look.submission.lost_arrays]
+        try:
+            known = scheduler.states(asked, lost, fresh=fresh)
+        except UnavailableError:
+            if not dispensable(scheduler):
+                raise
+            known = None
+        for look in mine:
+            look.hear(known)
     return [look.states() for look in looks]
 
 
 class _Look:
     """A submission's files, and what its scheduler says."""
 
-    def __init__(self, submission: Submission, ask: bool) -> None:
+    def __init__(self, submission: Submission) -> None:
         self.submission = submission
         self.known: Mapping[str, JobState] | None = None
+        self.is_silent = False
         self.lives: dict[int, list[dict[str, Any]]] = {}
         for life in submission.lives():
             self.lives.setdefault(int(life["life"].partition("-")[0]), []).append(life)
-        self.jobs = {} if submission.cluster == LOCAL else submission.jobs(find=ask)
+        self.jobs = submission.noted_jobs()
 
-    @cached_property
+    def hear(self, known: Mapping[str, JobState] | None) -> None:
+        """Take what the scheduler says: None where it was asked and does not answer."""
+        self.known, self.is_silent = known, known is None
+        self.jobs |= self.submission.named(known or {})
+
+    @property
     def open_jobs(self) -> dict[int, Job]:
         """The jobs of tasks that did not tell of their end."""
         return {number: job for number, job in self.jobs.items() if self._last(number) not in OVER}
@@ -261,6 +307,8 @@ class _Look:
         job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
         if last in OVER:
             return TaskState(number, last, lives, job_id, node)
+        if self.is_silent:
+            return self._elsewhere(number, "killed")
         if job is None:
             state = "waiting" if self.submission.is_being_submitted else "killed"
             return TaskState(number, state, lives, note="never submitted")
@@ -274,9 +322,18 @@ class _Look:
         if found.state == "pending" and "Held" in found.reason:
             state = "held"
         if found.state == "gone" and self._is_elsewhere:
-            state = "running" if last == "running" and self.submission.changed_lately() else state
-            return TaskState(number, state, lives, job_id, node, ELSEWHERE)
+            return self._elsewhere(number, state)
         return TaskState(number, state, lives, job_id, found.node or node, found.reason)
+
+    def _elsewhere(self, number: int, otherwise: str) -> TaskState:
+        """Return the state of a task of which its files alone can tell: it runs while they change.
+
+        Whoever goes on with the sweep here lets what waits there never start.
+        """
+        runs = self._last(number) == "running" and self.submission.changed_lately()
+        lives, job = tuple(self.lives.get(number, ())), self.jobs.get(number)
+        job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
+        return TaskState(number, "running" if runs else otherwise, lives, job_id, node, ELSEWHERE)
 
     def _ended(self, number: int) -> tuple[dict[str, Any], ...]:
         """Return a task's lives where it told of its end since they were read."""
@@ -286,11 +343,14 @@ class _Look:
     @cached_property
     def _is_elsewhere(self) -> bool:
         """Whether the scheduler that was asked is not the one that has the jobs."""
-        if all(state.state == "gone" for state in (self.known or {}).values()):
-            if local.is_here(self.submission.intent["submitter"]):
-                return False
-            return not self.submission.scheduler.is_cluster(self.submission.intent["scheduler"])
-        return False
+        if not available():
+            return True
+        if any(state.state != "gone" for state in (self.known or {}).values()):
+            return False
+        if local.is_here(self.submission.intent["submitter"]):
+            return False
+        meant: str = self.submission.intent["scheduler"]
+        return self.submission.scheduler.cluster_name != meant
 
 
 _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,7 @@ from orchestrator.plans.tuned import require_hparams
 from orchestrator.query import matching
 from orchestrator.submissions import cluster
 from orchestrator.submissions.recipes import require_same
+from orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from orchestrator.submissions.sizing import Shape, cut
 from orchestrator.submissions.stopping import skipped_cells, unpause
 from orchestrator.submissions.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
@@ -83,8 +86,14 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
         state = survey(paths)
         rows = _chosen(state, request)
         earlier = submissions(paths)
-        unpause(earlier)
-        held, n_waiting = _held(earlier)
+        scheduler = scheduler_of(_conf(request.profile)) if request.profile else None
+
+        def dispensable(other: Scheduler) -> bool:
+            # a cluster that is silent keeps nobody from going on elsewhere
+            return other is not scheduler
+
+        unpause(earlier, dispensable)
+        held, n_waiting = _held(earlier, dispensable)
         rows = rows.join(held, on=["group", "row"], how="anti")
         if request.limit is not None:
             rows = rows.sort("repeat", "run", "cell").head(request.limit)
@@ -116,6 +125,7 @@ class _Submitter:
         self.intent: dict[str, Any] = {
             "cluster": request.profile.name if request.profile else LOCAL,
             "submitter": local.fingerprint(os.getpid()),
+            "user": getpass.getuser(),
             "submitted": time.time(),
         }
 
@@ -161,12 +171,11 @@ class _Submitter:
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
         arrays = self._write_arrays(work, shapes)
-        conf = profile.slurm_conf
         self._write_intent(
             arrays=arrays,
             scheduler=name,
             profile=str(profile.path),
-            slurm_conf=None if conf is None else str(conf),
+            slurm_conf=_conf(profile),
             excluded=nodes,
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
             walltime={name: profile.resources(name).minutes * 60 for name in classes},
@@ -183,7 +192,9 @@ class _Submitter:
                     submission.note_jobs(jobs)
 
                 resources = profile.resources(array["resource"])
-                each = WHOLE_NODE if resources.whole_node else shapes[resources.name].processes
+                # on GPUs their number decides, however many cores the node has
+                fills_node = resources.whole_node and resources.name == "cpu"
+                each = WHOLE_NODE if fills_node else shapes[resources.name].processes
                 submit_array(
                     profile,
                     array["resource"],
@@ -304,16 +315,23 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     return chosen
 
 
-def _held(earlier: list[Submission]) -> tuple[pl.DataFrame, int]:
+def _conf(profile: Profile) -> str | None:
+    return None if profile.slurm_conf is None else str(profile.slurm_conf)
+
+
+def _held(
+    earlier: list[Submission], dispensable: Callable[[Scheduler], bool]
+) -> tuple[pl.DataFrame, int]:
     """Return the runs that living tasks have, and how many such tasks there are."""
     parts = [held_rows([])]
     n_alive = 0
-    for submission, tasks in zip(earlier, tasks_of(earlier, fresh=True), strict=True):
-        if submission.cluster != LOCAL and not submission.is_noted:
-            submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
-            (submission.folder / "submitted").touch()
+    looked = tasks_of(earlier, fresh=True, dispensable=dispensable)
+    for submission, tasks in zip(earlier, looked, strict=True):
         if any(task.note == ELSEWHERE for task in tasks):
             submission.ask_to_stop()  # what still waits there ends as it starts
+        elif submission.cluster != LOCAL and not submission.is_noted:
+            submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
+            (submission.folder / "submitted").touch()
         alive = [submission.task_file(task.number) for task in tasks if task.is_alive]
         n_alive += len(alive)
         if alive and not submission.stop_file.exists():

@@ -108,7 +108,7 @@ class TaskLife:
         signals.on_stop(self._on_signal)
         # the lease tells everybody that this life's journals are still written
         lease = Lease(self.publisher.watch, f"life-{self.folder.name}")
-        state = _SUSPENDED
+        state, patience = _SUSPENDED, self._grace
         try:
             if self._is_startable():
                 while state == _SUSPENDED:
@@ -118,13 +118,13 @@ class TaskLife:
         except (StoreError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
         except SystemExit:  # the scheduler has no more patience
-            state = _INTERRUPTED
+            state, patience = _INTERRUPTED, 0.0
             raise
         except BaseException:
             self.fault = self.fault or Fault("the task failed", traceback.format_exc())
             raise
         finally:
-            self.pool.dismiss(self._grace)
+            self.pool.dismiss(patience)
             self.reserve.unlink(missing_ok=True)
             state = "broken" if self.fault else state
             self._tell(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
 import json
 import os
 import shutil
@@ -47,9 +48,9 @@ def test_arrays_beyond_the_limit_are_cut_and_found_again_by_name(
     calls.write_text("")
     slurm.ask(jobs)
     assert sorted(calls.read_text().split()) == ["sacct", "squeue"], "once each, whatever the size"
-    found = states.find(slurm.name, slurm.started)
+    found = find(slurm, slurm.name)
     assert {job: state.index for job, state in found.items()} == {j: i for i, j in enumerate(jobs)}
-    assert states.find(slurm.name[:-1], slurm.started) == {}
+    assert find(slurm, slurm.name[:-1]) == {}
 
 
 def test_gpu_tasks_see_the_gpu_that_they_were_given(slurm: Slurm, tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_what_slurm_refuses_is_an_error_and_leaves_nothing(slurm: Slurm) -> None
     with pytest.raises(ClusterError, match="invalid partition"):
         slurm.submit("fail", [""], profile=profile)
     assert not list(slurm.folder.glob("*.pkl"))
-    assert states.find(slurm.name, slurm.started) == {}
+    assert find(slurm, slurm.name) == {}
 
 
 def test_what_the_cluster_has_is_known(slurm: Slurm) -> None:
@@ -219,7 +220,7 @@ def test_a_controller_that_is_down_is_no_end_of_a_task(slurm: Slurm, tmp_path: P
         slurm.cluster.start_controller()
     slurm.wait_for(jobs, "ended")
     assert log.read_text().count("life") == 1
-    assert states.find(f"{slurm.name}second", slurm.started) == {}
+    assert find(slurm, f"{slurm.name}second") == {}
 
 
 @pytest.mark.slow
@@ -238,7 +239,7 @@ def test_states_are_known_without_accounting(
     slurm.wait_for(ended, "ended")
     slurm.wait_for(failed, "failed")
     slurm.wait_for(eater, "out_of_memory")
-    assert states.find(f"{slurm.name}failed", slurm.started)[failed[0]].state == "failed"
+    assert find(slurm, f"{slurm.name}failed")[failed[0]].state == "failed"
     forgotten = slurm.ask(["999999_0"])["999999_0"]
     assert (forgotten.state, forgotten.is_alive) == ("gone", False)
 
@@ -258,6 +259,11 @@ def talkative(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return calls
+
+
+def find(slurm: Slurm, name: str) -> dict[str, states.JobState]:
+    """Return the jobs of a submission whose job ids are not known."""
+    return states.ask([], slurm.started, names={name}, users={getpass.getuser()})
 
 
 def send(name: str, jobs: list[str]) -> None:

@@ -1,0 +1,240 @@
+"""How often a scheduler is asked, and what is made of its silence: SLURM's commands are counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import UnavailableError
+from orchestrator.progress import watch
+from orchestrator.submissions import scheduler as schedulers
+from orchestrator.submissions.scheduler import Scheduler
+from orchestrator.submissions.stopping import unpause
+from orchestrator.submissions.submission import ELSEWHERE, Submission, tasks_of
+from slurm import ClusterUnavailable, commands
+
+SECONDS_A_MINUTE = 60.0
+
+
+class Clock:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 5000, "somebody watches for ever"
+
+
+class Cluster:
+    """SLURM's commands, which note when they are asked; `rows` are what squeue prints."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.asked: list[tuple[float, str]] = []
+        self.rows: list[str] = []
+        self.silent = False
+
+    def run(self, arguments: list[str]) -> str:
+        self.asked.append((self.clock.now, arguments[0]))
+        if self.silent:
+            raise ClusterUnavailable("the cluster does not answer: it is being mended")
+        if arguments[0] == "scontrol":
+            return "ClusterName = theirs\n"
+        return "\n".join(self.rows) if arguments[0] == "squeue" else ""
+
+    def most_in_a_minute(self) -> int:
+        times = [when for when, _ in self.asked]
+        return max(sum(t <= when < t + SECONDS_A_MINUTE for when in times) for t in times)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (schedulers, watch):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def cluster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(clock)
+    monkeypatch.setattr(commands, "run", cluster.run)
+    for module in ("scheduler", "submission"):
+        monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: True)
+    fresh: dict[str | None, Scheduler] = {}
+    monkeypatch.setattr(
+        "orchestrator.submissions.submission.scheduler_of",
+        lambda conf: fresh.setdefault(conf, Scheduler(conf)),
+    )
+    return cluster
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> Callable[..., Submission]:
+    """Write a submission as a submitter leaves it."""
+
+    def write(tasks: int, *, noted: bool = True, number: int = 1, **more: Any) -> Submission:
+        folder = tmp_path / f"{number:04d}"
+        (folder / "lives").mkdir(parents=True)
+        intent = {
+            "cluster": "lab",
+            "slurm_conf": None,
+            "scheduler": "lab",
+            "submitter": "elsewhere boot 1 2",
+            "submitted": 0.0,
+            "user": "me",
+            "runs": tasks,
+            "tasks": tasks,
+            "arrays": [{"name": f"m{number}-cpu", "first": 0, "count": tasks}],
+        }
+        submission = Submission(folder, intent | more)
+        (folder / "intent.json").write_text(json.dumps(submission.intent))
+        if noted:
+            submission.note_jobs({n: f"{number}_{n}" for n in range(tasks)})
+            (folder / "submitted").touch()
+        return submission
+
+    return write
+
+
+def row(number: int, index: int, state: str = "RUNNING", reason: str = "None") -> str:
+    return f"{number}|{index}|{state}|{reason}|c1|N/A|m{number}-cpu.0"
+
+
+@pytest.mark.parametrize("tasks", [1, 5000])
+@pytest.mark.parametrize("noted", [True, False])
+def test_one_look_asks_twice_whatever_the_size(
+    cluster: Cluster, submit: Callable[..., Submission], tasks: int, noted: bool
+) -> None:
+    both = [submit(tasks, number=1, noted=noted), submit(tasks, number=2)]
+    cluster.rows = [
+        row(n, i, "COMPLETED" if i else "RUNNING") for n in (1, 2) for i in range(tasks)
+    ]
+    states = tasks_of(both)
+    assert [states[n][0].state for n in (0, 1)] == ["running", "running"]
+    assert [states[n][0].job_id for n in (0, 1)] == ["1_0", "2_0"]
+    assert sum(task.is_alive for found in states for task in found) == 2
+    assert len(cluster.asked) <= 2
+    assert len({name for _, name in cluster.asked}) == len(cluster.asked)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_who_watches_asks_ten_times_a_minute_at_most(
+    cluster: Cluster, clock: Clock, submit: Callable[..., Submission], noted: bool
+) -> None:
+    submission = submit(3, noted=noted)
+    cluster.rows = [row(1, 0), row(1, 1, "PENDING"), row(1, 2, "COMPLETED")]
+    began = clock.now
+    looks = []
+    for now in watch.watch(submission):
+        looks.append(now.state)
+        if clock.now - began > 180:
+            cluster.rows = []
+    assert looks == ["running"] * (len(looks) - 1) + ["gone"]
+    assert len(looks) > 700
+    assert 180 < clock.now - began < 196, "an end is seen at the next question"
+    assert 20 <= len(cluster.asked) <= 28
+    assert cluster.most_in_a_minute() <= 10
+
+
+def test_another_cluster_is_told_apart_once(
+    cluster: Cluster, submit: Callable[..., Submission]
+) -> None:
+    """What is reached here may be another cluster than the one that has the jobs."""
+    submission = submit(2)
+    (submission.folder / "lives" / "0000-a").mkdir()
+    life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "node": "n7"}
+    life |= {"workers": 2, "done": {"0": 1}, "failed": {}}
+    (submission.folder / "lives" / "0000-a" / "progress.json").write_text(json.dumps(life))
+    for _ in range(3):
+        tasks = submission.tasks()
+        assert [(task.state, task.note) for task in tasks] == [
+            ("running", ELSEWHERE),
+            ("killed", ELSEWHERE),
+        ]
+    assert [name for _, name in cluster.asked].count("scontrol") == 1
+
+
+def test_where_slurm_is_gone_from_path_its_jobs_are_elsewhere(
+    submit: Callable[..., Submission], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slurm import local
+
+    submission = submit(1, submitter=local.fingerprint(1))
+    for module in ("scheduler", "submission"):
+        monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: False)
+    assert [(task.state, task.note) for task in submission.tasks()] == [("killed", ELSEWHERE)]
+    assert cluster.asked == []
+
+
+def test_a_watcher_outlives_a_controller_that_is_restarted(
+    cluster: Cluster, clock: Clock, submit: Callable[..., Submission]
+) -> None:
+    submission = submit(1)
+    cluster.rows = [row(1, 0)]
+    began = clock.now
+    for _ in watch.watch(submission):
+        elapsed = clock.now - began
+        cluster.silent = 60 < elapsed < 150
+        if elapsed > 180:
+            cluster.rows = []
+    assert 180 < clock.now - began < 196
+    assert cluster.most_in_a_minute() <= 10
+
+
+def test_a_cluster_that_stays_silent_ends_the_watching(
+    cluster: Cluster, clock: Clock, submit: Callable[..., Submission]
+) -> None:
+    submission = submit(1)
+    cluster.silent = True
+    began = clock.now
+    with pytest.raises(UnavailableError, match="being mended"):
+        list(watch.watch(submission))
+    assert 900 < clock.now - began < 960
+
+
+def test_only_a_cluster_that_is_not_needed_may_be_silent(
+    cluster: Cluster, submit: Callable[..., Submission], tmp_path: Path
+) -> None:
+    """Who goes on elsewhere takes over what a silent cluster was given, held or lost."""
+    paused, lost = submit(1, number=1), submit(1, number=2, noted=False)
+    paused.stop_file.write_text("pause\n")
+    cluster.silent = True
+    with pytest.raises(UnavailableError):
+        tasks_of([paused, lost], fresh=True)
+    found = tasks_of([paused, lost], fresh=True, dispensable=lambda scheduler: True)
+    assert [[(t.state, t.note) for t in tasks] for tasks in found] == [[("killed", ELSEWHERE)]] * 2
+    with pytest.raises(UnavailableError):
+        unpause([paused], lambda scheduler: False)
+    assert paused.stop_file.read_text() == "pause\n"
+    unpause([paused], lambda scheduler: True)
+    assert paused.stop_file.read_text() == ""
+    cluster.silent = False
+    cluster.rows = [row(1, 0, "PENDING", "JobHeldUser")]
+    unpause([paused], lambda scheduler: False)
+    assert paused.stop_file.exists(), "it was taken over: others have its runs"
+
+
+def test_jobs_that_a_colleague_submitted_are_looked_for_under_their_name(
+    cluster: Cluster, submit: Callable[..., Submission], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def run(arguments: list[str]) -> str:
+        seen.append(arguments)
+        return cluster.run(arguments)
+
+    monkeypatch.setattr(commands, "run", run)
+    cluster.rows = [row(1, 0), row(1, 1)]
+    lost = submit(2, noted=False, user="anna")
+    assert {n: job.id for n, job in lost.jobs().items()} == {0: "1_0", 1: "1_1"}
+    assert all(call[call.index("-u") + 1] == "anna" for call in seen)

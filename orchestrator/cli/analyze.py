@@ -192,9 +192,9 @@ def analyze(
             if as_json:
                 print_json(job)
             return
-        _follow(sweep)
+        _follow(sweep, quiet=as_json)
     else:
-        _analyze(sweep, options, workers, dask, cluster)
+        _analyze(sweep, options, workers, dask, cluster, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -387,8 +387,12 @@ def _analyze(
     workers: int | None,
     dask: str = "threads",
     cluster: str | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
-    with bar() as progress:
+    progress = bar()
+    progress.disable = quiet
+    with progress:
         task = progress.add_task("analysing", total=None, note="")
 
         def tell(done: int, total: int) -> None:
@@ -417,9 +421,11 @@ def _submit(
     return job
 
 
-def _follow(sweep: Sweep) -> None:
+def _follow(sweep: Sweep, *, quiet: bool) -> None:
     """Show the analysis that was submitted last until its end; raise what it ended with."""
-    with bar() as progress:
+    progress = bar()
+    progress.disable = quiet
+    with progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job["state"] in ("waiting", "held", "running"):
             note = f"{job['job']} is {job['state']} {job['reason']}".strip()

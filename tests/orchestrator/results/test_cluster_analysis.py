@@ -225,5 +225,10 @@ def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -
         lease.check()
 
 
+def test_json_is_all_that_is_printed(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    analyze(sweep.directory, resamples=3, as_json=True)
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+
+
 def jobs_left(slurm: Slurm) -> list[str]:
     return slurm.cluster.command(["squeue", "-h", "-o", "%j"]).split()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import stat
+import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -184,32 +185,121 @@ def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
 
     wait_until(both_started, lambda: f"lives on both kinds of nodes: {nodes}\n{report(sweep)}")
     sweep.wait()
+    # its GPUs are SLURM's dream: each task that wants one ends with the reason, and fails no run
+    state = sweep.status()
+    assert state["runs"]["failed"] == 0
+    assert {group["classifier"]: group["missing"] for group in state["groups"]}["lr-sgd"] == 0
+    assert any("GPU" in problem or "CUDA" in problem for problem in state["problems"]), state
 
 
-def test_the_scheduler_is_asked_twice_at_most(
-    sweep: Sweep, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def shim(folder: Path, names: Iterable[str], lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put commands first on PATH that do something before they do what they are for: ``real``."""
+    folder.mkdir()
+    for name in names:
+        text = f'#!/bin/sh\nname={name}\nreal() {{ {shutil.which(name)} "$@"; }}\n{lines}\n'
+        write(folder / name, text).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_the_scheduler_is_asked_twice_at_most_and_ten_times_a_minute(
+    sweep: Sweep, profile: str, quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a site whose commands talk."""
     calls = tmp_path / "calls"
-    calls.touch()
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    for name in ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "sacctmgr"):
-        real = subprocess.run(["which", name], capture_output=True, text=True, check=True)
-        shim = write(
-            shims / name,
-            f'#!/bin/sh\necho {name} >> {calls}\necho "*** the site speaks ***"\n'
-            f'exec {real.stdout.strip()} "$@"\n',
-        )
-        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{shims}:{os.environ['PATH']}")
-    sweep.submit(cluster=profile)
+    noting = f'echo $name $(date +%s) >> {calls}\necho "*** the site speaks ***"\nreal "$@"'
+    names = ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "sacctmgr")
+    shim(tmp_path / "shims", names, noting, monkeypatch)
+    for limit in (1, None):  # one task, then all others beside it
+        submission = sweep.submit(cluster=profile, limit=limit)
+        assert submission is not None
+        assert (submission.intent["tasks"] > 1) == (limit is None)
+        calls.write_text("")
+        told = json.loads(command("status", sweep.directory, "--json").stdout)
+        assert told["cluster_silent"] is None
+        asked = [line.split()[0] for line in calls.read_text().splitlines()]
+        assert sorted(asked) in ([], ["squeue"], ["sacct", "squeue"])  # a task may have ended
+        assert asked or limit
     calls.write_text("")
-    told = json.loads(command("status", sweep.directory, "--json").stdout)
-    assert told["cluster_silent"] is None
-    assert sorted(set(calls.read_text().split())) in (["squeue"], ["sacct", "squeue"])
-    assert len(calls.read_text().split()) <= 2
+    watched = command("status", sweep.directory, "--watch")
+    assert watched.returncode == 0, watched.stdout + watched.stderr
+    times = [int(line.split()[1]) for line in calls.read_text().splitlines()]
+    assert times
+    assert max(sum(t <= one < t + 60 for one in times) for t in times) <= 10
+    finish(sweep, quick)
+
+
+def test_an_answer_of_sbatch_that_is_lost_orphans_nothing(
+    sweep: Sweep, profile: str, quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller takes the array, and the connection breaks before it says so."""
+    silence = 'echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'
+    with monkeypatch.context() as patch:
+        shim(tmp_path / "shims", ["sbatch"], f'real "$@" >/dev/null; {silence}', patch)
+        lost = command("submit", sweep.directory, "--cluster", profile)
+    assert lost.returncode == 4, lost.stdout
+    assert "manyseed resume" in lost.stderr
+    (submission,) = sweep.submissions()
+    assert not submission.jobs_file.exists()
+    again = command("resume", sweep.directory, "--cluster", profile)
+    assert "Nothing to submit" in again.stdout, again.stderr
+    assert len(submission.noted_jobs()) == submission.intent["tasks"]
+    finish(sweep, quick)
+    assert sweep.status()["duplicates"] == 0
+
+
+@pytest.mark.slow
+def test_what_a_cluster_that_is_gone_was_given_is_trained_elsewhere(
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm, tmp_path: Path
+) -> None:
+    conf = write(tmp_path / "gone.conf", slurm.cluster.conf.read_text())
+    text = Path(profile).read_text().replace(str(slurm.cluster.conf), str(conf))
+    there = write(tmp_path / "gone.toml", text.replace("[cpu]", 'begin = "now+1hour"\n[cpu]'))
+    submission = sweep.submit(cluster=str(there))
+    assert submission is not None
+    conf.unlink()
+    (tmp_path / "fresh").mkdir()
+    assert command("resume", sweep.directory, "--cluster", there).returncode == 4
+    assert not submission.stop_file.exists()
+    went_on = command("resume", sweep.directory, "--cluster", "local", "--workers", 2)
+    assert went_on.returncode == 0, went_on.stderr
+    assert submission.stop_file.exists(), "what waits there shall end as it starts"
+    shown: dict[str, object] = {}
+
+    def whole() -> bool:
+        shown.update(json.loads(command("status", sweep.directory, "--json").stdout))
+        return shown["runs"]["missing"] == 0  # type: ignore[index]
+
+    wait_until(whole, lambda: f"a whole sweep: {shown}")
+    assert "does not answer" in str(shown["cluster_silent"])
+    write(conf, slurm.cluster.conf.read_text())  # it comes back
     sweep.cancel()
+    finish(sweep, quick)
+    assert sweep.status()["duplicates"] == 0
+
+
+def test_cells_that_are_cancelled_are_left_out_by_tasks_that_wait(
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm, tmp_path: Path
+) -> None:
+    text = Path(profile).read_text().replace("[cpu]", 'begin = "now+1hour"\n[cpu]')
+    later = str(write(tmp_path / "later.toml", text))
+    submission = sweep.submit(cluster=later)
+    assert submission is not None
+    groups = [Task.read(file).groups.values() for file in submission.task_files]
+    others = {n for n, names in enumerate(groups) if any("xgb" not in name for name in names)}
+    mixed = {n for n in others if any("xgb" in name for name in groups[n])}
+    assert mixed, "a task that has both"
+    sweep.cancel(only="classifier = 'xgb'")
+    alive = {task.number for task in submission.tasks() if task.is_alive}
+    assert alive == others
+    for number in alive:
+        job = submission.jobs()[number].id
+        slurm.cluster.command(["scontrol", "update", f"JobId={job}", "StartTime=now"])
     sweep.wait()
+    counts = {group["classifier"]: group["missing"] for group in sweep.status()["groups"]}
+    assert counts == {"lr-sgd": 0, "xgb": 32}, report(sweep)
+    sweep.submit(cluster=profile)
+    finish(sweep, quick)
+    assert sweep.status()["duplicates"] == 0
 
 
 def test_what_slurm_refuses_is_the_users_and_leaves_nothing(

@@ -122,7 +122,7 @@ def test_submissions_at_once_share_the_work(sweep: Sweep, undisturbed: Sweep) ->
         for verb in ("submit", "resume", "submit", "resume")
     ]
     for process in commands:
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=240)
         assert process.returncode == 0 or "locked" in errors, output + errors
     assert any(process.returncode == 0 for process in commands)
     sweep.wait()

@@ -21,6 +21,8 @@ from orchestrator.store.verify import verify
 from tests.orchestrator.store import processes
 from tests.orchestrator.store.world import World, assert_true_rows, finished, spec, values
 
+LEASE = 1.0  # longer than a busy machine lets a process wait
+
 
 @pytest.fixture(scope="module")
 def context():
@@ -101,19 +103,19 @@ def test_hundreds_of_killed_workers_lose_nothing(tmp_path, context, seed):
 @pytest.mark.parametrize("before", ["label", "margin", "crc", "status"])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_suspended_publisher_undoes_nothing(tmp_path, context, before, compacted):
-    world = World(tmp_path, seconds=0.4)
+    world = World(tmp_path, seconds=LEASE)
     world.write_splits()
     world.finish(0, 1)
     marker = tmp_path / "marker"
     suspended = context.Process(
-        target=processes.publish_suspended, args=(tmp_path, world.spec, 0.4, before, marker)
+        target=processes.publish_suspended, args=(tmp_path, world.spec, LEASE, before, marker)
     )
     suspended.start()
     wait_for(marker.exists)
     stat = Path(f"/proc/{suspended.pid}/stat")
     wait_for(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T")
     world.finish(2)
-    publish(world.group, 0, world.index(), LeaseWatch(world.watch.folder, 0.4), wait=60)
+    publish(world.group, 0, world.index(), LeaseWatch(world.watch.folder, LEASE), wait=60)
     assert finished(world.group) == {0, 1, 2}
     if compacted:  # the journals, from which damage could heal, go
         assert compact(world.store, world.journals, world.watch).journals == 2

@@ -26,10 +26,6 @@ class Tombstone:
     rows: Mapping[int, frozenset[int]]
     journals: frozenset[str]
 
-    def covers(self, journal: str, group: int, row: int) -> bool:
-        """Return whether a record is void."""
-        return journal in self.journals and row in self.rows.get(group, ())
-
 
 def write_tombstone(folder: Path, rows: Mapping[int, Iterable[int]]) -> Path:
     """Make void what the journals of a folder hold of these rows, by group number."""

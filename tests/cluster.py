@@ -16,6 +16,8 @@ from slurm.profile import Profile, read_profile
 from slurm.testcluster import MissingPackages, Settings, TestCluster
 
 MAX_ARRAY_SIZE = 8
+CORES = 3
+"""Of a node of the cluster without accounting."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 
 from slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
-from tests.cluster import MAX_ARRAY_SIZE, Slurm
+from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
 
@@ -26,7 +26,9 @@ def slurm_cluster_without_accounting(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TestCluster]:
     """A cluster without accounting; use `slurm_without_accounting`."""
-    settings = Settings(cpu_nodes=2, gpu_nodes=0, max_array_size=MAX_ARRAY_SIZE, accounting=False)
+    settings = Settings(
+        cpu_nodes=2, gpu_nodes=0, cores=CORES, max_array_size=MAX_ARRAY_SIZE, accounting=False
+    )
     yield from _running(tmp_path_factory, settings)
 
 

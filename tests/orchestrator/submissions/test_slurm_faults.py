@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from orchestrator.submissions import cluster
 from orchestrator.submissions.submission import Submission, TaskState
 from orchestrator.sweep import Sweep
 from slurm import control
-from tests.cluster import Slurm, wait_until
+from tests.cluster import CORES, Slurm, wait_until
 from tests.orchestrator.conftest import QUICK, command, train, write
 from tests.orchestrator.submissions.test_slurm import PROFILE, finish, report
 
@@ -67,6 +68,27 @@ def training(sweep: Sweep, submission: Submission) -> TaskState:
     return found[0]
 
 
+def in_every_process(folder: Path, program: str) -> str:
+    """Return the set-up of a profile with which each Python of its jobs begins with a program."""
+    (folder / "site").mkdir()
+    text = "import pathlib, sys, time\n" + textwrap.dedent(program)
+    write(folder / "site" / "sitecustomize.py", text)
+    return f"setup = ['export PYTHONPATH={folder}/site:$PYTHONPATH']"
+
+
+@contextmanager
+def frozen(task: TaskState) -> Iterator[None]:
+    """Suspend a task's training processes: meanwhile it gets nowhere."""
+    children = Path(f"/proc/{pid(task)}/task/{pid(task)}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for child in children:
+            os.kill(int(child), signal.SIGCONT)
+
+
 def pid(task: TaskState) -> int:
     return int(task.last["process"].split()[2])
 
@@ -89,15 +111,89 @@ def node_down(slurm: Slurm, node: str) -> Iterator[None]:
 def test_tasks_longer_than_their_walltime_requeue_themselves(
     sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job limit allows one task, and its walltime not even a part of the work."""
+    """The job limit allows one task; its walltime comes while it trains, however fast it is."""
     monkeypatch.setattr(cluster, "SIGNAL_SECONDS", 55)
-    changes = {"time": 'time = "0:01:00"\nmax-jobs = 1', "cpus-per-task": "cpus-per-task = 1"}
+    asked = tmp_path / "asked"
+    setup = in_every_process(
+        tmp_path,
+        f"""
+        if "submitit.core._submit" in sys.orig_argv:
+            from slurm import signals
+            signals.on_stop(pathlib.Path("{asked}").touch)
+        """,
+    )
+    changes = {
+        "time": f'time = "0:01:00"\nmax-jobs = 1\n{setup}',
+        "cpus-per-task": "cpus-per-task = 1",
+    }
     submission = submitted(sweep, profile(slurm, tmp_path, **changes))
     assert submission.intent["tasks"] == 1
+    with frozen(training(sweep, submission)):
+        wait_until(asked.exists, "SLURM to tell of the walltime")
     finish(sweep, expected)
     (task,) = submission.tasks()
     assert len(task.lives) > 1, report(sweep)
+    assert task.lives[0]["state"] == "interrupted"
+    assert sum(task.lives[0]["done"].values()) > 0
     assert sweep.status()["duplicates"] <= 2 * len(task.lives)
+
+
+def test_a_task_that_gets_nowhere_stops_itself(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fits take longer than a walltime, and do not end when they are asked to."""
+    monkeypatch.setattr(cluster, "SIGNAL_SECONDS", 5)
+    setup = in_every_process(
+        tmp_path,
+        """
+        if "orchestrator.working.process" in sys.orig_argv:
+            time.sleep(600)
+        """,
+    )
+    changes = {"time": f'time = "0:01:00"\nmax-jobs = 1\n{setup}'}
+    submission = submitted(sweep, profile(slurm, tmp_path, **changes))
+    hurried = set()
+
+    def gave_up() -> bool:
+        (task,) = submission.tasks()
+        if task.last.get("state") == "running" and task.last["life"] not in hurried:
+            hurried.add(task.last["life"])
+            slurm.cluster.command(["scancel", "--signal=USR2", task.job_id])  # else half a minute
+        return task.state == "broken"
+
+    wait_until(gave_up, lambda: f"the end of a task that gets nowhere\n{report(sweep)}", 240)
+    (task,) = submission.tasks()
+    assert [life["state"] for life in task.lives] == ["interrupted"] * 3 + ["broken"]
+    state = sweep.status()
+    assert state["runs"]["failed"] == state["runs"]["done"] == 0
+    (problem,) = state["problems"]
+    assert problem.startswith("1 task was ended: the walltime ended 3 lives of this task")
+    sweep.wait()
+    assert submitted(sweep, str(tmp_path / "lab.toml")).intent["excluded"] == {}, "no node's fault"
+
+
+def test_where_all_nodes_are_broken_the_submission_stops_itself(
+    sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    (tmp_path / "bad").mkdir()
+    write(tmp_path / "bad" / "sklearn.py", "raise ImportError('this environment is broken')")
+    setup = f"setup = ['export PYTHONPATH={tmp_path}/bad:$PYTHONPATH']\n"
+    text = "cpus-per-task = 8\nparallelism = 12"  # a task a node, and others that wait
+    changes = {"time": 'time = "0:05:00"\n' + setup, "cpus-per-task": text, "parallelism": ""}
+    submission = submitted(sweep, profile(slurm, tmp_path, **changes))
+    assert submission.intent["tasks"] > 6
+    sweep.wait()
+    state = sweep.status()
+    assert state["runs"]["failed"] == state["runs"]["done"] == 0
+    assert set(state["tasks"]) <= {"broken", "cancelled", "stopped"}, report(sweep)
+    assert {task.last["node"] for task in submission.tasks() if task.last} == {"c1", "c2", "c3"}
+    (problem,) = (text for text in state["problems"] if "broke" in text)
+    assert "none worked, so the submission stopped itself" in problem
+    assert "this environment is broken" in problem
+    again = submitted(sweep, profile(slurm, tmp_path))  # mended: no node is kept out for it
+    assert again.intent["excluded"] == {}
+    finish(sweep, expected)
 
 
 def test_arrays_are_cut_to_what_the_cluster_takes(
@@ -206,7 +302,7 @@ def test_a_broken_node_fails_no_run_and_is_kept_away_from(
     assert {task.last["node"] for task in again.tasks()} <= {"c2", "c3"}
 
 
-def test_without_accounting_nothing_is_unknown(
+def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
     slurm_without_accounting: Slurm,
     tmp_path: Path,
     expected: Sweep,
@@ -214,8 +310,11 @@ def test_without_accounting_nothing_is_unknown(
 ) -> None:
     monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
     sweep = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
-    file = profile(slurm_without_accounting, tmp_path)
+    changes = {"cpus-per-task": "whole-node = true", "parallelism": "parallelism = 2"}
+    file = profile(slurm_without_accounting, tmp_path, **changes)
     submission = submitted(sweep, file)
+    workers = lambda: {life["workers"] for life in submission.lives()}  # noqa: E731
+    wait_until(lambda: CORES in workers(), lambda: f"a process a core: {workers()}")
     training(sweep, submission)
     slurm_without_accounting.cluster.command(
         ["scancel", *{job.id for job in submission.jobs().values()}]

@@ -19,7 +19,6 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 

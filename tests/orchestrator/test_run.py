@@ -68,7 +68,7 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
     assert result.returncode == 0, result.stderr
     assert "64 runs in 8 cells of 2 groups" in result.stdout
-    assert re.search(r"cancer +xgb +32 ", result.stdout)
+    assert re.search(r"^cancer *\n(.*\n)* +xgb +32 ", result.stdout, re.MULTILINE)
     sweep = Sweep(tmp_path / "sweep")
     runs = sweep.results["runs"]
     assert len(runs) == 64

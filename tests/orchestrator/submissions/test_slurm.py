@@ -320,15 +320,21 @@ def test_what_slurm_refuses_is_the_users_and_leaves_nothing(
 def test_cancel_pause_and_throttle_reach_the_queue(
     sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm
 ) -> None:
-    submission = sweep.submit(cluster=profile)
-    assert submission is not None
-    assert sweep.throttle(1) == len({job.id.split("_")[0] for job in submission.jobs().values()})
-    _, held = sweep.pause()
+    partition = ["scontrol", "update", "PartitionName=cpu"]
     sweep_states = lambda: sweep.status()["tasks"]  # noqa: E731
-    wait_until(lambda: "running" not in sweep_states(), lambda: f"a pause: {sweep_states()}")
-    assert sweep_states().get("held", 0) == held > 0
-    sweep.submit(cluster=profile)
-    assert "held" not in sweep_states()
+    slurm.cluster.command([*partition, "State=DOWN"])  # what is submitted waits
+    try:
+        submission = sweep.submit(cluster=profile)
+        assert submission is not None
+        arrays = {job.id.split("_")[0] for job in submission.jobs().values()}
+        assert sweep.throttle(1) == len(arrays)
+        _, held = sweep.pause()
+        assert sweep_states() == {"held": held}
+        assert held == submission.intent["tasks"] > 1
+        sweep.submit(cluster=profile)
+        assert "held" not in sweep_states()
+    finally:
+        slurm.cluster.command([*partition, "State=UP"])
     sweep.cancel(only="classifier = 'xgb'")
     sweep.wait()
     counts = {group["classifier"]: group["missing"] for group in sweep.status()["groups"]}

@@ -71,7 +71,7 @@ def training(sweep: Sweep, submission: Submission) -> TaskState:
 def in_every_process(folder: Path, program: str) -> str:
     """Return the set-up of a profile with which each Python of its jobs begins with a program."""
     (folder / "site").mkdir()
-    text = "import pathlib, sys, time\n" + textwrap.dedent(program)
+    text = "import os, pathlib, sys, time\n" + textwrap.dedent(program)
     write(folder / "site" / "sitecustomize.py", text)
     return f"setup = ['export PYTHONPATH={folder}/site:$PYTHONPATH']"
 
@@ -119,7 +119,7 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         f"""
         if "submitit.core._submit" in sys.orig_argv:
             from slurm import signals
-            signals.on_stop(pathlib.Path("{asked}").touch)
+            signals.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
         """,
     )
     changes = {
@@ -128,13 +128,15 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
     }
     submission = submitted(sweep, profile(slurm, tmp_path, **changes))
     assert submission.intent["tasks"] == 1
-    with frozen(training(sweep, submission)):
-        wait_until(asked.exists, "SLURM to tell of the walltime")
+    with frozen(task := training(sweep, submission)):
+        told = Path(f"{asked}-{pid(task)}")
+        wait_until(told.exists, "SLURM to tell of the walltime")
     finish(sweep, expected)
+    life = len(task.lives) - 1
     (task,) = submission.tasks()
-    assert len(task.lives) > 1, report(sweep)
-    assert task.lives[0]["state"] == "interrupted"
-    assert sum(task.lives[0]["done"].values()) > 0
+    assert len(task.lives) > life + 1, report(sweep)
+    assert task.lives[life]["state"] == "interrupted"
+    assert sum(task.lives[life]["done"].values()) > 0
     assert sweep.status()["duplicates"] <= 2 * len(task.lives)
 
 

@@ -8,8 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-# Test points in one matrix product: bounds the float32 copy; counts below 2**24 are exact.
-SLAB = 1 << 14
+WORD = 64  # test points in a word of error bits
 
 Counts = NDArray[np.int64]
 
@@ -26,11 +25,35 @@ def both_wrong(own: NDArray[np.bool_], others: NDArray[np.bool_]) -> Counts:
     -------
     int64 array (own run, other run)
     """
+    left = _packed(own)
+    return _common_bits(left, left if others is own else _packed(others))
+
+
+def _packed(wrong: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Pack rows of bits into words, uint64 (run, word); what fills the last word is 0."""
+    n_runs, n_samples = wrong.shape
+    packed = np.zeros((n_runs, -(-n_samples // WORD) * WORD // 8), dtype=np.uint8)
+    packed[:, : -(-n_samples // 8)] = np.packbits(wrong, axis=1)
+    return packed.view(np.uint64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _common_bits(own: NDArray[np.uint64], others: NDArray[np.uint64]) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
-    for start in range(0, own.shape[1], SLAB):
-        left = own[:, start : start + SLAB].astype(np.float32)
-        right = left if others is own else others[:, start : start + SLAB].astype(np.float32)
-        total += (left @ right.T).astype(np.int64)
+    for i in range(own.shape[0]):
+        for j in range(others.shape[0]):
+            count = np.uint64(0)
+            for word in range(own.shape[1]):
+                # Bits are added up in pairs, fours and bytes; the compiler knows this as one
+                # instruction where the processor has it.
+                bits = own[i, word] & others[j, word]
+                bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+                bits = (bits & np.uint64(0x3333333333333333)) + (
+                    (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
+                )
+                bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+                count += (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
+            total[i, j] = np.int64(count)
     return total
 
 
@@ -49,9 +72,9 @@ def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
         for j in range(others.shape[0]):
-            count = 0
+            count = np.int32(0)  # narrow, so that more points are compared at once
             for point in range(own.shape[1]):
-                count += own[i, point] == others[j, point]
+                count = np.int32(count + np.int32(own[i, point] == others[j, point]))
             total[i, j] = count
     return total
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import list_groups
 from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import statuses
 from orchestrator.store.repair import repair as repair_store
+from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
 
 
-def verify(paths: SweepPaths, *, repair: bool) -> dict[str, Any]:
+def verify(
+    paths: SweepPaths,
+    *,
+    repair: bool,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, Any]:
     """Check every published run of a sweep.
 
     Parameters
@@ -25,6 +28,8 @@ def verify(paths: SweepPaths, *, repair: bool) -> dict[str, Any]:
     paths : SweepPaths
     repair : bool
         Take damaged runs from journals where these hold them, set the others back to missing.
+    progress : callable
+        Told before the first shard and after each: (shards that were checked, all shards).
 
     Returns
     -------
@@ -32,11 +37,20 @@ def verify(paths: SweepPaths, *, repair: bool) -> dict[str, Any]:
         As `Sweep.verify` says.
     """
     groups = list_groups(paths.store) if paths.store.exists() else []
-    checked = sum(int(np.isin(statuses(group), (DONE, COPY)).sum()) for group in groups)
-    findings = [finding for group in groups for finding in verify_group(group)]
+    shards = sum(len(shards_to_verify(group)) for group in groups)
+    checked: list[int] = []  # finished runs of each shard
+    findings: list[Finding] = []
+
+    def tell(runs: int) -> None:
+        checked.append(runs)
+        progress(len(checked), shards)
+
+    progress(0, shards)
+    for group in groups:
+        findings += verify_group(group, tell)
     wrong = {(finding.group, row) for finding in findings for row in finding.rows}
     result: dict[str, Any] = {
-        "runs_checked": checked,
+        "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
         "findings": [
             {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in findings

@@ -261,8 +261,14 @@ class Sweep:
 
         return open_store(self.paths.store)
 
-    def compact(self) -> Compaction:
+    def compact(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Compaction:
         """Publish what journals hold, remove what is no longer needed, consolidate metadata.
+
+        Parameters
+        ----------
+        progress : callable
+            Told before the first shard and after each: (shards that hold what journals hold, all
+            of these).
 
         Raises
         ------
@@ -274,12 +280,24 @@ class Sweep:
 
         if not self.paths.store.exists():
             return Compaction(0, 0, (), 0)
-        done = compact(self.paths.store, self.paths.journals, LeaseWatch(self.paths.leases))
+        watch = LeaseWatch(self.paths.leases)
+        done = compact(self.paths.store, self.paths.journals, watch, progress=progress)
         remove_stale(self.paths)
         return done
 
-    def verify(self, *, repair: bool = False) -> dict[str, Any]:
+    def verify(
+        self,
+        *,
+        repair: bool = False,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> dict[str, Any]:
         """Check every finished run; with `repair`, set what is wrong back to missing.
+
+        Parameters
+        ----------
+        repair : bool
+        progress : callable
+            Told before the first shard and after each: (shards that were checked, all shards).
 
         Returns
         -------
@@ -289,7 +307,7 @@ class Sweep:
         """
         from orchestrator.keeping import verify
 
-        return verify(self.paths, repair=repair)
+        return verify(self.paths, repair=repair, progress=progress)
 
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of what is finished: a Zarr zip, or a Parquet table of labels.

@@ -1,7 +1,9 @@
-"""A submission as a progress bar."""
+"""What takes its time as a progress bar."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.progress import (
@@ -34,6 +36,16 @@ def bar() -> Progress:
         console=console,
         expand=console.is_terminal,
     )
+
+
+@contextmanager
+def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show, on a terminal, how many shards are done; yield what is to be told: (done, all)."""
+    progress = bar()
+    progress.disable = quiet or not console.is_terminal
+    with progress:
+        task = progress.add_task(doing, total=None, note="shards")
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def show(submission: Submission) -> watch.Progress:

@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.cli.common import Directory, Json
 from orchestrator.cli.output import counted, print_json, say, say_next
+from orchestrator.cli.progress import shards_done
 from orchestrator.errors import RunsError
 
 
@@ -25,8 +26,8 @@ def verify(
     """
     from orchestrator.sweep import Sweep
 
-    sweep = Sweep(directory)
-    result = sweep.verify(repair=repair)
+    with shards_done("verifying", quiet=as_json) as progress:
+        result = Sweep(directory).verify(repair=repair, progress=progress)
     if as_json:
         print_json(result)
     else:
@@ -47,7 +48,8 @@ def compact(directory: Directory) -> None:
     """Publish what journals hold, remove what is no longer needed, consolidate metadata."""
     from orchestrator.sweep import Sweep
 
-    result = Sweep(directory).compact()
+    with shards_done("compacting") as progress:
+        result = Sweep(directory).compact(progress)
     say(
         f"Published {counted(result.published, 'run')}, removed "
         f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."

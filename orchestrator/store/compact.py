@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,12 @@ class Compaction:
 
 
 def compact(
-    store: Path, folder: Path, watch: LeaseWatch, *, besides: Collection[str] = ()
+    store: Path,
+    folder: Path,
+    watch: LeaseWatch,
+    *,
+    besides: Collection[str] = (),
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Compaction:
     """Publish what journals hold, read it back, remove journals and rubbish, write metadata.
 
@@ -66,6 +71,9 @@ def compact(
         Of the folder of leases.
     besides : collection of str
         Names of leases that the caller holds.
+    progress : callable
+        Told before the first shard and after each: (shards that hold what journals hold, all of
+        these).
 
     Raises
     ------
@@ -78,11 +86,13 @@ def compact(
     journals = JournalIndex(folder)
     sizes = {name: journals.size(name) for name in journals.journals}
     published = 0
-    for group in list_groups(store):
-        for shard in _shards(group, journals):
-            # journals that change all the same are kept: `_remove_journals`
-            published += publish(group, shard, journals, watch, refresh=False).added
-            _read_back(group, shard, journals, watch)
+    shards = [(group, one) for group in list_groups(store) for one in _shards(group, journals)]
+    progress(0, len(shards))
+    for done, (group, shard) in enumerate(shards, 1):
+        # journals that change all the same are kept: `_remove_journals`
+        published += publish(group, shard, journals, watch, refresh=False).added
+        _read_back(group, shard, journals, watch)
+        progress(done, len(shards))
     kept = _unpublished(store, journals)
     require_rest(watch, besides)
     removed = _remove_journals(list_groups(store), journals, sizes, kept)

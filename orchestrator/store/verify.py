@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import google_crc32c
@@ -42,18 +42,28 @@ class Finding:
     damaged: bool = False
 
 
-def verify(group: Group) -> Iterator[Finding]:
+def shards_to_verify(group: Group) -> list[int]:
+    """Return the shards that `verify` reads: those that were published, at least in part."""
+    return sorted(shard for shard in published_shards(group) if shard < group.shards)
+
+
+def verify(group: Group, checked: Callable[[int], None] = lambda rows: None) -> Iterator[Finding]:
     """Check the test sets and all published rows of a group.
 
     Files: present, decodable. Rows: checksum, status, finite numbers, classes in range, labels that
     agree with scores up to ties. One inner chunk is held in memory. A row that is replaced
     meanwhile may be reported: verify again before acting on it.
+
+    Parameters
+    ----------
+    group : Group
+    checked : callable
+        Told after each of `shards_to_verify` how many finished rows it holds.
     """
     y_true = yield from _verify_splits(group)
     repeat_index = read_array(group, "repeat_index")
-    for shard in sorted(published_shards(group)):
-        if shard < group.shards:
-            yield from _verify_shard(group, shard, y_true, repeat_index)
+    for shard in shards_to_verify(group):
+        checked((yield from _verify_shard(group, shard, y_true, repeat_index)))
 
 
 def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint32], Bools]:
@@ -98,7 +108,8 @@ def _verify_splits(group: Group) -> Generator[Finding, None, Array]:
 
 def _verify_shard(
     group: Group, shard: int, y_true: Array, repeat_index: Array
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, int]:
+    """Return how many rows are finished; any row may be where that cannot be told."""
     spec, (start, stop) = group.spec, group.span(shard)
     padding = repeat_index[start:stop] < 0
     records: Parts = {}
@@ -109,7 +120,7 @@ def _verify_shard(
                 problem = f"shard {shard}: {array.name} cannot be decoded"
                 rows = tuple((start + np.flatnonzero(~padding)).tolist())
                 yield Finding(spec.path, problem, rows, damaged=True)
-                return
+                return len(rows)
     status = records["status"]
     finished = np.isin(status, (DONE, COPY)) & ~padding
     wrong = (status != PADDING) if padding.any() else np.zeros_like(padding)
@@ -125,6 +136,7 @@ def _verify_shard(
         repeats = repeat_index[first : first + spec.chunk_length]
         truth = y_true[np.where(repeats < 0, 0, repeats)]
         yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
+    return int(finished.sum())
 
 
 def _verify_chunk(

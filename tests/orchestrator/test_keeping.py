@@ -16,6 +16,7 @@ import xarray as xr
 from zarr.storage import ZipStore
 
 from orchestrator import Sweep
+from orchestrator.cli import main
 from orchestrator.errors import UnavailableError
 from orchestrator.store.groups import list_groups
 from tests.orchestrator.conftest import command, stored, train, write
@@ -88,6 +89,37 @@ def test_a_newer_layout_is_refused_with_the_remedy(copy: Sweep, verb: str) -> No
     assert str(file.parent) in result.stderr
     assert "upgrade manyseed" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_shard_whose_status_is_damaged_is_repaired(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    group = list_groups(copy.paths.store)[0]
+    file = group.file(group.spec.array("status"), 0)
+    file.write_bytes(bytes(byte ^ 1 for byte in file.read_bytes()))
+    told: list[tuple[int, int]] = []
+    found = copy.verify(repair=True, progress=lambda *now: told.append(now))
+    assert found["runs_checked"] == 64
+    assert found["runs_wrong"] == found["runs_set_back"] == 32
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert copy.verify() == {"runs_checked": 32, "runs_wrong": 0, "findings": []}
+    assert copy.status()["runs"]["missing"] == 32
+
+
+@pytest.mark.parametrize("verb", ["verify", "compact"])
+def test_what_is_interrupted_ends_with_130(
+    quick: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweep, verb, interrupted)
+    monkeypatch.setattr("sys.argv", ["manyseed", verb, str(quick.directory)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from orchestrator.cli import app, output
+from orchestrator.cli import app, output, progress
 
 COLUMNS = 80
 
@@ -100,3 +100,15 @@ def test_columns_that_there_is_no_room_for_are_named_and_none_is_cut(monkeypatch
     assert max(map(len, lines[:-1])) <= COLUMNS
     assert "\n".join(lines).count("0.1235") == shown
     assert missing[1].split(", ") == names[shown:]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_shards_are_counted_on_a_terminal_alone(monkeypatch, terminal):
+    told = console(monkeypatch, terminal=terminal)
+    monkeypatch.setattr(progress, "console", told)
+    with progress.shards_done("verifying") as tell:
+        tell(0, 12)
+        tell(12, 12)
+    shown = told.file.getvalue()
+    assert ("verifying" in shown and "12/12 shards" in shown) is terminal
+    assert bool(shown) is terminal

@@ -94,6 +94,26 @@ def test_a_journal_written_to_meanwhile_stays(world, monkeypatch, step):
     assert finished(world.group) == {0, 7}
 
 
+def test_an_interrupted_compaction_loses_nothing_and_is_told_of(world):
+    world.finish(0, 4)
+    world.finish(9)
+    told = []
+
+    def interrupt(done, of):
+        told.append((done, of))
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(world.store, world.journals, world.watch, progress=interrupt)
+    assert finished(world.group) == {0}
+    assert len(list(world.journals.iterdir())) == 2
+    compact(world.store, world.journals, world.watch, progress=lambda *now: told.append(now))
+    assert told == [(0, 3), (1, 3), (0, 3), (1, 3), (2, 3), (3, 3)]
+    assert_true_rows(world.group, {0, 4, 9}, {})
+    assert list(world.journals.iterdir()) == []
+
+
 def test_refused_while_somebody_else_works(world):
     other = Lease(world.watch, "task-1")
     other.take()

@@ -83,7 +83,9 @@ def forget(world) -> None:
 @pytest.mark.parametrize("made", LAYOUTS)
 def test_a_good_group_has_no_findings(tmp_path, made):
     world = full(tmp_path, made)
-    assert list(verify(world.group)) == []
+    checked = []
+    assert list(verify(world.group, checked.append)) == []
+    assert checked == [4, 4, 2]
 
 
 def test_scores_without_probabilities(tmp_path):

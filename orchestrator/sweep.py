@@ -443,6 +443,7 @@ class Sweep:
         accuracy: float = 0.005,
         consistency: float = 0.02,
         where: str | None = None,
+        sizes: Sequence[int] | None = None,
         draws: int = 500,
         workers: int | None = None,
     ) -> list[GroupAnswers]:
@@ -454,6 +455,7 @@ class Sweep:
             accuracy=accuracy,
             consistency=consistency,
             where=where,
+            sizes=sizes,
             draws=draws,
             workers=workers or local.available_cores(),
         )

@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from orchestrator.cli.analyze import analyze, howmany, query, report
+from orchestrator.cli.analyze import analyze, report
+from orchestrator.cli.ask import howmany, query
 from orchestrator.cli.cluster import app as cluster
 from orchestrator.cli.datasets import app as datasets
 from orchestrator.cli.export import export

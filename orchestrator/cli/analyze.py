@@ -1,26 +1,16 @@
-"""``manyseed analyze``, ``howmany``, ``query`` and ``report``."""
+"""``manyseed analyze`` and ``report``."""
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from orchestrator.cli.common import Directory, Json, Threads
-from orchestrator.cli.output import (
-    console,
-    counted,
-    print_frame,
-    print_json,
-    print_table,
-    say,
-    say_next,
-)
+from orchestrator.cli.common import Directory, Json, names
+from orchestrator.cli.output import console, print_json, print_table, say, say_next
 from orchestrator.cli.progress import bar
 from orchestrator.errors import RunsError, UnavailableError, UserError
 
@@ -170,7 +160,7 @@ def analyze(
     find_modules_here()
     options = conventions(
         sweep.paths,
-        metrics=_names(metrics or ""),
+        metrics=names(metrics or ""),
         own=metric,
         resamples=resamples,
         epsilon=epsilon,
@@ -203,121 +193,6 @@ def analyze(
         say_next("Ask them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
-
-
-def howmany(
-    directory: Directory,
-    accuracy: Annotated[
-        float, typer.Option(help="How precisely the mean accuracy is to be known: ±.")
-    ] = 0.005,
-    consistency: Annotated[
-        float, typer.Option(help="How precisely the mean local error consistency is: ±.")
-    ] = 0.02,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="SQL", help="Which cells: a condition over them."),
-    ] = None,
-    draws: Annotated[int, typer.Option(min=2, help="Ensembles of each size.")] = 500,
-    workers: Threads = None,
-    as_json: Json = False,
-) -> None:
-    """Say how many seeds are needed, in words, from the results of an analysis.
-
-    For each dataset and classifier: how many runs make the mean accuracy and the mean error
-    consistency known to a precision, with an interval and the cost; and how many make an ensemble
-    that stands for the training (α̂ ≤ 0.05), from ensembles drawn out of the repeat with the most
-    runs. The draws are kept as the table ensembles.
-
-    Examples:
-
-        manyseed howmany quickstart
-
-        manyseed howmany quickstart --accuracy 0.001 --where "classifier = 'mlp'"
-    """
-    from orchestrator.sweep import Sweep
-
-    found = Sweep(directory).howmany(
-        accuracy=accuracy, consistency=consistency, where=where, draws=draws, workers=workers
-    )
-    if as_json:
-        groups = [
-            {
-                "dataset": group.dataset,
-                "classifier": group.classifier,
-                "cells": group.cells,
-                "answers": [asdict(a) | {"words": a.words} for a in group.answers],
-                "ensembles": group.ensembles.to_dicts(),
-            }
-            for group in found
-        ]
-        print_json({"groups": groups})
-        return
-    for group in found:
-        cells = f" ({group.cells:,} cells)" if group.cells > 1 else ""
-        say(Text.assemble((f"{group.dataset} × {group.classifier}", "bold"), cells))
-        for answer in group.answers:
-            say(answer.words, indent=2)
-
-
-def query(
-    directory: Directory,
-    table: Annotated[
-        str,
-        typer.Option(
-            "--table",
-            "-t",
-            help="runs, pairs, repeats, cells, sources, ranking, ensembles or curves.",
-        ),
-    ] = "cells",
-    where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="SQL", help="A condition over the columns."),
-    ] = None,
-    columns: Annotated[
-        str, typer.Option("--columns", "-c", help="Columns to show, separated by commas.")
-    ] = "",
-    by: Annotated[str, typer.Option("--by", help="Group by these columns: means and n.")] = "",
-    sort: Annotated[
-        str | None, typer.Option("--sort", help="A column; with - in front, descending.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows to print.")] = 40,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Ask the result tables.
-
-    Examples:
-
-        manyseed query quickstart --by classifier
-
-        manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
-
-        manyseed query quickstart -t pairs -o pairs.csv
-
-        manyseed query quickstart -t ranking -w "rank = 1"
-    """
-    from orchestrator.query import query as ask
-    from orchestrator.query import write
-    from orchestrator.sweep import Sweep
-
-    frame = ask(
-        Sweep(directory).results,
-        table,
-        where=where,
-        columns=_names(columns),
-        by=_names(by),
-        sort=sort,
-    )
-    if output is not None:
-        write(frame, output)
-        say(f"Wrote {counted(len(frame), 'row')} to {output}.")
-    elif as_json:
-        print_json({"table": table, "rows": frame.to_dicts()})
-    else:
-        print_frame(frame, limit)
 
 
 def report(directory: Directory) -> None:
@@ -438,7 +313,3 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
         kind = {1: RunsError, 2: UserError}.get(job["exit_code"], UnavailableError)
         reason = job["reason"] or job["state"].replace("_", " ")
         raise kind(f"job {job['job']} ended: {reason}\n  its log: {job['log']}")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -51,3 +51,8 @@ OtherRecipe = Annotated[
         help="Go on with other versions or another CPU than before; results mark the repeats.",
     ),
 ]
+
+
+def names(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

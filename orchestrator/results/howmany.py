@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analysis.alpha_hat import side
+from analysis.alpha_hat import MIN_OTHERS, side
 from analysis.ensembles import SIZES, Pool, ensemble_draws, table_one
 from analysis.howmany import Answer, for_alpha, no_ensembles, seconds_per_run
 from analysis.howmany import howmany as for_means
 from analysis.metrics import unavailable
 from analysis.options import Options
+from analysis.predictions import Predictions
 from analysis.tables import Tables
 from analysis.trimming import dkw_threshold
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
-from orchestrator.results.analysing import Published, published, read_analysis
+from orchestrator.results.analysing import published, read_analysis
 from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
     DESCRIPTORS,
@@ -62,6 +63,7 @@ def howmany(
     accuracy: float,
     consistency: float,
     where: str | None = None,
+    sizes: Sequence[int] | None = None,
     draws: int = 500,
     workers: int = 1,
 ) -> list[GroupAnswers]:
@@ -78,6 +80,8 @@ def howmany(
         How precisely the means over runs are to be known: ±.
     where : str
         An SQL condition over the table of cells: which to answer for.
+    sizes : sequence of int, optional
+        M_ens; by default those of `analysis.ensembles.SIZES` that are smaller than the pool.
     draws : int
         Ensembles of each size.
     workers : int
@@ -86,11 +90,16 @@ def howmany(
     Raises
     ------
     UserError
-        Where there are no results, or no cell meets the condition.
+        Where there are no results, no cell meets the condition, or an ensemble of one of the sizes
+        can't be drawn.
     """
     for name, value in (("accuracy", accuracy), ("consistency", consistency)):
         if not value > 0:
             raise UserError("must be positive", key=f"--{name}", value=value)
+    wanted = None if sizes is None else sorted(set(sizes))
+    if wanted is not None and (not wanted or wanted[0] < 1):
+        remedy = "an ensemble has one member or more; such as: --sizes 1,2,5"
+        raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
     tables = of_analysis(read_results(paths))
     options = read_analysis(paths)[0]
     cells = matching(tables.cells, where) if where else tables.cells
@@ -98,11 +107,16 @@ def howmany(
         raise UserError("no cell meets the condition", key="--where", value=where)
     tables = _only(tables, cells)
     groups = {(g.spec.dataset, g.spec.classifier): g for g in published(paths, Plan.read(paths))}
+    chosen = sorted(cells.partition_by(GROUP, as_dict=True).items())
+    largest = {
+        names: _largest(groups[names].predictions, _only(tables, own), options, wanted)
+        for names, own in chosen
+    }
     found = []
-    for (dataset, classifier), own in sorted(cells.partition_by(GROUP, as_dict=True).items()):
+    for (dataset, classifier), own in chosen:
         here = _only(tables, own)
         means = for_means(here, accuracy=accuracy, consistency=consistency)
-        drawn = _draw(groups[dataset, classifier], here, options, draws, workers)
+        drawn = _draw(largest[dataset, classifier], options, wanted, draws, workers)
         if isinstance(drawn, str):
             of_ensembles, table = no_ensembles(drawn), pl.DataFrame()
         else:
@@ -121,39 +135,71 @@ def _only(tables: Tables, cells: pl.DataFrame) -> Tables:
     )
 
 
-def _draw(
-    group: Published, tables: Tables, options: Options, draws: int, workers: int
-) -> pl.DataFrame | str:
-    """Return Table I of the repeat with the most runs, or why there is none."""
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """The runs to draw from: those of one repeat."""
+
+    predictions: Predictions
+    cell: int
+    repeat_index: int
+
+
+def _largest(
+    predictions: Predictions, tables: Tables, options: Options, sizes: Sequence[int] | None
+) -> _Repeat | str:
+    """Return the repeat with the most runs, or why no ensemble is drawn from it."""
     best = tables.repeats.filter(pl.col("problem").is_null()).sort(
         "n_distinct", *KEY, descending=[True, False, False]
     )
     if best.is_empty():
         return "no repeat could be analysed"
     cell, repeat_index = best.select(KEY).row(0)
-    predictions = group.predictions
     lacking = unavailable(predictions, replace(options, metrics=("alpha_hat", "ensemble")))
     if lacking:
         return f"an ensemble {next(iter(lacking.values()))}"
     own = predictions.runs.filter(
         (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index) & ~pl.col("identical")
     ).sort("run_index")
-    enough = min(SIZES) + 1
-    if own.height < 2 * enough:
+    of = "" if sizes else f" of {min(SIZES)}"
+    enough = 2 * (MIN_OTHERS if sizes else min(SIZES) + 1)
+    if own.height < enough:
         return (
-            f"ensembles of {min(SIZES)} out of half of the runs of a repeat need {2 * enough} "
-            f"runs, and there are {own.height}"
+            f"ensembles{of} out of half of the runs of a repeat need {enough} runs, and there are "
+            f"{own.height}"
         )
     own = own.head(2 * _PER_HALF)
+    pool = own.height - own.height // 2
+    if sizes and max(sizes) > pool:
+        raise UserError(
+            f"{predictions.dataset} × {predictions.classifier}: the pool is {pool:,} of the "
+            f"{own.height:,} runs of its largest repeat",
+            key="--sizes",
+            value=sizes,
+            remedy=f"give sizes up to {pool}, or ask with --where for others alone",
+        )
+    return _Repeat(replace(predictions, runs=own), cell, repeat_index)
+
+
+def _draw(
+    repeat: _Repeat | str,
+    options: Options,
+    sizes: Sequence[int] | None,
+    draws: int,
+    workers: int,
+) -> pl.DataFrame | str:
+    """Return Table I of a repeat, or why there is none."""
+    if isinstance(repeat, str):
+        return repeat
     try:
-        pool = Pool.of(replace(predictions, runs=own), cell, repeat_index, options)
+        pool = Pool.of(repeat.predictions, repeat.cell, repeat.repeat_index, options)
+        drawn = ensemble_draws(pool, options, sizes, draws=draws, workers=workers)
     except ValueError as error:
         return str(error)
-    table = table_one(ensemble_draws(pool, options, draws=draws, workers=workers))
+    table = table_one(drawn)
     n_side = side(pool.held_out.n_test, options)
     named: Mapping[str, pl.Expr] = {
-        "cell": pl.lit(cell, dtype=pl.UInt32),
-        "repeat_index": pl.lit(repeat_index, dtype=pl.UInt16),
+        "cell": pl.lit(repeat.cell, dtype=pl.UInt32),
+        "repeat_index": pl.lit(repeat.repeat_index, dtype=pl.UInt16),
         "models": pl.lit(len(pool.members), dtype=pl.UInt32),
         "n_side": pl.lit(n_side, dtype=pl.UInt32),
         "delta": pl.lit(dkw_threshold(n_side, options.epsilon), dtype=pl.Float64),

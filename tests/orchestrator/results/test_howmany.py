@@ -7,9 +7,12 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from analysis.options import Options
 from orchestrator import Sweep
+from orchestrator.cli import app
+from orchestrator.errors import UserError
 from orchestrator.importing import import_predictions
 from orchestrator.query import query
 from orchestrator.results.tables import DESCRIPTORS, result_file
@@ -51,6 +54,29 @@ def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep) -> None:
     ]
     page = imported.report().read_text()
     assert "n = 80 ensembles, 20 of each size, out of 6 runs. δ = 0.237 with N = 100" in page
+
+
+def test_sizes_are_drawn_as_asked_for(imported: Sweep) -> None:
+    (found,) = imported.howmany(draws=4, workers=1, where="dataset = 'one'", sizes=[6, 1, 2, 1])
+    assert found.ensembles["size"].to_list() == [1, 2, 6]
+    assert found.ensembles["draws"].to_list() == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("1,7", "--sizes = [1, 7]: one × imported: the pool is 6 of the 12 runs of its largest"),
+        ("0,3", "--sizes = [0, 3]: must be positive numbers"),
+        (",", "--sizes = []: must be positive numbers"),
+        ("3,some", '--sizes = "3,some": no list of whole numbers'),
+    ],
+)
+def test_sizes_that_cannot_be_drawn_are_refused(imported: Sweep, sizes: str, message: str) -> None:
+    kept = imported.results
+    result = CliRunner().invoke(app, ["howmany", str(imported.directory), "--sizes", sizes])
+    assert isinstance(result.exception, UserError)
+    assert message in str(result.exception)
+    assert imported.results.keys() == kept.keys()
 
 
 def table_columns(sweep: Sweep) -> list[str]:

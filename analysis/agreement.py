@@ -25,7 +25,7 @@ from analysis.consistency import (
     ec_square_root,
     kappa,
 )
-from analysis.gram import both_wrong, class_counts, same_label
+from analysis.gram import above, both_wrong, class_counts, same_label
 from analysis.metric import Column, Finished, HeldOut, Metric, Part
 from analysis.options import Options
 from analysis.spread import Spread
@@ -128,10 +128,14 @@ def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tiles:
     wrong_i = own.label != held_out.y_true
     wrong_j = wrong_i if other is own else other.label != held_out.y_true
     both = both_wrong(wrong_i, wrong_j)
-    errors_i = np.broadcast_to(wrong_i.sum(axis=1)[:, None], both.shape)
-    errors_j = np.broadcast_to(wrong_j.sum(axis=1)[None, :], both.shape)
+    errors_i = np.broadcast_to(np.count_nonzero(wrong_i, axis=1)[:, None], both.shape)
+    errors_j = np.broadcast_to(np.count_nonzero(wrong_j, axis=1)[None, :], both.shape)
     classes_i = class_counts(own.label, held_out.n_classes).astype(np.float64)
-    classes_j = class_counts(other.label, held_out.n_classes).astype(np.float64)
+    classes_j = (
+        classes_i
+        if other is own
+        else class_counts(other.label, held_out.n_classes).astype(np.float64)
+    )
     if held_out.n_classes == 2:  # two wrong labels are the same label
         same = n_test - errors_i - errors_j + 2 * both
     else:
@@ -145,21 +149,21 @@ def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tiles:
     few = own.n_repeat <= options.max_pair_runs
     return Tiles(
         different=different,
-        wrong=wrong_i.any(axis=0) | wrong_j.any(axis=0),
-        largest_union=int(_above(pairs.union, diagonal).max(initial=0)),
+        wrong=wrong_i.any(axis=0) if other is own else wrong_i.any(axis=0) | wrong_j.any(axis=0),
+        largest_union=int(_of_pairs(pairs.union, diagonal).max(initial=0)),
         listed=(Tile(own.start, other.start, pairs),) if few else (),
         spreads={} if few else _spreads(pairs, n_test, diagonal, options.empty_union),
     )
 
 
-def _above(matrix: NDArray[Number], diagonal: bool) -> NDArray[Number]:
+def _of_pairs(matrix: NDArray[Number], diagonal: bool) -> NDArray[Number]:
     """Return the entries that belong to pairs i < j."""
-    return matrix[np.triu_indices(matrix.shape[0], k=1)] if diagonal else matrix.ravel()
+    return matrix[above(matrix.shape[0])] if diagonal else matrix.ravel()
 
 
 def _spreads(pairs: Pairs, n_test: int, diagonal: bool, empty_union: float) -> dict[str, Spread]:
     return {
-        name: Spread.of(_above(values, diagonal))
+        name: Spread.of(_of_pairs(values, diagonal))
         for name, values in pairs.values(n_test, empty_union).items()
     }
 
@@ -186,7 +190,6 @@ def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> F
 
 def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
     """Put the tiles of a repeat together, and list pairs i < j, i first."""
-    above = np.triu_indices(n_runs, k=1)
     columns = {}
     for name in Pairs.__slots__:
         matrix = np.zeros((n_runs, n_runs), dtype=np.int64)
@@ -194,7 +197,7 @@ def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
             part: Counts = getattr(tile.pairs, name)
             rows = slice(tile.start_i, tile.start_i + part.shape[0])
             matrix[rows, tile.start_j : tile.start_j + part.shape[1]] = part
-        columns[name] = matrix[above]
+        columns[name] = matrix[above(n_runs)]
     return Pairs(**columns)
 
 

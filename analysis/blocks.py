@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.gram import above
 from analysis.metric import Finished, HeldOut, Metric, Part
 from analysis.options import Options
 from analysis.summaries import summarise
@@ -56,18 +57,13 @@ class Check:
         return f"a label is {self.largest}, and there are {held_out.n_classes} classes"
 
 
-def take(
-    member: Member, runs: slice, slices: Sequence[slice], arrays: Arrays
-) -> tuple[Part, Check]:
-    """Return some runs of a repeat, out of the rows that were read, and what was seen of them.
+def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, Check]:
+    """Return some runs of a repeat, and what was seen of their predictions.
 
     Labels that are no class become class 0, so that metrics need not mind; what they find of such
     a repeat is not used.
     """
-    read = np.concatenate([np.arange(rows.start, rows.stop) for rows in slices])
-    position = np.searchsorted(read, member.row[runs])
-    own = {name: _wide(array[position]) for name, array in arrays.items()}
-    label = own["label"]
+    own, label = dict(arrays), arrays["label"]
     largest = int(label.max(initial=0))
     if largest >= member.held_out.n_classes:
         own["label"] = np.where(label < member.held_out.n_classes, label, 0).astype(label.dtype)
@@ -84,11 +80,6 @@ def _undefined(part: Part) -> int:
     with np.errstate(invalid="ignore", over="ignore"):
         suspect = np.isnan(values.sum(axis=axes))
     return int(np.isnan(values[suspect]).any(axis=axes).sum())
-
-
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    # float16 sorts slowly, and float32 holds the same values.
-    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def rows_of(
@@ -118,7 +109,7 @@ def rows_of(
         )
         finished, n_runs = [_nothing(metric) for metric in metrics], 0
     runs: dict[str, NDArray[Any]] = {"run_index": member.run_index, "identical": member.identical}
-    i, j = np.triu_indices(n_runs if n_runs <= options.max_pair_runs else 0, k=1)
+    i, j = above(n_runs if n_runs <= options.max_pair_runs else 0)
     pairs: dict[str, NDArray[Any]] = {"run_i": member.run_index[i], "run_j": member.run_index[j]}
     nothing = np.empty(0)
     for metric, values in zip(metrics, finished, strict=True):

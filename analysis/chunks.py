@@ -1,11 +1,11 @@
 """Lazy graphs over blocks of whole repeats.
 
-Runs of a repeat lie side by side in the store, so a block is a few slices of neighbouring rows that
-holds at most `Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads it and
-computes every metric of its repeats, one after the other. A repeat that is larger is cut into parts
-of that size; each is loaded by itself, and pairs of runs are computed two parts at a time.
+Runs of a repeat lie side by side in the store, so a block is a few chunks' rows, at most
+`Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads it and computes every
+metric of its repeats, one after the other. A repeat that is larger is cut into parts of that size;
+each is loaded by itself, and pairs of runs are computed two parts at a time.
 
-Memory of a task, beside the chunks of the arrays it reads from: the predictions of its block, and
+Memory of a task, beside one chunk of the array it reads from: the predictions of its block, and
 for the one repeat at hand about 40 bytes for each of its K·N_test margins (of
 `Options.max_references` runs at most), 100 for each of its K² pairs (of `BLOCK_RUNS` runs at most,
 where they aren't listed), and 2·B·N_test for the resamples of each test set. While the pairs of a
@@ -20,68 +20,19 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import polars as pl
-from dask.base import compute as dask_compute
-from dask.base import optimize as dask_optimize
 from dask.delayed import Delayed, delayed
-from numpy.typing import NDArray
 
-from analysis.blocks import Arrays, Check, Member, Rows, concatenate, rows_of, take
+from analysis.blocks import Check, Member, concatenate, rows_of, take
 from analysis.metric import HeldOut, Metric, Need, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
+from analysis.reading import Rows, Sources, load
 from analysis.tables import Block
 
 BLOCK_RUNS = 256  # at most, so that small test sets make several tasks too
-ROW_GAP = 32  # rows of no use that may be read to keep one slice (unfinished runs)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The repeats of a block and the slices of rows to read for them."""
-
-    members: tuple[Member, ...]
-    slices: tuple[slice, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The lazy arrays that the metrics need, (run, sample) or (run, sample, class), by name."""
-
-    arrays: dict[str, da.Array]
-
-    @classmethod
-    def of(cls, predictions: Predictions, needs: Sequence[Need], options: Options) -> Sources:
-        """Find the arrays behind what is needed."""
-        arrays = {"label": predictions.labels_at(options.epoch)}
-        for need in needs:
-            name = predictions.source(need)
-            if name is not None and name not in arrays:
-                arrays[name] = predictions.array_at(name, options.epoch)
-        if options.reference_epoch is not None and "margin" in arrays:
-            arrays["reference_margin"] = predictions.array_at("margin", options.reference_epoch)
-        return cls(arrays)
-
-    @property
-    def run_bytes(self) -> int:
-        """Bytes of one run."""
-        return sum(int(np.prod(a.shape[1:])) * a.dtype.itemsize for a in self.arrays.values())
-
-    def read(self, slices: Sequence[slice]) -> list[da.Array]:
-        """Return the lazy slices of rows, array after array."""
-        return [array[rows] for array in self.arrays.values() for rows in slices]
-
-
-def _join(names: Sequence[str], slices: Sequence[slice], parts: Sequence[NDArray[Any]]) -> Arrays:
-    """Put together by name what `Sources.read` had read."""
-    joined = {}
-    for index, name in enumerate(names):
-        own = parts[index * len(slices) : (index + 1) * len(slices)]
-        joined[name] = own[0] if len(slices) == 1 else np.concatenate(own)
-    return joined
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
@@ -90,16 +41,19 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     sources = Sources.of(predictions, [metric.needs for metric in metrics], options)
     max_runs = max(1, min(BLOCK_RUNS, options.block_bytes // max(sources.run_bytes, 1)))
     result = []
-    for plan in plans(predictions, options, max_runs):
-        if plan.members[0].run_index.size > max_runs:
-            result.append(_cut(plan.members[0], sources, metrics, options, max_runs))
+    for members in blocks(predictions, options, max_runs):
+        if members[0].row.size > max_runs:
+            result.append(_cut(members[0], sources, metrics, options, max_runs))
         else:
-            whole = partial(_compute_block, plan, tuple(sources.arrays), metrics, options)
-            result.append(delayed(whole, pure=False)(*sources.read(plan.slices)))
+            rows = sources.rows(np.concatenate([member.row for member in members]))
+            whole = partial(_compute_block, members, rows, metrics, options)
+            result.append(delayed(whole, pure=False)())
     return result
 
 
-def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator[Plan]:
+def blocks(
+    predictions: Predictions, options: Options, max_runs: int
+) -> Iterator[tuple[Member, ...]]:
     """Cut the repeats into blocks of at most `max_runs` runs, in the order of the rows."""
     y_true = predictions.true_class
     held_out = {
@@ -132,12 +86,12 @@ def plans(predictions: Predictions, options: Options, max_runs: int) -> Iterator
             row=np.asarray(repeat["row"], dtype=np.int64),
         )
         if block and n_runs + member.row.size > max_runs:
-            yield _plan(block)
+            yield tuple(block)
             block, n_runs = [], 0
         block.append(member)
         n_runs += member.row.size
     if block:
-        yield _plan(block)
+        yield tuple(block)
 
 
 def single_repeat(
@@ -156,12 +110,10 @@ def single_repeat(
     """
     wanted = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
     only = replace(predictions, runs=predictions.runs.filter(wanted))
-    for plan in plans(only, options, 1):
-        member = plan.members[0]
-        sources = Sources.of(only, needs, options)
-        read = dask_compute(*sources.read(plan.slices))
-        arrays = _join(tuple(sources.arrays), plan.slices, read)
-        part, check = take(member, slice(0, member.row.size), plan.slices, arrays)
+    for members in blocks(only, options, 1):
+        member = members[0]
+        everything = slice(0, member.row.size)
+        part, check = Stored.of(member, everything, Sources.of(only, needs, options)).load()
         problem = check.problem(member.held_out)
         if problem is not None:
             raise ValueError(f"cell {cell}, repeat {repeat_index}: {problem}")
@@ -169,38 +121,26 @@ def single_repeat(
     raise ValueError(f"cell {cell}, repeat {repeat_index} has no finished runs")
 
 
-def _plan(members: Sequence[Member]) -> Plan:
-    return Plan(tuple(members), _slices(np.concatenate([member.row for member in members])))
-
-
-def _slices(rows: Rows) -> tuple[slice, ...]:
-    """Return slices that hold the rows, and few others between them."""
-    rows = np.sort(rows)
-    neighbours = np.split(rows, np.flatnonzero(np.diff(rows) > ROW_GAP) + 1)
-    return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in neighbours)
-
-
 def _compute_block(
-    plan: Plan,
-    names: Sequence[str],
-    metrics: Sequence[Metric],
-    options: Options,
-    *arrays: NDArray[Any],
+    members: Sequence[Member], rows: Mapping[str, Rows], metrics: Sequence[Metric], options: Options
 ) -> Block:
     """Compute every metric of every repeat of a block."""
-    joined = _join(names, plan.slices, arrays)
     # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
-    held_out = {m.held_out.repeat_index: replace(m.held_out) for m in plan.members}
-    results = []
-    for listed in plan.members:
-        member = replace(listed, held_out=held_out[listed.held_out.repeat_index])
-        part, check = take(member, slice(0, member.row.size), plan.slices, joined)
+    held_out = {m.held_out.repeat_index: replace(m.held_out) for m in members}
+    members = [replace(m, held_out=held_out[m.held_out.repeat_index]) for m in members]
+    sizes = [member.row.size for member in members]
+    arrays = load(rows, [member.held_out for member in members], sizes)
+    results, start = [], 0
+    for member, size in zip(members, sizes, strict=True):
+        own = {name: array[start : start + size] for name, array in arrays.items()}
+        part, check = take(member, slice(0, size), own)
         finished = []
         for metric in metrics:
             shared = metric.share(part.held_out, [metric.gather(part, options)], options)
             computed_part = metric.chunk(part, part, shared, options)
             finished.append(metric.finish(part.held_out, [computed_part], options))
         results.append(rows_of(member, metrics, options, finished, check))
+        start += size
     return concatenate(results)
 
 
@@ -210,22 +150,18 @@ class Stored:
 
     member: Member
     runs: slice
-    slices: tuple[slice, ...]
-    names: tuple[str, ...]
-    arrays: tuple[da.Array, ...]
+    rows: Mapping[str, Rows]
 
     @classmethod
     def of(cls, member: Member, runs: slice, sources: Sources) -> Stored:
-        """Say what to read; the graphs are cut down to it."""
-        slices = _slices(member.row[runs])
-        arrays = dask_optimize(*sources.read(slices))
-        return cls(member, runs, slices, tuple(sources.arrays), arrays)
+        """Say what to read."""
+        return cls(member, runs, sources.rows(member.row[runs]))
 
     def load(self) -> tuple[Part, Check]:
         """Read it in this thread."""
         own = replace(self.member, held_out=replace(self.member.held_out))
-        read = dask_compute(*self.arrays, scheduler="synchronous")
-        return take(own, self.runs, self.slices, _join(self.names, self.slices, read))
+        size = self.runs.stop - self.runs.start
+        return take(own, self.runs, load(self.rows, [own.held_out], [size]))
 
     def part(self) -> Part:
         """Read it in this thread, unchecked."""
@@ -249,7 +185,7 @@ def _cut(
     chunked = [
         delayed(partial(_chunk, part, alone, options), pure=False)(shared) for part in stored
     ]
-    labels = Sources({"label": sources.arrays["label"]})
+    labels = sources.only("label")
     kept = [delayed(Stored.of(member, part, labels).part, pure=False)() for part in runs]
     tiles = {}
     for metric in metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -11,6 +12,14 @@ from numpy.typing import NDArray
 WORD = 64  # test points in a word of error bits
 
 Counts = NDArray[np.int64]
+
+
+@lru_cache(maxsize=4)
+def above(n_runs: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the positions i and j of all pairs i < j, i first; repeats mostly have one size."""
+    i, j = np.triu_indices(n_runs, k=1)
+    i.flags.writeable = j.flags.writeable = False
+    return i, j
 
 
 def both_wrong(own: NDArray[np.bool_], others: NDArray[np.bool_]) -> Counts:
@@ -26,7 +35,9 @@ def both_wrong(own: NDArray[np.bool_], others: NDArray[np.bool_]) -> Counts:
     int64 array (own run, other run)
     """
     left = _packed(own)
-    return _common_bits(left, left if others is own else _packed(others))
+    if others is own:
+        return _mirrored(_common_bits(left, left, True))
+    return _common_bits(left, _packed(others), False)
 
 
 def _packed(wrong: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -38,26 +49,31 @@ def _packed(wrong: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _common_bits(own: NDArray[np.uint64], others: NDArray[np.uint64]) -> Counts:
+def _common_bits(own: NDArray[np.uint64], others: NDArray[np.uint64], alone: bool) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
-        for j in range(others.shape[0]):
-            count = np.uint64(0)
-            for word in range(own.shape[1]):
-                # Bits are added up in pairs, fours and bytes; the compiler knows this as one
-                # instruction where the processor has it.
-                bits = own[i, word] & others[j, word]
-                bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
-                bits = (bits & np.uint64(0x3333333333333333)) + (
-                    (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
-                )
-                bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-                count += (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
-            total[i, j] = np.int64(count)
+        first = i if alone else 0
+        for j in range(first, others.shape[0]):
+            total[i, j] = _common(own[i], others[j])
     return total
 
 
 @numba.njit(cache=True, nogil=True)
+def _common(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> np.uint64:
+    count = np.uint64(0)
+    for word in range(left.size):
+        # Bits are added up in pairs, fours and bytes; the compiler knows this as one instruction
+        # where the processor has it.
+        bits = left[word] & right[word]
+        bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+        bits = (bits & np.uint64(0x3333333333333333)) + (
+            (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
+        )
+        bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+        count += (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
+    return count
+
+
 def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:
     """Count the test points to which two runs give the same label.
 
@@ -69,14 +85,32 @@ def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:
     -------
     int64 array (own run, other run)
     """
+    if others is own:
+        return _mirrored(_same_labels(own, own, True))
+    return _same_labels(own, others, False)
+
+
+@numba.njit(cache=True, nogil=True)
+def _same_labels(own: NDArray[Any], others: NDArray[Any], alone: bool) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
-        for j in range(others.shape[0]):
-            count = np.int32(0)  # narrow, so that more points are compared at once
-            for point in range(own.shape[1]):
-                count = np.int32(count + np.int32(own[i, point] == others[j, point]))
-            total[i, j] = count
+        first = i if alone else 0
+        for j in range(first, others.shape[0]):
+            total[i, j] = _same(own[i], others[j])
     return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _same(left: NDArray[Any], right: NDArray[Any]) -> np.int32:
+    count = np.int32(0)  # narrow, so that more points are compared at once
+    for point in range(left.size):
+        count = np.int32(count + np.int32(left[point] == right[point]))
+    return count
+
+
+def _mirrored(total: Counts) -> Counts:
+    """Fill what lies below the diagonal of a symmetric matrix."""
+    return total + np.triu(total, k=1).T
 
 
 @numba.njit(cache=True, nogil=True)

@@ -172,10 +172,8 @@ class Predictions:
         enough = need in ("margin", "confidence") or self.n_classes == 2
         raise ValueError("needs keep.scores = " + ('"margin" or "all"' if enough else '"all"'))
 
-    def array_at(self, name: ArrayName, epoch: int) -> da.Array:
-        """Return an array that `source` named, at one epoch: (run, sample) or with classes."""
-        if name == "margin":
-            return self.margins_at(epoch)
+    def array_at(self, name: str, epoch: int) -> da.Array:
+        """Return an array at one epoch: (run, sample), or (run, sample, class) for scores."""
         array: da.Array = getattr(self, name)[:, self.epoch_index(epoch)]
         return array
 
@@ -188,47 +186,25 @@ class Predictions:
             )
         return int(epoch % epochs)
 
-    def labels_at(self, epoch: int) -> da.Array:
-        """Return the predicted classes of one epoch, (run, sample)."""
-        label: da.Array = self.label[:, self.epoch_index(epoch)]
-        return label
 
-    def margins_at(self, epoch: int) -> da.Array:
-        """Return the probe of one epoch, (run, sample), float.
+def probe(
+    score: NDArray[np.floating[Any]],
+    repeat_of_row: NDArray[np.integer[Any]],
+    y_true: NDArray[np.integer[Any]],
+) -> NDArray[np.float32]:
+    """Reduce scores to one number a point: the gap of two classes, the true-class margin of more.
 
-        From scores of all classes it is computed chunk by chunk, before rows are gathered.
-        """
-        index = self.epoch_index(epoch)
-        margin: da.Array
-        if self.margin is not None:
-            margin = self.margin[:, index]
-            return margin
-        if self.score is None:
-            raise ValueError("no margins or scores are stored")
-        score = self.score[:, index].rechunk({2: -1})
-        if self.n_classes == 2:
-            margin = score[..., 1].astype(np.float32) - score[..., 0].astype(np.float32)
-            return margin
-        repeat_of_row = np.zeros(self.label.shape[0], dtype=np.intp)  # unfinished rows: unused
-        repeat_of_row[self.runs["row"].to_numpy()] = self.runs["repeat_index"].to_numpy()
-        margin = da.blockwise(
-            true_margin,
-            "rs",
-            score,
-            "rsc",
-            da.from_array(repeat_of_row, chunks=(score.chunks[0],)),
-            "r",
-            da.from_array(self.true_class, chunks=(-1, score.chunks[1])),
-            "ps",
-            concatenate=True,
-            dtype=np.float32,
-        )
-        return margin
+    Parameters and result are those of `true_margin`.
+    """
+    if score.shape[2] == 2:
+        gap: NDArray[np.float32] = score[..., 1].astype(np.float32) - score[..., 0]
+        return gap
+    return true_margin(score, repeat_of_row, y_true)
 
 
 def true_margin(
     score: NDArray[np.floating[Any]],
-    repeat_of_row: NDArray[np.intp],
+    repeat_of_row: NDArray[np.integer[Any]],
     y_true: NDArray[np.integer[Any]],
 ) -> NDArray[np.float32]:
     """Return the score of the true class minus the largest other.

@@ -19,7 +19,8 @@ from analysis import chunks
 from analysis.group import analyze_group, compute
 from analysis.metrics import METRICS, unavailable
 from analysis.options import DEFAULT_METRICS, Options
-from analysis.predictions import true_margin
+from analysis.predictions import probe
+from analysis.reading import Source
 from analysis.resampling import generator
 from tests.analysis.samples import frame, margins, noisy, predictions, regular
 
@@ -249,19 +250,34 @@ def test_tasks_grow_with_blocks_not_with_runs():
     assert tasks < 60  # 400 runs
 
 
-def test_blocks_hold_whole_repeats_within_the_bound(monkeypatch):
-    monkeypatch.setattr(chunks, "ROW_GAP", 1)
+def test_blocks_hold_whole_repeats_within_the_bound():
     runs = regular(3, 2, 4)
     score, y_true = noisy(np.random.default_rng(12), runs, 10)
     for max_runs in (1, 4, 9, 100):
-        blocks = list(chunks.plans(predictions(score, y_true, runs), FEW, max_runs))
-        keys = [(m.cell, m.held_out.repeat_index) for block in blocks for m in block.members]
+        blocks = list(chunks.blocks(predictions(score, y_true, runs), FEW, max_runs))
+        keys = [(m.cell, m.held_out.repeat_index) for block in blocks for m in block]
         assert sorted(keys) == [(c, r) for c in range(3) for r in range(2)]
         for block in blocks:
-            size = sum(member.row.size for member in block.members)
-            assert size <= max_runs or len(block.members) == 1
-            assert len(block.slices) == 1
-            assert block.slices[0].stop - block.slices[0].start == size
+            assert sum(member.row.size for member in block) <= max_runs or len(block) == 1
+
+
+def test_only_chunks_that_hold_wanted_rows_are_read():
+    seen = []
+
+    def read(block, block_info=None):
+        seen.append(block_info[0]["chunk-location"][0])
+        return block
+
+    array = da.arange(60, chunks=4).reshape(20, 3).rechunk((4, 2)).map_blocks(read, dtype=int)
+    source = Source.of(array)
+    seen.clear()  # of finding out the type
+    for wanted, chunks_read in (([5], {1}), ([13, 12, 14], {3}), ([19, 0, 2], {0, 4})):
+        rows = source.rows(np.array(wanted))
+        assert len(rows.graph) < len(source.graph)
+        found = rows.load(np.zeros((1, 3), dtype=int), np.zeros(3, dtype=int))
+        assert np.array_equal(found, np.arange(60).reshape(20, 3)[wanted])
+        assert set(seen) == chunks_read
+        seen.clear()
 
 
 def test_nothing_is_read_before_it_is_computed():
@@ -339,19 +355,17 @@ def test_runs_whose_scores_are_not_numbers_are_counted(n_classes):
 def test_true_margin_is_the_true_class_minus_the_best_other(n_classes):
     runs = regular(1, 2, 2)
     score, y_true = noisy(np.random.default_rng(14), runs, 12, n_classes)
-    lazy = predictions(score, y_true, runs, chunks=3, keep="all").margins_at(-1)
-    expected = margins(score, y_true, runs)[:, 0]
-    assert np.array_equal(lazy.compute(scheduler="synchronous"), expected)
+    repeat = runs["repeat_index"].to_numpy()
     before = score.copy()
-    true_margin(score[:, 0], runs["repeat_index"].to_numpy().astype(np.intp), y_true)
+    assert np.array_equal(probe(score[:, 0], repeat, y_true), margins(score, y_true, runs)[:, 0])
     assert np.array_equal(score, before)  # scores are not written to
 
 
 def test_two_class_scores_give_the_gap():
     runs = regular(1, 1, 3)
     score, y_true = noisy(np.random.default_rng(15), runs, 12)
-    lazy = predictions(score, y_true, runs, keep="all").margins_at(-1)
-    assert np.array_equal(lazy.compute(), score[:, 0, :, 1] - score[:, 0, :, 0])
+    gap = probe(score[:, 0], np.zeros(3, dtype=int), y_true)
+    assert np.array_equal(gap, score[:, 0, :, 1] - score[:, 0, :, 0])
 
 
 @pytest.mark.parametrize(

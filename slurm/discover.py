@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slurm import commands, profile
-from slurm.commands import ClusterError
+from slurm import commands, limits, profile
+from slurm.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,21 @@ class Cluster:
     version: str
     max_array_size: int
     max_job_count: int
-    max_submit_jobs: int | None
+    limits: Limits
     has_accounting: bool
     partitions: tuple[Partition, ...]
+
+    def asked(self, options: Mapping[str, str]) -> list[Partition]:
+        """Return the partitions in which jobs with these options of sbatch may run."""
+        names = options.get("partition", "")
+        wanted = names.split(",")
+        return [p for p in self.partitions if (p.name in wanted if names else p.is_default)]
+
+    def max_submit_jobs(self, options: Mapping[str, str]) -> int | None:
+        """Return how many jobs with these options of sbatch the user may have at once."""
+        account, qos = options.get("account", ""), options.get("qos", "")
+        told = [self.limits.most(p.name, account, qos) for p in self.asked(options)]
+        return min((limit for limit in told if limit is not None), default=None)
 
 
 def discover() -> Cluster:
@@ -51,14 +63,15 @@ def discover() -> Cluster:
         When it does not answer.
     """
     config = configuration()
-    accounting = config.get("AccountingStorageType", "").endswith("slurmdbd")
+    name = config.get("ClusterName", "")
+    is_limited = "limits" in config.get("AccountingStorageEnforce", "")
     return Cluster(
-        name=config.get("ClusterName", ""),
+        name=name,
         version=config.get("SLURM_VERSION", ""),
         max_array_size=int(config["MaxArraySize"]),
         max_job_count=int(config["MaxJobCount"]),
-        max_submit_jobs=_max_submit_jobs() if accounting else None,
-        has_accounting=accounting,
+        limits=limits.ask(name) if is_limited else Limits(),
+        has_accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
         partitions=_partitions(),
     )
 
@@ -115,18 +128,3 @@ def _minutes(text: str) -> int | None:
         return profile.minutes(text)
     except ValueError:  # infinite, n/a
         return None
-
-
-def _max_submit_jobs() -> int | None:
-    """Return how many jobs the user may have at once, by the tightest of all limits told."""
-    fields = "format=MaxSubmitJobs,GrpSubmitJobs"
-    try:
-        printed = commands.run(
-            ["sacctmgr", "-nP", "show", "associations", f"user={getpass.getuser()}", fields]
-        )
-    except ClusterError:
-        return None
-    limits = [
-        int(word) for line in printed.splitlines() for word in line.split("|") if word.isdigit()
-    ]
-    return min(limits, default=None)

@@ -107,17 +107,22 @@ def profile_text(cluster: Cluster) -> str:
         '# modules = ["python/3.11"]',
         '# setup   = ["source ~/manyseed/bin/activate"]',
     ]
-    if cluster.max_submit_jobs is not None:
-        lines.append(f"max-jobs = {cluster.max_submit_jobs}")
     lines += ["", "# Partitions:"]
     lines += [f"#   {_shown(partition)}" for partition in cluster.partitions]
     lines += ["", "[cpu]", f'partition     = "{cpu.name}"', f'time          = "{_walltime(cpu)}"']
     lines += [f"cpus-per-task = {min(cpu.cores, 16)}", 'mem-per-cpu   = "2G"']
+    lines += _limit(cluster, cpu)
     if gpu is not None:
         lines += ["", "[gpu]", f'partition     = "{gpu.name}"', 'gres          = "gpu:1"']
         lines += [f'time          = "{_walltime(gpu)}"', f"cpus-per-task = {min(gpu.cores, 4)}"]
-        lines += ['mem-per-cpu   = "4G"', "processes-per-gpu = 1"]
+        lines += ['mem-per-cpu   = "4G"', "processes-per-gpu = 1", *_limit(cluster, gpu)]
     return "\n".join(lines) + "\n"
+
+
+def _limit(cluster: Cluster, partition: Partition) -> list[str]:
+    """Return the line that says how many jobs the user may have, where there is a limit."""
+    limit = cluster.max_submit_jobs({"partition": partition.name})
+    return [f"max-jobs      = {limit}"] if limit else []
 
 
 def _walltime(partition: Partition) -> str:

@@ -126,7 +126,11 @@ def _problems(
         yield f"{killed:,} runs were killed with their process, as for want of memory{more}"
     if counts["timeout"]:
         yield f"{_tasks(counts['timeout'])} ended by the walltime: {resume} goes on with their rest"
-    for word, text in (("node_fail", "lost with a node"), ("killed", "killed")):
+    for word, text in (
+        ("node_fail", "lost with a node"),
+        ("killed", "killed"),
+        ("gone", "gone without having begun"),
+    ):
         if counts[word]:
             yield f"{_tasks(counts[word])} {text}: {resume} goes on with their rest"
     if counts["killed"] and (reason := summed(submission, found).reason):

@@ -86,7 +86,8 @@ def shapes(
     for name in classes:
         resources = profile.resources(name)
         # the controller's limit is for all users
-        limits = (resources.max_jobs, cluster.max_submit_jobs, cluster.max_job_count // 2)
+        theirs = cluster.max_submit_jobs(resources.options), cluster.max_job_count // 2
+        limits = (resources.max_jobs, *theirs)
         most = min(limit for limit in limits if limit is not None) - waiting
         found[name] = Shape(
             processes=processes(resources, cluster),
@@ -103,9 +104,7 @@ def processes(resources: Resources, cluster: Cluster) -> int:
         return resources.processes_per_gpu * n_gpus(resources)
     if resources.cores is not None:
         return resources.cores
-    names = resources.options.get("partition", "").split(",")
-    parts = [p for p in cluster.partitions if p.name in names or (p.is_default and names == [""])]
-    return min((part.cores for part in parts), default=1)
+    return min((part.cores for part in cluster.asked(resources.options)), default=1)
 
 
 def n_gpus(resources: Resources) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from orchestrator.errors import UserError
-from orchestrator.files import read_json, write_json
+from orchestrator.files import write_json
 from orchestrator.store.files import place
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.submission import (
     ELSEWHERE,
     LOCAL,
+    PAUSED,
     Submission,
     TaskState,
     tasks_of,
@@ -23,7 +24,7 @@ from orchestrator.submissions.submission import (
 from orchestrator.working.tasks import Task
 from slurm import control
 
-_PAUSED, _STOPPED = "pause\n", ""
+_STOPPED = ""
 _Act = Callable[[Iterable[str]], None]
 
 
@@ -34,7 +35,7 @@ def cancel(submissions: Sequence[Submission]) -> tuple[int, int]:
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop what runs and hold what waits; return how many tasks of each there were."""
-    return _stop(submissions, _PAUSED, control.hold)
+    return _stop(submissions, PAUSED, control.hold)
 
 
 def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler], bool]) -> None:
@@ -42,7 +43,7 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
 
     What a cluster holds that is not reached stays stopped for good: others go on with its work.
     """
-    paused = [s for s in submissions if _content(s) == _PAUSED]
+    paused = [s for s in submissions if s.is_paused]
     looked = tasks_of(paused, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(paused, looked, strict=True):
         if any(task.note == ELSEWHERE for task in tasks):
@@ -60,7 +61,7 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
     alive = _alive(submissions)
     cancelled = 0
     for submission, tasks in alive:
-        skipped = sorted({*skipped_cells(submission), *cells})
+        skipped = sorted({*submission.skipped_cells, *cells})
         write_json(submission.folder / "skip.json", skipped)
         waiting = [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
         idle = [
@@ -73,12 +74,6 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
                 control.cancel(idle)
         cancelled += len(idle)
     return cancelled
-
-
-def skipped_cells(submission: Submission) -> list[int]:
-    """Return the cells that a submission shall train no more."""
-    file = submission.folder / "skip.json"
-    return list(read_json(file)) if file.exists() else []
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
@@ -110,7 +105,7 @@ def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
 def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[int, int]:
     alive = [submission for submission, _ in _alive(submissions)]
     for submission in alive:
-        if not submission.stop_file.exists():
+        if submission.is_paused or not submission.stop_file.exists():
             place(submission.stop_file, content.encode())
     running = waiting = 0
     # a task that starts from here on finds the file; one that started before is seen running
@@ -127,7 +122,3 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
 def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:
     looked = zip(submissions, tasks_of(submissions), strict=True)
     return [(s, tasks) for s, tasks in looked if any(task.is_alive for task in tasks)]
-
-
-def _content(submission: Submission) -> str | None:
-    return submission.stop_file.read_text() if submission.stop_file.exists() else None

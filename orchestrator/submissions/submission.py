@@ -15,6 +15,7 @@ from orchestrator.errors import UnavailableError
 from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
+from orchestrator.working.tasks import Task
 from slurm import available, local
 from slurm.states import JobState
 
@@ -23,6 +24,9 @@ LOCAL = "local"
 
 OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
+
+PAUSED = "pause\n"
+"""What is in the stop file of a stop that `resume` takes back."""
 
 ELSEWHERE = "on a cluster that is not reached from here"
 
@@ -38,8 +42,8 @@ class TaskState:
     number : int
     state : str
         waiting, held, running; finished, stopped, broken (the machine was at fault); killed
-        (nothing of it lives, it told of no end), or, where SLURM knows more: failed, timeout,
-        out_of_memory, node_fail, cancelled, preempted.
+        (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any life),
+        cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
     lives : tuple of dict
         What each life last told of itself, oldest first.
     job_id : str
@@ -102,6 +106,17 @@ class Submission:
     def stop_file(self) -> Path:
         """While it is there, tasks finish their fits in flight and end."""
         return self.folder / "stop"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it was asked to stop until somebody resumes it: what waits is held."""
+        return self.stop_file.exists() and self.stop_file.read_text() == PAUSED
+
+    @property
+    def skipped_cells(self) -> list[int]:
+        """The cells of which its tasks shall train no more."""
+        file = self.folder / "skip.json"
+        return list(read_json(file)) if file.exists() else []
 
     @property
     def task_files(self) -> list[Path]:
@@ -310,7 +325,7 @@ class _Look:
         if self.is_silent:
             return self._elsewhere(number, "killed")
         if job is None:
-            state = "waiting" if self.submission.is_being_submitted else "killed"
+            state = "waiting" if self.submission.is_being_submitted else "gone"
             return TaskState(number, state, lives, note="never submitted")
         if self.known is None:  # nobody was asked
             state = "running" if last == "running" else "waiting"
@@ -323,6 +338,8 @@ class _Look:
             state = "held"
         if found.state == "gone" and self._is_elsewhere:
             return self._elsewhere(number, state)
+        if found.state == "gone" and not lives:
+            state = "cancelled" if self._was_cancelled(number) else "gone"
         return TaskState(number, state, lives, job_id, found.node or node, found.reason)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
@@ -339,6 +356,17 @@ class _Look:
         """Return a task's lives where it told of its end since they were read."""
         lives = self.submission.lives(number)
         return tuple(lives) if lives and lives[-1]["state"] in OVER else ()
+
+    def _was_cancelled(self, number: int) -> bool:
+        """Whether a task that never began was kept from it by what users wished since.
+
+        Accounting may leave out what was cancelled while it waited.
+        """
+        submission = self.submission
+        if submission.stop_file.exists() and not submission.is_paused:
+            return True
+        skipped = set(submission.skipped_cells)
+        return bool(skipped) and Task.read(submission.task_file(number)).cells.keys() <= skipped
 
     @cached_property
     def _is_elsewhere(self) -> bool:

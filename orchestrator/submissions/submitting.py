@@ -30,7 +30,7 @@ from orchestrator.submissions import cluster
 from orchestrator.submissions.recipes import require_same
 from orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from orchestrator.submissions.sizing import Shape, cut
-from orchestrator.submissions.stopping import skipped_cells, unpause
+from orchestrator.submissions.stopping import unpause
 from orchestrator.submissions.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.working.neighbours import shards_of, write_shards
@@ -151,7 +151,7 @@ class _Submitter:
     ) -> Submission:
         """One array of tasks for each resource class, cut where the cluster's limits ask for it."""
         from slurm.arrays import submit_array
-        from slurm.discover import configuration, discover
+        from slurm.discover import discover
 
         observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
         costs = cost.seconds(self.plan, observed)
@@ -161,8 +161,8 @@ class _Submitter:
         profile = cluster.without_nodes(profile, sorted(nodes))
         try:
             profile.activate()
-            shapes = cluster.shapes(profile, classes, discover(), n_waiting)
-            name = configuration()["ClusterName"]
+            there = discover()
+            shapes = cluster.shapes(profile, classes, there, n_waiting)
         except ValueError as error:
             raise UserError(str(error)) from None
         except ClusterError as error:
@@ -173,7 +173,7 @@ class _Submitter:
         arrays = self._write_arrays(work, shapes)
         self._write_intent(
             arrays=arrays,
-            scheduler=name,
+            scheduler=there.name,
             profile=str(profile.path),
             slurm_conf=_conf(profile),
             excluded=nodes,
@@ -335,7 +335,7 @@ def _held(
         alive = [submission.task_file(task.number) for task in tasks if task.is_alive]
         n_alive += len(alive)
         if alive and not submission.stop_file.exists():
-            skipped = skipped_cells(submission)
+            skipped = submission.skipped_cells
             parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
         elif alive:
             parts.append(held_rows(alive))

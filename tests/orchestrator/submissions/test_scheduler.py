@@ -14,7 +14,8 @@ from orchestrator.progress import watch
 from orchestrator.submissions import scheduler as schedulers
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, Submission, tasks_of
+from orchestrator.submissions.submission import ELSEWHERE, PAUSED, Submission, tasks_of
+from orchestrator.working.tasks import Span, Task, TaskCell
 from slurm import ClusterUnavailable, commands
 
 SECONDS_A_MINUTE = 60.0
@@ -162,6 +163,32 @@ def test_another_cluster_is_told_apart_once(
             ("killed", ELSEWHERE),
         ]
     assert [name for _, name in cluster.asked].count("scontrol") == 1
+
+
+def test_of_what_never_began_it_is_told_who_cancelled_it(
+    cluster: Cluster, submit: Callable[..., Submission]
+) -> None:
+    """Accounting may leave out jobs that were cancelled while they waited."""
+    submission = submit(3, scheduler="theirs")
+    span = Span(0, 0, 0, 0, 0, 0, 1)
+    for number, cells in enumerate(([1], [1, 2], [2])):
+        asked = {cell: TaskCell({}, ()) for cell in cells}
+        Task({}, asked, (span,)).write(submission.task_file(number))
+    (submission.folder / "lives" / "0002-a").mkdir()
+    life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
+    (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(life))
+
+    def states() -> list[str]:
+        return [task.state for task in submission.tasks()]
+
+    assert states() == ["gone", "gone", "killed"]
+    (submission.folder / "skip.json").write_text("[1]")
+    assert states() == ["cancelled", "gone", "killed"]
+    submission.stop_file.write_text(PAUSED)  # which cancels nothing
+    assert states() == ["cancelled", "gone", "killed"]
+    submission.stop_file.write_text("")
+    assert states() == ["cancelled", "cancelled", "killed"]
+    assert cluster.asked
 
 
 def test_where_slurm_is_gone_from_path_its_jobs_are_elsewhere(

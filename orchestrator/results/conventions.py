@@ -11,6 +11,10 @@ from analysis.options import DEFAULT_METRICS, Options
 from orchestrator.errors import UserError
 from orchestrator.grids.sweepfile import read_sweep_file
 from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+
+_SNAPSHOTS = {"epoch": "--snapshot", "reference_epoch": "--reference-snapshot"}
+"""What users call positions on the epoch axis."""
 
 
 def conventions(paths: SweepPaths, **asked: Any) -> Options:
@@ -26,7 +30,7 @@ def conventions(paths: SweepPaths, **asked: Any) -> Options:
     Raises
     ------
     UserError
-        For a value that has no meaning, or a metric that doesn't exist.
+        For a value that has no meaning, a metric or a snapshot that doesn't exist.
     """
     filed = read_sweep_file(paths.sweep_file).analysis
     values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
@@ -44,12 +48,36 @@ def conventions(paths: SweepPaths, **asked: Any) -> Options:
             key="analysis.metrics" if filed_one else "metrics",
             remedy=remedy if "imported" in str(error) else None,
         ) from None
+    for name, option in _SNAPSHOTS.items():
+        if (position := asked.get(name)) is not None:
+            _refuse_snapshot(paths, option, position)
     try:
         return Options(metrics=named, **values)
     except ValueError as error:
-        option = str(error).split(" ", 1)[0]
-        file = paths.sweep_file if asked.get(option) is None else None
-        raise UserError(str(error), file=file) from None
+        option, said = str(error).split(" ", 1)
+        if asked.get(option) is None:
+            raise UserError(f"analysis.{option} {said}", file=paths.sweep_file) from None
+        flag = _SNAPSHOTS.get(option, f"--{option.replace('_', '-')}")
+        raise UserError(f"{flag} {said}") from None
+
+
+def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
+    """Refuse a snapshot that some of what is stored lacks."""
+    for spec in Groups.read(paths).specs:
+        n = len(spec.epochs)
+        if not -n <= position < n and (paths.store / spec.path).exists():
+            there = (
+                f"{i} (epoch {epoch})" if epoch else str(i) for i, epoch in enumerate(spec.epochs)
+            )
+            raise UserError(
+                f"{spec.dataset} × {spec.classifier} has no such snapshot; there are: "
+                f"{', '.join(there)}",
+                key=option,
+                value=position,
+                remedy=f"give 0 to {n - 1} from the first, or -1 to {-n} from the last"
+                if n > 1
+                else "give 0, or leave the option out",
+            )
 
 
 def to_json(options: Options) -> dict[str, Any]:

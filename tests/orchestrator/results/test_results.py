@@ -258,9 +258,11 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     [
         ({"metrics": ["accuraci"]}, "did you mean accuracy"),
         ({"own": ["no_such_module:f"]}, "can't be imported"),
-        ({"alpha_mode": "papper"}, "there are exact, paper"),
-        ({"epoch": 3}, "1 are stored"),
-        ({"resamples": 1}, "^resamples is 1; it is at least 2"),
+        ({"alpha_mode": "papper"}, "^--alpha-mode is 'papper'; there are exact, paper"),
+        ({"epoch": 3}, "^--snapshot = 3: .* × lr-sgd has no such snapshot; there are: 0\n"),
+        ({"reference_epoch": -2}, "^--reference-snapshot = -2: .* has no such snapshot"),
+        ({"reference_epoch": 0}, "^--reference-snapshot needs another alpha_reference"),
+        ({"resamples": 1}, "^--resamples is 1; it is at least 2"),
     ],
 )
 def test_an_option_without_meaning_is_the_users_mistake(

@@ -172,11 +172,6 @@ class Predictions:
         enough = need in ("margin", "confidence") or self.n_classes == 2
         raise ValueError("needs keep.scores = " + ('"margin" or "all"' if enough else '"all"'))
 
-    def array_at(self, name: str, epoch: int) -> da.Array:
-        """Return an array at one epoch: (run, sample), or (run, sample, class) for scores."""
-        array: da.Array = getattr(self, name)[:, self.epoch_index(epoch)]
-        return array
-
     def epoch_index(self, epoch: int) -> int:
         """Return the position of an epoch, counted from the first."""
         epochs = self.label.shape[1]

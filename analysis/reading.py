@@ -36,6 +36,7 @@ class Rows:
 
     graph: Mapping[Any, Any]
     pieces: tuple[Piece, ...]
+    epoch: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     of_scores: bool
@@ -52,7 +53,7 @@ class Rows:
         """
         values = np.empty(self.shape, self.dtype)
         for piece in self.pieces:
-            part = get_sync(self.graph, piece.key)[piece.there]
+            part = get_sync(self.graph, piece.key)[piece.there, self.epoch]
             values[piece.here] = (
                 probe(part, test_set[piece.here], y_true) if self.of_scores else part
             )
@@ -61,7 +62,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A lazy array (run, …) in chunks of whole runs.
+    """One epoch of a lazy array (run, epoch, …), in chunks of whole runs.
 
     Attributes
     ----------
@@ -71,6 +72,8 @@ class Source:
         Of the chunks.
     edges : int64 array (chunk + 1,)
         Where they begin, and where the last ends.
+    epoch : int
+        Position of the epoch.
     shape : tuple of int
         Of one run, as it is read.
     dtype : numpy dtype
@@ -81,12 +84,13 @@ class Source:
     graph: Mapping[Any, Any]
     keys: tuple[Any, ...]
     edges: Positions
+    epoch: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     of_scores: bool
 
     @classmethod
-    def of(cls, array: da.Array, *, of_scores: bool = False) -> Source:
+    def of(cls, array: da.Array, epoch: int, *, of_scores: bool = False) -> Source:
         """Prepare to read an array; nothing is read yet."""
         whole = array.rechunk(dict.fromkeys(range(1, array.ndim), -1))
         keys = tuple(flatten(whole.__dask_keys__()))
@@ -96,7 +100,8 @@ class Source:
             graph=dict(whole.__dask_optimize__(whole.__dask_graph__(), list(keys))),
             keys=keys,
             edges=np.cumsum([0, *whole.chunks[0]]),
-            shape=array.shape[1:2] if of_scores else array.shape[1:],
+            epoch=epoch,
+            shape=array.shape[2:3] if of_scores else array.shape[2:],
             dtype=np.dtype(np.float32) if narrow else array.dtype,
             of_scores=of_scores,
         )
@@ -116,7 +121,7 @@ class Source:
             pieces.append(Piece(self.keys[number], _slice(here), _slice(there)))
         graph, _ = cull(self.graph, [piece.key for piece in pieces])
         shape = (len(wanted), *self.shape)
-        return Rows(graph, tuple(pieces), shape, self.dtype, self.of_scores)
+        return Rows(graph, tuple(pieces), self.epoch, shape, self.dtype, self.of_scores)
 
 
 def _slice(positions: Positions) -> slice | Positions:
@@ -135,7 +140,7 @@ class Sources:
     @classmethod
     def of(cls, predictions: Predictions, needs: Sequence[Need], options: Options) -> Sources:
         """Find the arrays behind what is needed."""
-        arrays = {"label": Source.of(predictions.array_at("label", options.epoch))}
+        arrays = {"label": _source(predictions, "label", options.epoch)}
         for need in needs:
             name = predictions.source(need)
             if name is not None and name not in arrays:
@@ -159,9 +164,9 @@ class Sources:
 
 
 def _source(predictions: Predictions, name: str, epoch: int) -> Source:
-    if name == "margin" and predictions.margin is None:
-        return Source.of(predictions.array_at("score", epoch), of_scores=True)
-    return Source.of(predictions.array_at(name, epoch))
+    of_scores = name == "margin" and predictions.margin is None
+    array: da.Array = getattr(predictions, "score" if of_scores else name)
+    return Source.of(array, predictions.epoch_index(epoch), of_scores=of_scores)
 
 
 def load(

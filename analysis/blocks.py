@@ -13,7 +13,7 @@ from analysis.gram import above
 from analysis.metric import Finished, HeldOut, Metric, Part
 from analysis.options import Options
 from analysis.summaries import summarise
-from analysis.tables import Block
+from analysis.tables import Found
 
 Rows = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -88,7 +88,7 @@ def rows_of(
     options: Options,
     finished: Sequence[Finished],
     check: Check,
-) -> Block:
+) -> Found:
     """Give the values of one repeat their keys, and summarise them.
 
     Of a repeat that can't be analysed only the row among the repeats is left, and says why.
@@ -123,7 +123,7 @@ def rows_of(
                 summary = summarise(of[column.name], column.summaries)
             repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
         repeats |= values.repeat
-    return Block(
+    return Found(
         runs=_keyed(member, runs, n_runs),
         pairs=_keyed(member, pairs, i.size),
         repeats=_keyed(member, {name: np.asarray([v]) for name, v in repeats.items()}, 1),
@@ -145,16 +145,3 @@ def _keyed(member: Member, columns: dict[str, NDArray[Any]], size: int) -> dict[
         "repeat_index": np.full(size, member.held_out.repeat_index, dtype=np.int64),
         **columns,
     }
-
-
-def concatenate(blocks: Sequence[Block]) -> Block:
-    """Put blocks together."""
-    return Block(
-        **{
-            table: {
-                name: np.concatenate([getattr(block, table)[name] for block in blocks])
-                for name in getattr(blocks[0], table)
-            }
-            for table in ("runs", "pairs", "repeats")
-        }
-    )

@@ -24,18 +24,18 @@ import numpy as np
 import polars as pl
 from dask.delayed import Delayed, delayed
 
-from analysis.blocks import Check, Member, concatenate, rows_of, take
+from analysis.blocks import Check, Member, rows_of, take
 from analysis.metric import HeldOut, Metric, Need, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.reading import Rows, Sources, load
-from analysis.tables import Block
+from analysis.tables import Block, Layout
 
 BLOCK_RUNS = 256  # at most, so that small test sets make several tasks too
 
 
-def build(predictions: Predictions, options: Options) -> list[Delayed]:
+def build(predictions: Predictions, options: Options, layout: Layout) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
     sources = Sources.of(predictions, [metric.needs for metric in metrics], options)
@@ -43,10 +43,10 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     result = []
     for members in blocks(predictions, options, max_runs):
         if members[0].row.size > max_runs:
-            result.append(_cut(members[0], sources, metrics, options, max_runs))
+            result.append(_cut(members[0], sources, metrics, options, layout, max_runs))
         else:
             rows = sources.rows(np.concatenate([member.row for member in members]))
-            whole = partial(_compute_block, members, rows, metrics, options)
+            whole = partial(_compute_block, members, rows, metrics, options, layout)
             result.append(delayed(whole, pure=False)())
     return result
 
@@ -122,7 +122,11 @@ def single_repeat(
 
 
 def _compute_block(
-    members: Sequence[Member], rows: Mapping[str, Rows], metrics: Sequence[Metric], options: Options
+    members: Sequence[Member],
+    rows: Mapping[str, Rows],
+    metrics: Sequence[Metric],
+    options: Options,
+    layout: Layout,
 ) -> Block:
     """Compute every metric of every repeat of a block."""
     # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
@@ -141,7 +145,7 @@ def _compute_block(
             finished.append(metric.finish(part.held_out, [computed_part], options))
         results.append(rows_of(member, metrics, options, finished, check))
         start += size
-    return concatenate(results)
+    return layout.block(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,12 @@ class Stored:
 
 
 def _cut(
-    member: Member, sources: Sources, metrics: Sequence[Metric], options: Options, max_runs: int
+    member: Member,
+    sources: Sources,
+    metrics: Sequence[Metric],
+    options: Options,
+    layout: Layout,
+    max_runs: int,
 ) -> Delayed:
     """Compute the metrics of one large repeat part by part.
 
@@ -191,7 +200,7 @@ def _cut(
     for metric in metrics:
         if metric.pairwise:
             tiles[metric.name] = _rows_of_tiles(metric, kept, options)
-    finish = partial(_finish, member, metrics, options)
+    finish = partial(_finish, member, metrics, options, layout)
     block: Delayed = delayed(finish, pure=False)(chunked, tiles)
     return block
 
@@ -245,6 +254,7 @@ def _finish(
     member: Member,
     metrics: Sequence[Metric],
     options: Options,
+    layout: Layout,
     chunked: Sequence[tuple[Check, Mapping[str, Any]]],
     tiles: Mapping[str, Sequence[Any]],
 ) -> Block:
@@ -253,4 +263,4 @@ def _finish(
         partials = tiles.get(metric.name) or [part[metric.name] for _, part in chunked]
         finished.append(metric.finish(member.held_out, partials, options))
     check = Check.of([check for check, _ in chunked])
-    return rows_of(member, metrics, options, finished, check)
+    return layout.block([rows_of(member, metrics, options, finished, check)])

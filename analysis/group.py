@@ -18,7 +18,7 @@ from analysis.chunks import build
 from analysis.metrics import schema, unavailable
 from analysis.options import Options
 from analysis.predictions import Predictions
-from analysis.tables import Block, Tables, combine
+from analysis.tables import RUN_KEY, Block, Layout, Tables, combine
 
 Progress = Callable[[int, int], None]
 """Called with (blocks done, blocks in all) after each block, and once before the first."""
@@ -30,6 +30,7 @@ class Group:
 
     predictions: Predictions
     options: Options
+    layout: Layout
     blocks: tuple[Delayed, ...]
 
     def _probe(self) -> str | None:
@@ -39,14 +40,7 @@ class Group:
 
     def combine(self, blocks: Sequence[Block]) -> Tables:
         """Put computed blocks, in any order, together."""
-        types = self.predictions.runs.schema
-        return combine(
-            blocks,
-            keys={name: types[name] for name in ("cell", "repeat_index", "run_index")},
-            metrics=schema(self.options.metrics),
-            probe=self._probe(),
-            planned=self.predictions.runs_planned,
-        )
+        return combine(blocks, self.layout, self._probe(), self.predictions.runs_planned)
 
 
 def analyze_group(predictions: Predictions, options: Options | None = None) -> Group:
@@ -59,7 +53,10 @@ def analyze_group(predictions: Predictions, options: Options | None = None) -> G
         no error: its columns are null, and `analysis.metrics.unavailable` says why.
     """
     options = options if options is not None else Options()
-    return Group(predictions, options, tuple(build(predictions, options)))
+    types = predictions.runs.schema
+    keys = {name: types[name] for name in RUN_KEY}
+    layout = Layout(keys, schema(options.metrics))
+    return Group(predictions, options, layout, tuple(build(predictions, options, layout)))
 
 
 def compute(

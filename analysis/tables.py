@@ -50,13 +50,80 @@ OVER_REPEATS = (
 """Columns of the table of repeats whose distribution the table of cells describes."""
 
 
+RUN_KEY = ("cell", "repeat_index", "run_index")
+PAIR_KEY = ("cell", "repeat_index", "run_i", "run_j")
+REPEAT_KEY = ("cell", "repeat_index")
+
+
 @dataclass(frozen=True, slots=True)
-class Block:
-    """What one task returns: columns of the three tables, keyed by cell and repeat index."""
+class Found:
+    """What one repeat gave: columns of the three tables, keyed by cell and repeat index."""
 
     runs: Table
     pairs: Table
     repeats: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one task returns: rows of the three tables."""
+
+    runs: pl.DataFrame
+    pairs: pl.DataFrame
+    repeats: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns that the tables of a group have, computed or not.
+
+    Attributes
+    ----------
+    keys : mapping
+        Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
+    metrics : tuple of Metric
+    """
+
+    keys: Mapping[str, pl.DataType]
+    metrics: tuple[Metric, ...]
+
+    def block(self, found: Sequence[Found]) -> Block:
+        """Put what repeats gave together."""
+        runs = tuple(column for metric in self.metrics for column in metric.runs)
+        pairs = tuple(column for metric in self.metrics for column in metric.pairs)
+        return Block(
+            runs=self._frame([f.runs for f in found], RUN_KEY, {"identical": pl.Boolean}, runs),
+            pairs=self._frame([f.pairs for f in found], PAIR_KEY, {}, pairs),
+            repeats=self._frame(
+                [f.repeats for f in found], REPEAT_KEY, FACTS, repeat_columns(self.metrics)
+            ),
+        )
+
+    def _frame(
+        self, parts: Sequence[Table], key: Sequence[str], facts: Schema, columns: Sequence[Column]
+    ) -> pl.DataFrame:
+        run = self.keys["run_index"]
+        types = {**self.keys, "run_i": run, "run_j": run}
+        schema: dict[str, Any] = {name: types[name] for name in key}
+        schema |= facts
+        schema |= {column.name: column.dtype for column in columns}
+        present = {
+            name: np.concatenate([part[name] for part in parts])
+            for name in schema
+            if parts and name in parts[0]
+        }
+        frame = pl.DataFrame(present)
+        height = frame.height
+        return frame.select(
+            (
+                pl.col(name).fill_nan(None)
+                if name in present and frame.schema[name].is_float()
+                else pl.col(name)
+                if name in present
+                else pl.Series(name, [None] * height)
+            ).cast(dtype)
+            for name, dtype in schema.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +167,7 @@ def summary_column(column: Column, summary: str) -> Column:
 
 def combine(
     blocks: Sequence[Block],
-    keys: Mapping[str, pl.DataType],
-    metrics: Sequence[Metric],
+    layout: Layout,
     probe: str | None,
     planned: int | Mapping[int, int] | None,
 ) -> Tables:
@@ -111,28 +177,16 @@ def combine(
     ----------
     blocks : sequence of Block
         In any order.
-    keys : mapping
-        Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
-    metrics : sequence of Metric
-        Those whose columns the tables have, computed or not.
+    layout : Layout
     probe : str or None
         What α̂ was computed from.
     planned : int or mapping of cell to int, or None
         Runs that a repeat should have.
     """
-    run_key = ("cell", "repeat_index", "run_index")
-    pair_key = ("cell", "repeat_index", "run_i", "run_j")
-    types = {**keys, "run_i": keys["run_index"], "run_j": keys["run_index"]}
-    of_runs = tuple(column for metric in metrics for column in metric.runs)
-    of_pairs = tuple(column for metric in metrics for column in metric.pairs)
-    runs = _frame([b.runs for b in blocks], run_key, types, {"identical": pl.Boolean}, of_runs)
-    pairs = _frame([b.pairs for b in blocks], pair_key, types, {}, of_pairs)
-    repeats = _frame(
-        [b.repeats for b in blocks],
-        run_key[:2],
-        types,
-        FACTS,
-        repeat_columns(metrics),
+    blocks = blocks or (layout.block(()),)
+    runs, pairs, repeats = (
+        ordered(pl.concat([getattr(block, name) for block in blocks], rechunk=False), key)
+        for name, key in (("runs", RUN_KEY), ("pairs", PAIR_KEY), ("repeats", REPEAT_KEY))
     )
     named = pl.lit(probe, dtype=pl.String).alias("probe")
     wanted: pl.Expr = (
@@ -147,33 +201,15 @@ def combine(
     return Tables(runs.with_columns(named), pairs, repeats, cells(repeats))
 
 
-def _frame(
-    parts: Sequence[Table],
-    key: Sequence[str],
-    types: Mapping[str, pl.DataType],
-    facts: Schema,
-    columns: Sequence[Column],
-) -> pl.DataFrame:
-    schema: dict[str, Any] = {name: types[name] for name in key}
-    schema |= facts
-    schema |= {column.name: column.dtype for column in columns}
-    present = {name: _column(parts, name) for name in schema if parts and name in parts[0]}
-    frame = pl.DataFrame(present)
-    height = frame.height
-    return frame.select(
-        (
-            pl.col(name).fill_nan(None)
-            if name in present and frame.schema[name].is_float()
-            else pl.col(name)
-            if name in present
-            else pl.Series(name, [None] * height)
-        ).cast(dtype)
-        for name, dtype in schema.items()
-    ).sort(key)
-
-
-def _column(parts: Sequence[Table], name: str) -> NDArray[Any]:
-    return np.concatenate([part[name] for part in parts])
+def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Sort by columns of integers; a frame that is sorted is returned as it is, uncopied."""
+    ahead = np.zeros(max(frame.height - 1, 0), dtype=np.bool_)
+    tied = ~ahead
+    for name in key:
+        values = frame[name].to_numpy()
+        ahead |= tied & (values[1:] > values[:-1])
+        tied &= values[1:] == values[:-1]
+    return frame if (ahead | tied).all() else frame.sort(key)
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:

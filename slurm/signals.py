@@ -1,8 +1,12 @@
-"""Signals that ask a job to end soon: its walltime nears, it is preempted, or it is cancelled."""
+"""Signals that ask a job to end soon: its walltime nears, it is preempted, or it is cancelled.
+
+And those that end a command: Ctrl-C, or a terminal that is closed.
+"""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -11,6 +15,7 @@ CHECKPOINT = signal.SIGUSR2
 """What SLURM sends before the walltime, and before preemption where the site enables it."""
 
 _STOPS = (signal.SIGTERM, signal.SIGINT, CHECKPOINT)
+_ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _received: set[int] = set()
 _callbacks: list[Callable[[], None]] = []
 
@@ -45,6 +50,28 @@ def shielded() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Within this block, what ends a command waits until the block's end.
+
+    Other threads than the main one are reached by no signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDS}
+    for number in _ENDS:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

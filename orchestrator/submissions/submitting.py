@@ -38,6 +38,7 @@ from orchestrator.working.node import broken_nodes, is_environment
 from orchestrator.working.tasks import held_rows, make_tasks
 from slurm import ClusterError, ClusterUnavailable, local
 from slurm.profile import Profile
+from slurm.signals import deferred
 
 FUNCTION = "orchestrator.working.worker:run_task"
 WHOLE_NODE = "node"
@@ -138,10 +139,11 @@ class _Submitter:
         try:
             self._write_tasks(work)
             self._write_intent(workers=self.request.workers)
-            job = local.submit(
-                self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
-            )
-            write_json(self.folder / "job.json", {"job_id": job.job_id, "process": job.process})
+            with deferred():  # a job that starts and is not noted would be submitted again
+                job = local.submit(
+                    self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
+                )
+                write_json(self.folder / "job.json", {"job_id": job.job_id, "process": job.process})
         except (OSError, RuntimeError) as error:
             raise UnavailableError(f"cannot submit to this machine: {error}") from None
         return Submission(self.folder, self.intent)

@@ -64,14 +64,14 @@ def deferred() -> Iterator[None]:
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in _ENDS}
     for number in _ENDS:
-        signal.signal(number, lambda number, frame: came.append(number))
+        signal.signal(number, lambda got, frame: came.append(got))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

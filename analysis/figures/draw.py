@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ from analysis.figures.style import (
 )
 from analysis.tables import Tables
 
+LONGEST_LABEL = 14  # letters; classifiers of longer names are explained above the panels
 LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
 PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
@@ -173,7 +175,7 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
             )
         axis.grid(visible=True, axis="both")
         axis.set_xlabel("accuracy")
-        axis.locator_params(axis="x", nbins=5)
+        axis.locator_params(axis="x", nbins=3 if _columns(axis) > 2 else 5)
         _axis_of_levels(axis)
         _mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset))
     if len(levels) > 1:
@@ -204,10 +206,17 @@ def _by_classifier(
     if shown.is_empty():
         return None
     datasets = _values(shown, "dataset")
+    labelled = max(map(len, classifiers)) <= LONGEST_LABEL
     figure, axes = panels(datasets, label)
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
-        distributions(axis, _groups(here, classifiers, value))
+        distributions(axis, _groups(here, classifiers, value), labelled=labelled)
+    if not labelled:
+        dots = (
+            Line2D([], [], ls="", color=colour(index), marker=marker(index), markersize=4)
+            for index in range(len(classifiers))
+        )
+        legend(figure, dict(zip(classifiers, dots, strict=True)), "classifier")
     told = caption.format(n=f"{shown.height:,}") + " Bars: medians."
     return Plot(name, title, told, shown.height, figure)
 
@@ -234,6 +243,13 @@ def _colour_by(runs: pl.DataFrame) -> str:
     return next((name for name in axes if runs[name].n_unique() > 1), "classifier")
 
 
+def _columns(axis: Axes) -> int:
+    """Return how many panels stand side by side."""
+    place = axis.get_subplotspec()
+    assert place is not None
+    return place.get_gridspec().ncols
+
+
 def _axis_of_levels(axis: Axes) -> None:
     """Give α̂ the same axis in all panels, on which many zeros and few large values can be read."""
     axis.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
@@ -250,13 +266,12 @@ def _mark_resolution(axis: Axes, repeats: pl.DataFrame) -> None:
     value = float(delta[0])
     axis.axhline(value, color="black", linewidth=0.9, linestyle=(0, (4, 3)))
     axis.annotate(
-        f"δ = {value:.3f}",
-        (1, value),
+        f"δ =\n{value:.3f}",
+        (1, value),  # beside the panel, where no dot can be
         xycoords=("axes fraction", "data"),
-        xytext=(-2, 2),
+        xytext=(3, 0),
         textcoords="offset points",
-        ha="right",
-        va="bottom",
+        va="center",
         fontsize=7.5,
     )
 

@@ -15,6 +15,7 @@ from analysis.figures.style import Plot, colour, legend, marker, panels, styled
 
 ROOM = 5  # ticks that always have their labels
 NEAR = 1.9  # beyond that many, sizes of a ratio up to this have one label
+MARGIN = 1.3  # the axis goes beyond the smallest and the largest size by this factor
 APART = 0.03  # classifiers of one size stand side by side, this share of the size apart
 
 
@@ -83,6 +84,7 @@ def _panels(
         axis.set_xscale("log")
         axis.set_xticks(ticks, labels(ticks))
         axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xlim(ticks[0] / MARGIN, ticks[-1] * MARGIN)
         axis.set_xlabel("M_ens")
     return figure, axes, dict(sorted(handles.items()))
 

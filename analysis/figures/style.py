@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
@@ -18,6 +19,8 @@ P = ParamSpec("P")
 
 WIDTH = 7.2  # inches, the text width of a page
 CHARACTER = 0.072  # inches, about, of a letter in a legend
+TITLE_CHARACTER = 0.078  # inches, about, of a letter in a panel's title
+BESIDE = 0.5  # inches, about, of a panel's labels to its left
 SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
 LINE = 0.17  # inches, of a line of a legend
 MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
@@ -103,8 +106,9 @@ def panels(titles: Sequence[str], label: str) -> tuple[Figure, list[Axes]]:
     axes = list(figure.subplots(deep, wide, squeeze=False).flat)
     for extra in axes[len(titles) :]:
         extra.remove()
+    letters = int((WIDTH / wide - BESIDE) / TITLE_CHARACTER)
     for axis, title in zip(axes, titles, strict=False):
-        axis.set_title(title)
+        axis.set_title(textwrap.fill(title, letters))
     for axis in axes[: len(titles) : wide]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
@@ -136,7 +140,9 @@ def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
     )
 
 
-def distributions(axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float64]]]) -> None:
+def distributions(
+    axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float64]]], *, labelled: bool = True
+) -> None:
     """Draw one distribution a group: outline, values, and a bar at the median.
 
     Parameters
@@ -144,6 +150,8 @@ def distributions(axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float6
     axis : Axes
     groups : sequence of (index, label, float array (n,))
         The index chooses colour and marker; every group has values.
+    labelled : bool
+        Whether labels stand below the groups.
     """
     for place, (index, _, values) in enumerate(groups):
         if values.size > 2 and values.min() < values.max():
@@ -163,7 +171,7 @@ def distributions(axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float6
         )
         middle = float(np.median(values))
         axis.hlines(middle, place - 0.28, place + 0.28, color="black", linewidth=1.4, zorder=4)
-    labels = [label for _, label, _ in groups]
+    labels = [label if labelled else "" for _, label, _ in groups]
     long = sum(map(len, labels)) > 22
     axis.set_xticks(
         range(len(groups)),

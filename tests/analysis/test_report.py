@@ -359,3 +359,29 @@ def test_a_legend_of_long_names_stays_on_the_page(tables):
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("name", ["alpha_hat", "alpha_hat_against_accuracy"])
+def test_the_resolution_stands_where_no_dot_can_be(tables, name):
+    plot = getattr(draw, name)(tables.runs, tables.repeats)
+    plot.figure.draw_without_rendering()
+    for axis in plot.figure.axes:
+        (label,) = axis.texts
+        assert label.get_text().startswith("δ =")
+        box = label.get_window_extent()
+        assert axis.bbox.x1 < box.x0 < box.x1 <= plot.figure.bbox.width
+
+
+def test_long_names_take_no_room_from_the_panels():
+    dataset, classifier = "openml:a-dataset@2 " * 4, "lr-sgd:elastic-net-with-options"
+    found = sweep(
+        {f"{dataset}{i}": 60 for i in range(3)}, {classifier: 0.6, "xgb": 0.0}, repeats=1, runs=3
+    )
+    figure = draw.accuracy(found.runs).figure
+    figure.draw_without_rendering()
+    titles = [axis.title if axis.get_title() else axis._left_title for axis in figure.axes]
+    boxes = [title.get_window_extent() for title in titles]
+    ends = [*(box.x0 for box in boxes[1:]), figure.bbox.width]
+    assert all(box.x1 < end for box, end in zip(boxes, ends, strict=True))
+    assert all(axis.bbox.height > figure.bbox.height / 3 for axis in figure.axes)
+    assert [text.get_text() for text in figure.legends[0].texts] == [classifier, "xgb"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,12 @@ class Partition:
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
         return "gpu" in self.gres
+
+    @property
+    def n_gpus(self) -> int:
+        """How many GPUs a node has: ``gpu:a100:4(S:0-1),gpu:a40:2`` are 6."""
+        kinds = re.sub(r"\(.*?\)", "", self.gres).split(",")
+        return sum(int(kind.rpartition(":")[2]) for kind in kinds if kind.startswith("gpu:"))
 
 
 @dataclass(frozen=True)

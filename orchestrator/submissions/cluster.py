@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.submissions.sizing import Shape
 from orchestrator.submissions.submission import LOCAL, Submission
+from orchestrator.working.node import EACH_CORE, EACH_GPU
 from slurm import available
 from slurm.discover import Cluster
 from slurm.profile import Profile, Resources, find_profile, read_profile, user_folder
@@ -100,11 +101,20 @@ def shapes(
 
 def processes(resources: Resources, cluster: Cluster) -> int:
     """Return how many training processes a task starts; of a whole node, at least."""
+    parts = cluster.asked(resources.options)
     if resources.name == "gpu":
-        return resources.processes_per_gpu * n_gpus(resources)
+        least = min((part.n_gpus for part in parts), default=0) if resources.whole_node else 0
+        return resources.processes_per_gpu * max(least, n_gpus(resources))
     if resources.cores is not None:
         return resources.cores
-    return min((part.cores for part in cluster.asked(resources.options)), default=1)
+    return min((part.cores for part in parts), default=1)
+
+
+def workers(resources: Resources, shape: Shape) -> str:
+    """Return how many training processes a task is told to start; a whole node says it itself."""
+    if not resources.whole_node:
+        return str(shape.processes)
+    return EACH_CORE if resources.name == "cpu" else f"{EACH_GPU}{resources.processes_per_gpu}"
 
 
 def n_gpus(resources: Resources) -> int:

@@ -93,7 +93,7 @@ def report(path: str, resource_class: str) -> str:
     seen = {
         "node": here.name,
         "cores": here.cores,
-        "has_gpu": here.has_gpu,
+        "gpus": here.n_gpus,
         "imports": _import_errors(),
         "gpu_error": _gpu_error() if resource_class == "gpu" else "",
         "submits": _may_submit(),
@@ -169,7 +169,8 @@ def _findings(
         else:
             yield Finding(what, told, f"it never came to Python; its log ends:\n{log}")
         return
-    given = f"{seen['cores']} cores" + (" and a GPU" if seen["has_gpu"] else "")
+    gpus = {0: "", 1: " and a GPU"}.get(seen["gpus"], f" and {seen['gpus']} GPUs")
+    given = f"{seen['cores']} cores{gpus}"
     yield Finding(what, f"ran on {seen['node']} with {given}")
     for module, error in seen["imports"].items():
         yield Finding(f"import {module}", "failed", f"{error}; see modules, setup, python")

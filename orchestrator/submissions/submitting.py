@@ -41,8 +41,6 @@ from slurm.profile import Profile
 from slurm.signals import deferred
 
 FUNCTION = "orchestrator.working.worker:run_task"
-WHOLE_NODE = "node"
-"""In place of a number of training processes: as many as the node has cores."""
 
 
 @dataclass(frozen=True)
@@ -194,9 +192,7 @@ class _Submitter:
                     submission.note_jobs(jobs)
 
                 resources = profile.resources(array["resource"])
-                # on GPUs their number decides, however many cores the node has
-                fills_node = resources.whole_node and resources.name == "cpu"
-                each = WHOLE_NODE if fills_node else shapes[resources.name].processes
+                each = cluster.workers(resources, shapes[resources.name])
                 submit_array(
                     profile,
                     array["resource"],

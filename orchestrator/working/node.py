@@ -21,6 +21,10 @@ _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
 _NO_DEVICES = ("", "NoDevFiles", "-1")
 
+EACH_CORE, EACH_GPU = "node", "gpu:"
+"""In place of a number of training processes: one a core of the node, or, with a number, so many a
+GPU that the node gives to the task."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -34,14 +38,14 @@ class Node:
         ``123_4``; empty on this machine.
     cores : int
         That the task may use.
-    has_gpu : bool
-        Whether the scheduler gave a GPU to the task; on this machine, whether there is one.
+    n_gpus : int
+        That the scheduler gave to the task; on this machine, that there are.
     """
 
     name: str
     job_id: str
     cores: int
-    has_gpu: bool
+    n_gpus: int
 
     @classmethod
     def here(cls) -> Node:
@@ -53,13 +57,22 @@ class Node:
             name=env.get("SLURMD_NODENAME", os.uname().nodename) if is_job else os.uname().nodename,
             job_id=f"{array}_{index}" if is_job else "",
             cores=int(env["SLURM_CPUS_ON_NODE"]) if is_job else local.available_cores(),
-            has_gpu=_was_given_gpu(env) if is_job else bool(gpus()),
+            n_gpus=_n_given(env) if is_job else len(gpus()),
         )
 
+    def processes(self, wished: str) -> int:
+        """Return how many training processes a task has here: a number, `EACH_CORE`, `EACH_GPU`."""
+        if wished == EACH_CORE:
+            return self.cores
+        if wished.startswith(EACH_GPU):
+            return self.n_gpus * int(wished.removeprefix(EACH_GPU))
+        return int(wished)
 
-def _was_given_gpu(env: Mapping[str, str]) -> bool:
+
+def _n_given(env: Mapping[str, str]) -> int:
+    """Return how many GPUs a job was given."""
     given = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
-    return any(devices not in _NO_DEVICES for devices in given)
+    return max(sum(device not in _NO_DEVICES for device in told.split(",")) for told in given)
 
 
 def broken_nodes(lives: Iterable[Mapping[str, Any]]) -> dict[str, str]:

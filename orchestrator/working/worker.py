@@ -47,8 +47,8 @@ _RESERVE_BYTES = 2**13
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     """Train a task's missing runs; return how it ended: finished, or stopped with work left.
 
-    The arguments are strings, because a scheduler carries them; `workers` is a number, or ``node``
-    for as many as the node has cores.
+    The arguments are strings, because a scheduler carries them; `workers` is as in
+    `Node.processes`.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
-    n_workers = node.cores if workers == "node" else int(workers)
+    n_workers = node.processes(workers)
     life = TaskLife(paths, paths.submission(int(submission)), int(number), n_workers, node)
     state = life.run()
     if state == "broken" and life.fault and node.job_id:
@@ -138,7 +138,7 @@ class TaskLife:
 
     def _is_startable(self) -> bool:
         """Whether a start makes sense here; else the fault says why not."""
-        if self.task.resource == "gpu" and not self.node.has_gpu:
+        if self.task.resource == "gpu" and not self.node.n_gpus:
             self.fault = Fault(f"the task asks for a GPU, and {self.node.name} gives it none", "")
         elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
             self.fault = Fault(

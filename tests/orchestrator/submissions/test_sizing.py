@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.submissions.cluster import n_gpus
+from orchestrator.submissions.cluster import n_gpus, shapes, workers
 from orchestrator.submissions.sizing import Shape, cut
+from orchestrator.working.node import EACH_CORE, EACH_GPU
+from slurm.discover import Cluster, Partition
+from slurm.limits import Limits
 from slurm.profile import Resources, read_profile
 
 SECONDS = st.floats(0.001, 5000)
@@ -122,6 +125,35 @@ def test_the_gpus_that_a_profile_asks_for_are_counted(
     options: dict[str, str], expected: int
 ) -> None:
     assert n_gpus(Resources("gpu", options, 60)) == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected", "told"),
+    [
+        ("[cpu]\ncpus-per-task = 6", 6, "6"),
+        ("[cpu]\nwhole-node = true", 16, EACH_CORE),
+        ('[gpu]\npartition = "fat"\ngres = "gpu:a40:1"\nprocesses-per-gpu = 3', 3, "3"),
+        # who has a node for themselves are given all of its GPUs
+        (
+            '[gpu]\npartition = "fat"\ngres = "gpu:1"\nprocesses-per-gpu = 3\nwhole-node = true',
+            18,
+            f"{EACH_GPU}3",
+        ),
+        ('[gpu]\npartition = "gone"\ngpus = 4\nwhole-node = true', 4, f"{EACH_GPU}1"),
+    ],
+)
+def test_a_task_has_processes_for_what_it_is_given(
+    tmp_path: Path, table: str, expected: int, told: str
+) -> None:
+    (tmp_path / "site.toml").write_text(f'time = "1:00:00"\n{table}\n')
+    profile = read_profile(tmp_path / "site.toml")
+    plain = Partition("plain", True, True, None, None, 9, 16, 1, "")
+    fat = Partition("fat", False, True, None, None, 2, 64, 1, "gpu:a40:2(S:0,3),gpu:h100:4")
+    there = Cluster("lab", "22", 1000, 10_000, Limits(), False, (plain, fat))
+    name = table[1:4]
+    shape = shapes(profile, [name], there, 0)[name]
+    assert shape.processes == expected
+    assert workers(profile.resources(name), shape) == told
 
 
 def test_the_memory_of_a_resume_replaces_the_profiles(tmp_path: Path) -> None:

@@ -5,13 +5,37 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from orchestrator.working.node import broken_nodes, is_environment
+import pytest
+
+from orchestrator.working.node import EACH_CORE, EACH_GPU, Node, broken_nodes, is_environment
 
 
 def life(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> dict[str, Any]:
     now = time.time() - age
     told = {"node": node, "done": {"0": done}, "started": now, "updated": now, "reason": "why"}
     return told | ({"node_at_fault": True} if broke else {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "given", "n"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "0,3", 2),
+        ("ROCR_VISIBLE_DEVICES", "2", 1),
+        ("CUDA_VISIBLE_DEVICES", "NoDevFiles", 0),
+        ("CUDA_VISIBLE_DEVICES", "", 0),
+    ],
+)
+def test_a_job_counts_the_gpus_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, variable: str, given: str, n: int
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    told = {"SUBMITIT_EXECUTOR": "slurm", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+    for name, value in {**told, "SLURM_CPUS_ON_NODE": "12", variable: given}.items():
+        monkeypatch.setenv(name, value)
+    node = Node.here()
+    assert node.n_gpus == n
+    assert [node.processes(wish) for wish in ("5", EACH_CORE, f"{EACH_GPU}3")] == [5, 12, 3 * n]
 
 
 def test_a_node_is_broken_until_it_works_or_a_day_has_gone() -> None:

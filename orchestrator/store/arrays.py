@@ -6,10 +6,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from orchestrator.store.schema import GroupSpec
+from typing import Any, Literal
 
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
@@ -51,10 +48,22 @@ class ArraySpec:
         return self.fill if self.dtype.startswith("float") else int(self.fill)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a group's layout decides which arrays there are, as in `schema.GroupSpec`."""
+
+    n_classes: int
+    scores: str
+    dtype: str
+    probability: str
+    has_clipped: bool
+    curves: bool
+
+
 @functools.lru_cache(maxsize=1024)
-def arrays_of(spec: GroupSpec) -> tuple[ArraySpec, ...]:
+def arrays_of(kept: Kept) -> tuple[ArraySpec, ...]:
     """Return all arrays; published ones in the order in which their files are replaced."""
-    return (*_predictions(spec), *_records(spec), *_splits(spec), *_coordinates(spec))
+    return (*_predictions(kept), *_records(kept), *_splits(kept), *_coordinates(kept))
 
 
 def itemsize(dtype: str) -> int:
@@ -69,16 +78,16 @@ def label_dtype(n_classes: int) -> str:
     return "uint8" if n_classes <= 256 else "uint16"
 
 
-def _predictions(spec: GroupSpec) -> list[ArraySpec]:
+def _predictions(kept: Kept) -> list[ArraySpec]:
     def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
         arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", name == "label", attributes))
 
     # an offset changes a softmax's probabilities in nothing, those of one-vs-rest sigmoids it does
-    centred = spec.dtype == "float16" and spec.probability == "softmax"
+    centred = kept.dtype == "float16" and kept.probability == "softmax"
     arrays: list[ArraySpec] = []
     array(
         "label",
-        label_dtype(spec.n_classes),
+        label_dtype(kept.n_classes),
         GRID,
         0,
         long_name="predicted class",
@@ -86,25 +95,25 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
         comment="Index into class_names, taken before any rounding of scores; of two classes, a "
         "tie predicts class 1. Only rows whose status is 1 or 2 hold predictions.",
     )
-    if spec.scores == "all":
+    if kept.scores == "all":
         array(
             "score",
-            spec.dtype,
+            kept.dtype,
             (*GRID, "class"),
             math.nan,
             long_name="score of each class",
             units="1",
             comment=(
                 "Minus and plus half the logit gap, class 1 minus class 0."
-                if spec.n_classes == 2
+                if kept.n_classes == 2
                 else "What the classifier yields for each class before normalisation."
             )
             + (" Centred over classes before rounding." if centred else ""),
         )
-    elif spec.scores == "margin" and spec.n_classes == 2:
+    elif kept.scores == "margin" and kept.n_classes == 2:
         array(
             "margin",
-            spec.dtype,
+            kept.dtype,
             GRID,
             math.nan,
             long_name="logit gap",
@@ -112,14 +121,14 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
             comment="Class 1 minus class 0; at 0 and above class 1 is predicted. "
             + (
                 "The classifier has no probabilities."
-                if spec.probability == "none"
+                if kept.probability == "none"
                 else "Confidence of the predicted class is the sigmoid of its absolute value."
             ),
         )
-    elif spec.scores == "margin":
+    elif kept.scores == "margin":
         array(
             "margin",
-            spec.dtype,
+            kept.dtype,
             GRID,
             math.nan,
             long_name="true-class margin",
@@ -128,14 +137,14 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
         )
         array(
             "confidence",
-            spec.dtype,
+            kept.dtype,
             GRID,
             math.nan,
             long_name="probability of the predicted class",
             units="1",
             comment="NaN where the classifier has no probabilities.",
         )
-    for name, meaning in CURVES.items() if spec.curves else ():
+    for name, meaning in CURVES.items() if kept.curves else ():
         array(
             name,
             "float32",
@@ -148,7 +157,7 @@ def _predictions(spec: GroupSpec) -> list[ArraySpec]:
     return arrays
 
 
-def _records(spec: GroupSpec) -> list[ArraySpec]:
+def _records(kept: Kept) -> list[ArraySpec]:
     def array(name: str, dtype: str, fill: float, **attributes: Any) -> None:
         arrays.append(ArraySpec(name, dtype, RUN, fill, "record", True, attributes))
 
@@ -169,7 +178,7 @@ def _records(spec: GroupSpec) -> list[ArraySpec]:
         units="1",
         comment=f"Index into the sweep's recipes; {NO_RECIPE} where there is none.",
     )
-    if spec.has_clipped:
+    if kept.has_clipped:
         array(
             "clipped",
             "uint32",
@@ -202,12 +211,12 @@ def _records(spec: GroupSpec) -> list[ArraySpec]:
     return arrays
 
 
-def _splits(spec: GroupSpec) -> tuple[ArraySpec, ...]:
+def _splits(kept: Kept) -> tuple[ArraySpec, ...]:
     dims = ("repeat", "sample")
     return (
         ArraySpec(
             "y_true",
-            label_dtype(spec.n_classes),
+            label_dtype(kept.n_classes),
             dims,
             0,
             "split",
@@ -234,7 +243,7 @@ def _splits(spec: GroupSpec) -> tuple[ArraySpec, ...]:
     )
 
 
-def _coordinates(spec: GroupSpec) -> list[ArraySpec]:
+def _coordinates(kept: Kept) -> list[ArraySpec]:
     def array(
         name: str,
         dtype: str,
@@ -262,6 +271,6 @@ def _coordinates(spec: GroupSpec) -> list[ArraySpec]:
     for name in FLAGS:
         array(name, "int16", -1, name.replace("_", " "), "-1 for padding.")
     array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.", ("epoch",))
-    if spec.curves:
+    if kept.curves:
         array("trained_epoch", "int32", 0, "number of the epoch", "", ("trained_epoch",))
     return arrays

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
-from orchestrator.store.arrays import CURVES, ArraySpec, arrays_of, itemsize, label_dtype
+from orchestrator.store.arrays import CURVES, ArraySpec, Kept, arrays_of, itemsize, label_dtype
 from orchestrator.store.errors import LayoutTooNew, StoreError
 
 LAYOUT_VERSION = 1
@@ -168,7 +168,16 @@ class GroupSpec:
     @property
     def arrays(self) -> tuple[ArraySpec, ...]:
         """All arrays; published ones in the order in which their files are replaced."""
-        return arrays_of(self)
+        return arrays_of(
+            Kept(
+                n_classes=self.n_classes,
+                scores=self.scores,
+                dtype=self.dtype,
+                probability=self.probability,
+                has_clipped=self.has_clipped,
+                curves=self.curves,
+            )
+        )
 
     def array(self, name: str) -> ArraySpec:
         """Return one array's description."""

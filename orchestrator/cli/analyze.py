@@ -290,9 +290,8 @@ def _submit(
     assert job is not None
     if not quiet:
         told = "Submitted the analysis" if new else f"The same analysis is {job['state']} already"
-        console.print(f"{told}: job {job['job']} of {job['cluster']}.", soft_wrap=True)
-        console.print(f"  log: {job['log']}", markup=False, soft_wrap=True)
-        console.print(f"  what becomes of it: manyseed status {sweep.directory}", soft_wrap=True)
+        say(f"{told}: job {job['job']} of {job['cluster']}; log: {job['log']}")
+        say_next("What becomes of it", "status", sweep.directory)
     return job
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.common import Directory
-from orchestrator.cli.output import console, size
+from orchestrator.cli.output import say, size
 
 
 def export(
@@ -38,6 +38,6 @@ def export(
     from orchestrator.sweep import Sweep
 
     file = Sweep(directory).export(output)
-    console.print(f"Wrote {file} ({size(file.stat().st_size)}).", soft_wrap=True)
+    say(f"Wrote {file} ({size(file.stat().st_size)}).")
     if file.suffix == ".parquet":
-        console.print("It holds labels; scores and learning curves are in a .zip.", soft_wrap=True)
+        say("It holds labels; scores and learning curves are in a .zip.")

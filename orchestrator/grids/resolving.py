@@ -63,6 +63,14 @@ class Pair:
         cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
         return replace(found, cell=cell, identical=False)
 
+    def takes(self, hparams_of: str, **axes: Any) -> bool:
+        """Whether a combination can be resolved."""
+        try:
+            self.resolve(hparams_of, **axes)
+        except ValueError:
+            return False
+        return True
+
 
 class Resolver:
     """Asks `jobs` about a sweep file, and makes user errors of its refusals."""
@@ -180,17 +188,19 @@ class Resolver:
         UserError
         """
         pair = self.pair(names["dataset"], names["classifier"])
+        asked = {} if axis == "hparams" else {axis: value}
         try:
-            return pair.resolve(names["hparams"], **({} if axis == "hparams" else {axis: value}))
+            return pair.resolve(names["hparams"], **asked)
         except ValueError as error:
             by = "dataset" if axis == "train_fraction" else "classifier"
             rule = toml_value({by: names[by], axis: value})
+            elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
             raise UserError(
                 str(error),
                 file=self._path,
                 key=f"{where}.{axis}",
                 value=value,
-                remedy=f"or leave these runs out: exclude = [{rule}]",
+                remedy=f"or leave these runs out: exclude = [{rule}]" if elsewhere else None,
             ) from None
 
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import UserError
+from orchestrator.grids.expansion import expand
 from orchestrator.grids.sweepfile import Keep, parse_sweep_file, read_sweep_file
 from orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import command
@@ -358,3 +359,18 @@ def test_a_datasets_own_keep_goes_first(whole, own, n_classes, expected):
     assert own.over(whole).resolve(n_classes) == expected
     assert own.over(Keep(curves=True)).curves
     assert Keep(curves=False).over(Keep(curves=True)).curves is False
+
+
+def test_runs_are_to_be_left_out_only_where_others_stay(tmp_path):
+    """A value that no dataset or classifier takes is wrong itself."""
+    both = GRID.replace('"sklearn:digits"', '"sklearn:digits", "sklearn:wine"')
+    for values, rule in (
+        ("train_fraction = [1000]", 'exclude = [{ dataset = "sklearn:wine", train_fraction = 1000'),
+        ("train_fraction = [2000]", None),
+        ('vary = ["init+bath"]', None),
+        ('perturb_continuous = ["relativ:0.1"]', None),
+    ):
+        with pytest.raises(UserError) as refused:
+            expand(parse_sweep_file(HEAD + both + values, tmp_path), tmp_path)
+        remedy = str(refused.value).rpartition("exclude = ")[1:]
+        assert "".join(remedy).startswith(rule) if rule else "exclude" not in str(refused.value)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from analysis.means import mean_of, std_of
+
 DESCRIPTORS = (
     "dataset",
     "classifier",
@@ -65,8 +67,8 @@ def _along(repeats: pl.DataFrame, axis: str, level: str, by: Sequence[str]) -> p
     for name in EFFECTS:
         column = pl.col(name)
         values += [
-            column.mean(),
-            column.std().alias(f"{name}_sd"),
+            mean_of(column),
+            std_of(column).alias(f"{name}_sd"),
             column.count().alias(f"{name}_n"),
         ]
     return (

@@ -21,6 +21,7 @@ from analysis.alpha_hat import draws as resamples
 from analysis.calibration import expected_calibration_error
 from analysis.chunks import single_repeat
 from analysis.ensemble import labels
+from analysis.means import mean_of, std_of
 from analysis.metric import HeldOut, Part
 from analysis.options import Options
 from analysis.predictions import Predictions, true_margin
@@ -226,8 +227,8 @@ def table_one(drawn: pl.DataFrame, close: float = CLOSE) -> pl.DataFrame:
             pl.len().alias("draws"),
             (pl.col("alpha_hat") <= close).mean().alias("close"),
             (~pl.col("ks_rejected")).mean().alias("accepted"),
-            *(pl.col(name).mean() for name in described),
-            *(pl.col(name).std().alias(f"{name}_std") for name in described),
+            *(mean_of(pl.col(name)) for name in described),
+            *(std_of(pl.col(name)).alias(f"{name}_std") for name in described),
         )
         .sort("size")
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis.ensembles import CLOSE
+from analysis.means import mean_of, std_of
 from analysis.tables import Tables
 
 BY = ("dataset", "classifier", "vary")
@@ -39,15 +40,15 @@ def sources(tables: Tables, by: Sequence[str] = BY, close: float = CLOSE) -> pl.
     near = pl.col("accuracy").filter(pl.col("alpha_hat") <= close)
     of_runs = runs.group_by(by).agg(
         pl.len().alias("n_runs"),
-        pl.col("accuracy").mean().alias("accuracy_mean"),
-        pl.col("accuracy").std().alias("accuracy_std"),
+        mean_of(pl.col("accuracy")).alias("accuracy_mean"),
+        std_of(pl.col("accuracy")).alias("accuracy_std"),
         pl.col("accuracy").min().alias("accuracy_min"),
         pl.col("accuracy").max().alias("accuracy_max"),
         near.len().alias("n_close"),
         near.min().alias("accuracy_min_close"),
         near.max().alias("accuracy_max_close"),
     )
-    of_repeats = tables.repeats.group_by(by).agg(pl.col("ensemble_accuracy").mean())
+    of_repeats = tables.repeats.group_by(by).agg(mean_of(pl.col("ensemble_accuracy")))
     return (
         of_runs.join(of_repeats, on=by, how="left")
         .join(_churn(tables, by, close), on=by, how="left")
@@ -58,15 +59,16 @@ def sources(tables: Tables, by: Sequence[str] = BY, close: float = CLOSE) -> pl.
 def _churn(tables: Tables, by: Sequence[str], close: float) -> pl.DataFrame:
     repeat = ["cell", "repeat_index"]
     same = tables.repeats.filter(pl.col("identical")).select(repeat)
-    pairs = tables.pairs.join(same, on=repeat, how="anti")
+    # Pairs are many: one pass over them, of the columns that are used.
+    pairs = tables.pairs.lazy().join(same.lazy(), on=repeat, how="anti")
     for side in ("run_i", "run_j"):
-        levels = tables.runs.select(
+        levels = tables.runs.lazy().select(
             *repeat, pl.col("run_index").alias(side), pl.col("alpha_hat").alias(f"alpha_{side}")
         )
         pairs = pairs.join(levels, on=[*repeat, side], how="left")
     both = (pl.col("alpha_run_i") <= close) & (pl.col("alpha_run_j") <= close)
     near = pl.col("churn").filter(both)
-    return pairs.group_by(by).agg(
+    compared = pairs.group_by(by).agg(
         pl.len().alias("n_pairs"),
         pl.col("churn").min().alias("churn_min"),
         pl.col("churn").max().alias("churn_max"),
@@ -74,3 +76,4 @@ def _churn(tables: Tables, by: Sequence[str], close: float) -> pl.DataFrame:
         near.min().alias("churn_min_close"),
         near.max().alias("churn_max_close"),
     )
+    return compared.collect(engine="streaming")

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis import summaries
+from analysis.means import mean_of, std_of
 from analysis.metric import Column, Metric
 
 Table = Mapping[str, NDArray[Any]]
@@ -53,6 +54,8 @@ OVER_REPEATS = (
 RUN_KEY = ("cell", "repeat_index", "run_index")
 PAIR_KEY = ("cell", "repeat_index", "run_i", "run_j")
 REPEAT_KEY = ("cell", "repeat_index")
+ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
+"""What the rows of each table are sorted by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,7 @@ def combine(
     blocks = blocks or (layout.block(()),)
     runs, pairs, repeats = (
         ordered(pl.concat([getattr(block, name) for block in blocks], rechunk=False), key)
-        for name, key in (("runs", RUN_KEY), ("pairs", PAIR_KEY), ("repeats", REPEAT_KEY))
+        for name, key in ORDER.items()
     )
     named = pl.lit(probe, dtype=pl.String).alias("probe")
     wanted: pl.Expr = (
@@ -231,8 +234,8 @@ def cells(repeats: pl.DataFrame) -> pl.DataFrame:
     for name in OVER_REPEATS:
         column = pl.col(name)
         over += [
-            column.mean(),
-            column.std().alias(f"{name}_sd"),
+            mean_of(column),
+            std_of(column).alias(f"{name}_sd"),
             column.min().alias(f"{name}_lo"),
             column.max().alias(f"{name}_hi"),
             column.count().alias(f"{name}_n"),
@@ -245,7 +248,7 @@ def cells(repeats: pl.DataFrame) -> pl.DataFrame:
             pl.col("n_runs").sum(),
             pl.col("n_distinct").sum(),
             pl.col("identical").sum().alias("n_identical_repeats"),
-            pl.col("coverage").mean(),
+            mean_of(pl.col("coverage")),
             pl.col("n_test", "n_side", "delta", "probe").first(),
             *over,
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
+from analysis.means import mean_of
 from orchestrator.errors import UserError, nearest
-from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES
+from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES, Results
 
 FORMATS = (".parquet", ".csv", ".json")
 
@@ -34,7 +36,7 @@ _FURTHER = {
 
 
 def query(
-    tables: dict[str, pl.DataFrame],
+    tables: Results,
     table: str = "cells",
     *,
     where: str | None = None,
@@ -46,8 +48,8 @@ def query(
 
     Parameters
     ----------
-    tables : dict of DataFrame
-        As `results.read_results` returns them.
+    tables : Results
+        Of the table only the columns and rows that are asked for are read.
     table : str
         One of `TABLES`, or ensembles or curves where there are any.
     where : str
@@ -69,25 +71,26 @@ def query(
     if table not in tables:
         remedy = nearest(table, (*TABLES, *_FURTHER))
         raise UserError("unknown table", key="--table", value=table, remedy=remedy)
-    frame = tables[table]
-    if where:
-        frame = matching(frame, where)
-    shown = list(columns) or _main_columns(table, frame)
-    for name in (*shown, *by):
-        _check(name, frame.columns, "--columns" if name in shown else "--by")
-    if by:
-        metrics = [
-            c for c in shown if c not in (*by, *DESCRIPTORS) and frame.schema[c].is_numeric()
-        ]
-        means = [pl.col(name).mean() for name in metrics]
-        frame = frame.group_by(by, maintain_order=True).agg(pl.len().alias("n"), *means)
-    else:
-        frame = frame.select(list(dict.fromkeys(shown)))
+    frame = tables.scan(table)
+    schema = frame.collect_schema()
+    for name in (*columns, *by):
+        _check(name, schema.names(), "--columns" if name in columns else "--by")
+    with _condition(where, schema.names(), "--where"):
+        if where:
+            frame = frame.filter(pl.sql_expr(where))
+        shown = list(columns) or _main_columns(table, frame)
+        if by:
+            metrics = [c for c in shown if c not in (*by, *DESCRIPTORS) and schema[c].is_numeric()]
+            means = [mean_of(pl.col(name)) for name in metrics]
+            frame = frame.group_by(by, maintain_order=True).agg(pl.len().alias("n"), *means)
+        else:
+            frame = frame.select(list(dict.fromkeys(shown)))
+        result = frame.collect()
     if sort:
         name = sort.removeprefix("-")
-        _check(name, frame.columns, "--sort")
-        frame = frame.sort(name, descending=sort.startswith("-"), nulls_last=True)
-    return frame
+        _check(name, result.columns, "--sort")
+        result = result.sort(name, descending=sort.startswith("-"), nulls_last=True)
+    return result
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
@@ -118,12 +121,19 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
     UserError
         For an unknown column, or what is no condition.
     """
-    try:
+    with _condition(where, frame.columns, option):
         return frame.filter(pl.sql_expr(where))
+
+
+@contextmanager
+def _condition(where: str | None, columns: Sequence[str], option: str) -> Iterator[None]:
+    """Turn what polars says of a condition into a user's error."""
+    try:
+        yield
     except pl.exceptions.ColumnNotFoundError as error:
         found = re.search(r'"([^"]+)"', str(error))
         name = found[1] if found else str(error).split()[0]
-        remedy = nearest(name, frame.columns)
+        remedy = nearest(name, columns)
         raise UserError("unknown column", key=option, value=where, remedy=remedy) from None
     except pl.exceptions.PolarsError as error:
         raise UserError(
@@ -140,9 +150,9 @@ def _check(name: str, columns: Sequence[str], option: str) -> None:
         raise UserError("unknown column", key=option, value=name, remedy=remedy)
 
 
-def _main_columns(table: str, frame: pl.DataFrame) -> list[str]:
+def _main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     """Return the columns that vary among those that say what a cell is, and the main metrics."""
-    metrics = MAIN[table]
     first = [name for name in DESCRIPTORS if name in ("dataset", "classifier")]
-    varying = [name for name in DESCRIPTORS if name not in first and frame[name].n_unique() > 1]
-    return [*first, *varying, *metrics]
+    others = [name for name in DESCRIPTORS if name not in first]
+    values = frame.select(pl.col(name).n_unique() for name in others).collect()
+    return [*first, *(name for name in others if values[name][0] > 1), *MAIN[table]]

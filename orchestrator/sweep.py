@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.plans.drop import Drop
     from orchestrator.plans.tuned import Search
     from orchestrator.results.howmany import GroupAnswers
+    from orchestrator.results.tables import Results
     from orchestrator.store.compact import Compaction
 
 
@@ -338,7 +339,7 @@ class Sweep:
         workers: int | None = None,
         progress: Progress | None = None,
         tell: Callable[[str], None] = lambda text: None,
-    ) -> dict[str, pl.DataFrame]:
+    ) -> Results:
         """Compute the result tables of all that is finished, and write them.
 
         What did not change since they were written is not computed again. One analysis of a sweep
@@ -425,8 +426,8 @@ class Sweep:
         return None if job is None else describe(job, look(job))
 
     @property
-    def results(self) -> dict[str, pl.DataFrame]:
-        """The result tables by name; ``docs/results.md`` describes each."""
+    def results(self) -> Results:
+        """The result tables by name, read when asked for; ``docs/results.md`` describes each."""
         from orchestrator.results.tables import read_results
 
         return read_results(self.paths)

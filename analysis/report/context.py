@@ -13,6 +13,7 @@ from analysis import missing
 from analysis.effects import effects
 from analysis.figures.draw import PROBES, all_figures
 from analysis.figures.style import Plot
+from analysis.means import mean_of, std_of
 from analysis.options import Options
 from analysis.tables import Tables
 
@@ -94,7 +95,7 @@ def context(
     return Context(
         name=name,
         counts=counts,
-        summary=summary(tables),
+        summary=summary(tables.runs, tables.repeats),
         effects=_rows(effects(tables.repeats, by=("classifier",))),
         effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
         figures=all_figures(tables, curves, ensembles),
@@ -107,7 +108,7 @@ def context(
     )
 
 
-def summary(tables: Tables) -> Rows:
+def summary(runs: pl.DataFrame, repeats: pl.DataFrame) -> Rows:
     """Summarise each dataset and classifier over all its cells.
 
     Accuracy is over runs, copies of identical ones counted once; range, error consistency, churn
@@ -115,24 +116,24 @@ def summary(tables: Tables) -> Rows:
     """
     key = ("dataset", "classifier")
     of_runs = (
-        tables.runs.filter(~pl.col("identical"))
+        runs.filter(~pl.col("identical"))
         .sort("cell", "repeat_index", "run_index")
         .group_by(key)
         .agg(
-            pl.col("accuracy").mean().alias("accuracy_mean"),
-            pl.col("accuracy").std().alias("accuracy_std"),
+            mean_of(pl.col("accuracy")).alias("accuracy_mean"),
+            std_of(pl.col("accuracy")).alias("accuracy_std"),
         )
     )
     of_repeats = (
-        tables.repeats.sort("cell", "repeat_index")
+        repeats.sort("cell", "repeat_index")
         .group_by(key)
         .agg(
             pl.col("n_runs").sum(),
             pl.len().alias("n_repeats"),
             pl.col("identical").sum().alias("n_identical"),
             pl.col("n_test", "n_side", "delta").first(),
-            pl.col("accuracy_range", "ec_local_mean", "ec_global_mean", "churn_mean").mean(),
-            pl.col("alpha_hat_mean").mean(),
+            mean_of(pl.col("accuracy_range", "ec_local_mean", "ec_global_mean", "churn_mean")),
+            mean_of(pl.col("alpha_hat_mean")),
         )
     )
     return _rows(of_repeats.join(of_runs, on=key, how="left").sort(key))

@@ -20,7 +20,7 @@ from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.ranking import COMPARED, ranked
 from analysis.sources import sources
-from analysis.tables import Tables
+from analysis.tables import RUN_KEY, Tables
 from jobs.datasets import dataset_id
 from orchestrator import origin
 from orchestrator.errors import UserError
@@ -37,6 +37,8 @@ from orchestrator.results.tables import (
     DESCRIPTORS,
     ENSEMBLES,
     TABLES,
+    Results,
+    read_results,
     result_file,
     write_result,
 )
@@ -75,7 +77,7 @@ def analyze(
     workers: int | None = None,
     progress: Progress | None = None,
     before_writing: Callable[[], None] = lambda: None,
-) -> dict[str, pl.DataFrame]:
+) -> Results:
     """Compute and write all result tables of what is published.
 
     Repeats whose inputs are those that their rows on disk were computed from are not computed
@@ -84,8 +86,8 @@ def analyze(
 
     Returns
     -------
-    dict of DataFrame
-        By the names of `TABLES`.
+    Results
+        Those on disk.
 
     Raises
     ------
@@ -124,8 +126,8 @@ def analyze(
     _keep_ensembles(paths, wanted)
     if curves:
         described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
-        table = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
-        write_result(paths, CURVES, table, options)
+        of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
+        write_result(paths, CURVES, of_curves.lazy(), options)
     write_json(
         paths.analysis,
         {
@@ -136,7 +138,7 @@ def analyze(
         },
     )
     held.remember(wanted)
-    return tables
+    return read_results(paths)
 
 
 def check(paths: SweepPaths, options: Options) -> None:
@@ -216,31 +218,28 @@ def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
     )  # imported, and not known
 
 
-def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.DataFrame]:
-    """Say what each cell is, and derive the further tables."""
-    cells = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
+def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.LazyFrame]:
+    """Return all tables with what each cell is, yet to be joined."""
     # α̂ is never shown without its resolution
     resolution = merged.repeats.select(*KEY, "delta")
     recipes = extras.group_by(KEY).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
-    beside = {
-        "runs": merged.runs.join(extras, on=[*KEY, "run_index"], how="left").join(
-            resolution, on=KEY, how="left"
-        ),
-        "pairs": merged.pairs,
-        "repeats": merged.repeats.join(recipes, on=KEY, how="left"),
-        "cells": merged.cells,
-    }
-    joined = {}
-    for name, table in beside.items():
-        order = [c for c in ("repeat_index", "run_index", "run_i", "run_j") if c in table.columns]
-        joined[name] = cells.join(table, on="cell", how="inner").sort("cell", *order)
-    joined["sources"] = sources(Tables(**joined), by=("cell", "cell_id", *DESCRIPTORS))
-    place = ("rank", "repeat_index", "run_index", "close")
-    joined["ranking"] = ranked(joined["runs"]).select(
-        "cell", "cell_id", *DESCRIPTORS, *place, *COMPARED, "delta"
+    runs = merged.runs.join(extras, on=RUN_KEY, how="left", maintain_order="left").join(
+        resolution, on=KEY, how="left", maintain_order="left"
     )
-    assert tuple(joined) == TABLES
-    return joined
+    place = ("rank", "repeat_index", "run_index", "close")
+    parts = (
+        runs,
+        merged.pairs,
+        merged.repeats.join(recipes, on=KEY, how="left", maintain_order="left"),
+        merged.cells,
+        sources(merged, by=("cell",)),
+        ranked(runs).select("cell", *place, *COMPARED, "delta"),
+    )
+    cells = plan.cells.lazy().select("cell", "cell_id", *DESCRIPTORS)
+    return {
+        name: cells.join(part.lazy(), on="cell", how="inner", maintain_order="right")
+        for name, part in zip(TABLES, parts, strict=True)
+    }
 
 
 def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame) -> None:

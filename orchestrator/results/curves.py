@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import xarray as xr
 
+from analysis.means import mean_of, std_of
 from orchestrator.store.arrays import CURVES
 
 KEY = ["cell", "repeat_index", "trained_epoch"]
@@ -41,8 +42,8 @@ def learning_curves(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
         summary
         for name in CURVES
         for summary in (
-            pl.col(name).mean(),
-            pl.col(name).std().alias(f"{name}_std"),
+            mean_of(pl.col(name)),
+            std_of(pl.col(name)).alias(f"{name}_std"),
             pl.col(name).min().alias(f"{name}_min"),
             pl.col(name).max().alias(f"{name}_max"),
         )

@@ -25,7 +25,6 @@ from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
     DESCRIPTORS,
     ENSEMBLES,
-    of_analysis,
     read_results,
     result_file,
     write_result,
@@ -100,7 +99,7 @@ def howmany(
     if wanted is not None and (not wanted or wanted[0] < 1):
         remedy = "an ensemble has one member or more; such as: --sizes 1,2,5"
         raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
-    tables = of_analysis(read_results(paths))
+    tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     options = read_analysis(paths)[0]
     cells = matching(tables.cells, where) if where else tables.cells
     if cells.is_empty():
@@ -225,4 +224,4 @@ def _write(
     if table.is_empty():
         file.unlink(missing_ok=True)
         return
-    write_result(paths, ENSEMBLES, table.sort(*KEY, "size"), options)
+    write_result(paths, ENSEMBLES, table.sort(*KEY, "size").lazy(), options)

@@ -14,7 +14,7 @@ import xarray as xr
 
 from analysis.options import Options
 from analysis.predictions import Predictions
-from analysis.tables import Tables, cells
+from analysis.tables import ORDER, Tables, cells, ordered
 from analysis.version import code_version
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import write_parquet
@@ -98,8 +98,8 @@ class Held:
             parts = [getattr(tables, name) for tables in computed]
             if not same.is_empty():
                 held = pl.read_parquet(result_file(self.paths, name), columns=parts[0].columns)
-                parts.append(held.join(same, on=KEY, how="semi"))
-            frames[name] = pl.concat(parts)
+                parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
+            frames[name] = ordered(pl.concat(parts), ORDER[name])
         return Tables(**frames, cells=cells(frames["repeats"]))
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,8 @@ from orchestrator import origin
 from orchestrator.paths import SweepPaths
 from orchestrator.results import caveats
 from orchestrator.results.analysing import read_analysis
-from orchestrator.results.tables import CURVES, ENSEMBLES, of_analysis, read_results
+from orchestrator.results.inputs import KEY
+from orchestrator.results.tables import CURVES, ENSEMBLES, read_results
 from orchestrator.store.files import place
 from orchestrator.survey import survey
 
@@ -20,7 +22,7 @@ from orchestrator.survey import survey
 def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
     results = read_results(paths)
-    tables = of_analysis(results)
+    tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
     options, record = read_analysis(paths)
     counts = survey(paths).counts
     page = render(
@@ -49,14 +51,14 @@ def report(paths: SweepPaths, name: str) -> Path:
     return paths.report
 
 
-def summary_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def summary_table(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return one row for each dataset and classifier, as text of three decimals.
 
     Columns dataset, classifier, runs, accuracy (mean ± standard deviation over runs), range (of
     accuracy within a repeat), EC (local), churn, α̂, its resolution δ and N, the test points on each
     side of the test behind it.
     """
-    rows = pl.DataFrame(summary(of_analysis(tables)))
+    rows = pl.DataFrame(summary(tables["runs"], tables["repeats"]))
     shown = {
         "range": "accuracy_range",
         "EC": "ec_local_mean",

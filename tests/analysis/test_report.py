@@ -235,13 +235,13 @@ def test_copies_are_counted_once_and_marked(tables, page):
         in draw.ec_local(tables.pairs, tables.repeats).caption
     )
     assert draw.accuracy_range(tables.repeats).n == tables.repeats.height - 4
-    marked = [row["classifier"] for row in summary(tables) if row["n_identical"]]
+    marked = [row["classifier"] for row in summary(tables.runs, tables.repeats) if row["n_identical"]]
     assert marked == ["xgb", "xgb"]
     assert "†" in Page(page).text("tbody")
 
 
 def test_summary_by_hand(tables):
-    row = next(row for row in summary(tables) if row["dataset"] == "vehicle")
+    row = next(row for row in summary(tables.runs, tables.repeats) if row["dataset"] == "vehicle")
     here = (pl.col("dataset") == "vehicle") & (pl.col("classifier") == "lr-sgd")
     runs, repeats = tables.runs.filter(here), tables.repeats.filter(here)
     assert row["classifier"] == "lr-sgd"

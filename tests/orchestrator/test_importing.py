@@ -76,7 +76,7 @@ def test_two_classes_half_precision_and_attributes(tmp_path: Path) -> None:
     result = command("import", tmp_path / "two.npz", "--out", tmp_path / "sweep", "--dataset", "d")
     assert result.returncode == 0, result.stderr
     sweep = Sweep(tmp_path / "sweep")
-    tables = sweep.analyze(Options(resamples=3))
+    tables = dict(sweep.analyze(Options(resamples=3)))
     assert tables["cells"]["perturb_continuous"].to_list() == ["none", "relative:0.1"]
     assert tables["runs"]["fit_seconds"].to_list() == [None, 2, 4, 6, 1, 3, 5, 7]
     (group,) = list_groups(sweep.paths.store)
@@ -139,7 +139,7 @@ def test_tables_in_openmls_columns(made: dict[str, Any], tmp_path: Path, suffix:
 def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
     options = Options(resamples=3, metrics=("accuracy", "agreement"))
-    expected = sweep.analyze(options)
+    expected = dict(sweep.analyze(options))
     for name in ("all.zip", "labels.parquet"):
         sweep.export(tmp_path / name)
         again = Sweep.import_predictions([tmp_path / name], tmp_path / Path(name).stem)

@@ -54,7 +54,7 @@ def sweep(quick: Sweep, tmp_path: Path) -> Sweep:
 @pytest.fixture(scope="module")
 def expected(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
     copy = shutil.copytree(quick.directory, tmp_path_factory.mktemp("here") / "sweep")
-    return Sweep(copy).analyze(OPTIONS)
+    return dict(Sweep(copy).analyze(OPTIONS))
 
 
 def test_jobs_as_workers_find_what_threads_find(

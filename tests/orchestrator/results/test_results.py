@@ -111,7 +111,7 @@ def test_only_what_changed_is_computed_again(
 ) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
     options = Options(resamples=20)
-    whole = sweep.analyze(options)
+    whole = dict(sweep.analyze(options))
     assert computed == [0, 0]
     status = sweep.paths.store / "cancer" / "lr-sgd" / "status"
     saved = shutil.copytree(status, tmp_path / "status")
@@ -208,7 +208,7 @@ def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:
     metadata = sweep.paths.store / "cancer" / "xgb" / "zarr.json"
     for file in (metadata, sweep.paths.groups):
         file.write_text(re.sub(r'("scores": ?)"margin"', r'\1"none"', file.read_text()))
-    tables = sweep.analyze(Options(resamples=20))
+    tables = dict(sweep.analyze(Options(resamples=20)))
     assert tables["runs"].filter(classifier="xgb")["alpha_hat"].null_count() == 32
     assert "alpha_hat is not computed for cancer × xgb" in sweep.report().read_text()
 

@@ -172,6 +172,11 @@ def _sentences(change: Change) -> Iterator[str]:
                 f"({longest['classifier']} on {longest['dataset']})."
             )
             break
+    if features := summary["feature_hours"]:
+        yield (
+            f"Of this, about {_time(features * scale)} {_UNITS[unit]} are for features of images, "
+            "computed once for a dataset and again for perturbed rows."
+        )
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         "and folders."

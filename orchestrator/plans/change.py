@@ -11,6 +11,7 @@ import polars as pl
 from orchestrator.grids.expansion import Expansion
 from orchestrator.grids.sweepfile import SweepFile
 from orchestrator.plans.cost import estimate
+from orchestrator.plans.features import feature_hours
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.room import Stored, store_bytes, store_files
@@ -96,15 +97,31 @@ class Change:
     def cost(self) -> pl.DataFrame:
         """Hours and store of each dataset and classifier.
 
-        Columns as `cost.estimate` has them, store_bytes and store_files.
+        Columns as `cost.estimate` has them, feature_hours (a part of the hours of cores or GPUs),
+        store_bytes and store_files.
         """
-        hours = estimate(self.cells, self.sweep.tune.draws, self.observed)
+        by = ["dataset", "classifier"]
+        features, on_gpu = pl.col("feature_hours"), pl.col("gpu_hours") > 0
+        hours = (
+            estimate(self.cells, self.sweep.tune.draws, self.observed)
+            .join(
+                feature_hours(self.cells, self.expansion),
+                on=by,
+                how="left",
+                maintain_order="left",
+            )
+            .with_columns(features.fill_null(0.0))
+            .with_columns(
+                pl.col("core_hours") + pl.when(on_gpu).then(0.0).otherwise(features),
+                pl.col("gpu_hours") + pl.when(on_gpu).then(features).otherwise(0.0),
+            )
+        )
         sizes = pl.DataFrame(
             [(s.spec.dataset, s.spec.classifier, s.bytes, s.files) for s in self.stored],
             schema=["dataset", "classifier", "store_bytes", "store_files"],
             orient="row",
         )
-        return hours.join(sizes, on=["dataset", "classifier"], how="left", maintain_order="left")
+        return hours.join(sizes, on=by, how="left", maintain_order="left")
 
     def summary(self) -> dict[str, Any]:
         """Return the plan in numbers, as ``plan --json`` prints it."""
@@ -127,6 +144,7 @@ class Change:
             "shards": sum(-(-s.rows // s.spec.shard_length) for s in self.stored),
             "core_hours": float(cost["core_hours"].sum()),
             "gpu_hours": float(cost["gpu_hours"].sum()),
+            "feature_hours": float(cost["feature_hours"].sum()),
             "longest_fit_seconds": float(cost["longest_seconds"].max() or 0.0),  # type: ignore[arg-type]
             "store_bytes": store_bytes(self.stored),
             "store_files": store_files(self.stored),

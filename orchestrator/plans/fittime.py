@@ -18,11 +18,19 @@ _START = 0.005
 
 _IMAGE_BATCH = 32
 
+_FEATURE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
+"""Of one image of any size, through each frozen backbone."""
+
 
 def core_seconds(dataset: DatasetInfo, classifier: ClassifierInfo, rows: float) -> float:
     """Return the expected time of a fit on so many training rows, on one core."""
     work = _WORK[str(classifier.canonical["name"])]
     return _START + work(dataset, classifier, rows)
+
+
+def feature_seconds(classifier: ClassifierInfo) -> float:
+    """Return the expected time of one image's features, on one core; 0 where there are none."""
+    return _FEATURE_SECONDS.get(str(classifier.canonical.get("backbone")), 0.0)
 
 
 def _lr(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:

@@ -22,7 +22,8 @@ _NAME = "promise.json"
 
 def write_promise(paths: SweepPaths, summary: dict[str, Any]) -> None:
     """Record the figures of a plan beside it."""
-    hours = summary["core_hours"] + summary["gpu_hours"]
+    # what is held against it are the times of fits, which leave features out
+    hours = summary["core_hours"] + summary["gpu_hours"] - summary["feature_hours"]
     write_json(
         paths.plan / _NAME,
         {name: summary[name] for name in FIGURES if name != "hours"} | {"hours": hours},

@@ -171,6 +171,37 @@ def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
     assert xgb["core_hours"] == pytest.approx(2 * fit("xgb", 1) + 10 * fit("xgb", 0.5))
 
 
+def test_features_are_priced_once_for_a_dataset_and_for_perturbed_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    (tmp_path / "weights.pth").write_bytes(b"the digest is what a plan needs")
+    head = 'name = "f"\nseed = 1\nrepeats = 2\nruns = 3\n[[grid]]\ndataset = ["sklearn:digits"]\n'
+    tables = "".join(
+        f'[classifier.{name}]\nkind = "vit-transfer"\nweights = "{tmp_path}/weights.pth"\n'
+        f"epochs = {epochs}\n"
+        for name, epochs in (("one", 1), ("two", 2))
+    )
+    digits, each = datasets.resolve("sklearn:digits"), 0.18 / 3600
+    classifier = 'classifier = ["one", "two"]\ntrain_fraction = [0.5]\n'
+
+    def summary(text):
+        (tmp_path / "s.toml").write_text(head + text)
+        return plan_change(tmp_path / "s.toml", tmp_path / "out").summary()
+
+    shared = summary(classifier + tables)
+    assert shared["feature_hours"] == pytest.approx(digits.n_samples * each)
+    fits = sum(group["fits"] * group["fit_seconds"] for group in shared["by_group"]) / 3600
+    assert shared["core_hours"] == pytest.approx(fits + shared["feature_hours"])
+    noisy = summary(classifier + 'perturb_continuous = ["none", "relative:0.1"]\n' + tables)
+    rows = 2 * 2 * 3 * digits.n_train / 2  # classifiers, repeats, runs
+    assert noisy["feature_hours"] == pytest.approx((digits.n_samples + rows) * each)
+    on_gpu = summary(classifier + tables.replace("epochs", 'device = "gpu"\nepochs'))
+    assert on_gpu["feature_hours"] == pytest.approx(shared["feature_hours"] / GPU_SPEEDUP)
+    assert on_gpu["core_hours"] == 0
+    plan_sweep(tmp_path / "s.toml", tmp_path / "out")
+    promised, _ = promise_and_outcome(SweepPaths(tmp_path / "out"))["hours"]
+    assert promised == pytest.approx(on_gpu["gpu_hours"] - on_gpu["feature_hours"])
+
+
 def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
     before = priced(change)
     cell = change.cells.filter(

@@ -1,0 +1,55 @@
+"""What features from frozen backbones take to compute, beside the fits that use them."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from orchestrator.grids.expansion import Expansion
+from orchestrator.plans.cost import GPU_SPEEDUP
+from orchestrator.plans.fittime import feature_seconds
+
+
+def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return what the features of frozen backbones take, which no fit's time holds.
+
+    Those of a dataset are computed once, those of perturbed rows for each run.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        A plan's cells with repeats and runs.
+    expansion : Expansion
+        What the plan knows of their datasets and classifiers.
+
+    Returns
+    -------
+    DataFrame
+        Columns dataset, classifier, feature_hours (of cores or of GPUs, as the classifier wishes),
+        of the pairs that have any.
+    """
+    found = []
+    known = set()
+    for (dataset, classifier), own in cells.group_by("dataset", "classifier", maintain_order=True):
+        data = expansion.datasets[str(dataset)]
+        model = expansion.classifiers[str(classifier), str(dataset)]
+        if each := feature_seconds(model):
+            kept = (data.id, model.canonical["weights"])
+            images = _perturbed_rows(own, data.n_train) + (0 if kept in known else data.n_samples)
+            known.add(kept)
+            speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
+            found.append((dataset, classifier, images * each / speed / 3600))
+    schema = {"dataset": pl.String, "classifier": pl.String, "feature_hours": pl.Float64}
+    return pl.DataFrame(found, schema=schema, orient="row")
+
+
+def _perturbed_rows(cells: pl.DataFrame, n_train: int) -> float:
+    """Return the training rows of all fits on perturbed data."""
+    share = pl.col("train_fraction")
+    rows = pl.when(share > 1).then(share).otherwise(share * n_train)
+    runs = pl.when("identical").then(1).otherwise(pl.col("runs").cast(pl.Int64))
+    fits = pl.col("repeats").cast(pl.Int64) * runs
+    data = pl.col("perturb_continuous", "perturb_categorical")
+    total: float = (
+        cells.filter(pl.any_horizontal(data != "none")).select((rows * fits).sum()).item()
+    )
+    return total

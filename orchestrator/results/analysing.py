@@ -40,8 +40,8 @@ from orchestrator.results.tables import (
     Results,
     read_results,
     result_file,
-    write_result,
 )
+from orchestrator.results.writing import write_result
 from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import open_group
 from orchestrator.store.lazy import open_runs

@@ -27,8 +27,8 @@ from orchestrator.results.tables import (
     ENSEMBLES,
     read_results,
     result_file,
-    write_result,
 )
+from orchestrator.results.writing import write_result
 
 GROUP = ["dataset", "classifier"]
 _PER_HALF = 1000  # runs in the reference, and in the pool, at most

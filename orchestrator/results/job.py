@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ManyseedError, UnavailableError, UserError
 from orchestrator.files import locked, read_json, write_json
-from orchestrator.paths import SweepPaths
+from orchestrator.paths import SweepPaths, open_sweep
 from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs
 from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
 from orchestrator.working.node import Node
@@ -180,10 +180,10 @@ def run(directory: str, number: str) -> str:
         When it ended with an error, so that SLURM says so, too.
     """
     from orchestrator.results.conventions import from_json
-    from orchestrator.sweep import Sweep
+    from orchestrator.results.here import analyze
 
-    sweep = Sweep(directory)
-    folder = sweep.paths.analyses / number
+    paths = open_sweep(Path(directory))
+    folder = paths.analyses / number
     intent = read_json(folder / "intent.json")
     request = intent["request"]
     sys.path.append(intent["modules"])  # users' metrics
@@ -197,7 +197,8 @@ def run(directory: str, number: str) -> str:
 
     signals.on_stop(interrupt)
     try:
-        sweep.analyze(
+        analyze(
+            paths,
             from_json(request["options"]),
             dask=request["dask"],
             workers=request["workers"],

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analysis.columns import Meaning, describe
-from analysis.metrics import schema
-from analysis.options import Options
-from analysis.tables import Tables
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.results.conventions import to_json
-from orchestrator.store.arrays import CURVES as CURVE_MEANINGS
-from orchestrator.store.files import placing
+
+if TYPE_CHECKING:
+    from analysis.tables import Tables
 
 PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")
@@ -41,54 +36,10 @@ DESCRIPTORS = (
 )
 """What a cell is, in every table, under the names that the sweep file uses."""
 
-_FURTHER: dict[str, Meaning] = {
-    "cell_id": ("", "Identity of the cell, the same in every sweep that has it."),
-    **dict.fromkeys(DESCRIPTORS, ("", "What the cell is, in the sweep file's words.")),
-    "fit_seconds": ("s", "Time of the fit, null where it is not known."),
-    "recipe": ("", "How the run was made: number of the file in plan/recipes."),
-    "mixed_recipes": ("", "Whether the runs were made in several ways."),
-    "digest": ("", "What the row was computed from."),
-}
-"""Columns that are joined to what `analysis` computes."""
-
-OF_CURVES: dict[str, Meaning] = {
-    "trained_epoch": ("", "Number of the epoch, from 1."),
-    "n_runs": ("runs", "Runs, copies left out."),
-    **{
-        name: (
-            "nats" if name.endswith("loss") else "share of points",
-            f"Mean over runs of the {meaning}.",
-        )
-        for name, meaning in CURVE_MEANINGS.items()
-    },
-}
-"""Columns of the learning curves."""
-
 
 def result_file(paths: SweepPaths, table: str) -> Path:
     """Return the file of a result table."""
     return paths.results / f"{table}.parquet"
-
-
-def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Options) -> None:
-    """Write a result table; its schema's metadata tell units, meanings and conventions.
-
-    It is written as it is computed, so that the longest need not be in memory once more.
-
-    They are JSON under two keys: ``columns`` (unit and meaning by name) and ``conventions`` (the
-    options of the analysis).
-    """
-    further = _FURTHER | OF_CURVES if table == CURVES else _FURTHER
-    told = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
-    columns = {name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in told.items()}
-    metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
-    with placing(result_file(paths, table)) as partial:
-        # Stronger compression takes twice the time and saves a twelfth.
-        frame.sink_parquet(partial, compression="zstd", compression_level=1, metadata=metadata)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 class Results(Mapping[str, pl.DataFrame]):
@@ -112,6 +63,8 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
         """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""
+        from analysis.tables import Tables
+
         pairs = self.scan("pairs").select(pair_columns).collect()
         return Tables(self["runs"], pairs, self["repeats"], self["cells"])
 

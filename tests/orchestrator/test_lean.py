@@ -128,3 +128,9 @@ except SystemExit as error:
     loaded = set(seen(program, "status", sgd.directory, "--json")["modules"])
     assert "polars" in loaded
     assert loaded.isdisjoint(set(SLOW) - {"polars"})
+
+
+def test_a_query_imports_what_reads_tables_alone() -> None:
+    found = seen("import orchestrator.query, orchestrator.sweep, orchestrator.results.tables")
+    heavy = {"numba", "scipy", *SLOW} - {"polars"}
+    assert not {name.partition(".")[0] for name in found["modules"]} & heavy

@@ -19,7 +19,7 @@ from orchestrator.cli.analyze import analyze
 from orchestrator.errors import UnavailableError, UserError
 from orchestrator.files import read_json, write_json
 from orchestrator.results import alone as exclusive
-from orchestrator.results import job, schedulers, slurm_workers
+from orchestrator.results import here, job, schedulers, slurm_workers
 from orchestrator.results.alone import alone
 from orchestrator.results.conventions import to_json
 from orchestrator.store.lease import LeaseWatch
@@ -99,7 +99,7 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(Sweep, "analyze", interrupted)
+    monkeypatch.setattr(here, "analyze", interrupted)
     monkeypatch.setattr(signals, "on_stop", lambda callback: None)
     monkeypatch.setattr(signals, "received", lambda: frozenset({signals.CHECKPOINT}))
     request = {"options": to_json(OPTIONS), "dask": "threads", "workers": 1}

@@ -9,7 +9,7 @@ import xarray as xr
 
 from analysis.columns import describe
 from orchestrator.results.curves import learning_curves
-from orchestrator.results.tables import OF_CURVES
+from orchestrator.results.writing import OF_CURVES
 from orchestrator.store.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular

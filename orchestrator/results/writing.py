@@ -1,0 +1,61 @@
+"""Result tables → Parquet files that say what their columns hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from analysis.columns import Meaning, describe
+from analysis.metrics import schema
+from analysis.options import Options
+from orchestrator.paths import SweepPaths
+from orchestrator.results.conventions import to_json
+from orchestrator.results.tables import CURVES, DESCRIPTORS, result_file
+from orchestrator.store.arrays import CURVES as CURVE_MEANINGS
+from orchestrator.store.files import placing
+
+_FURTHER: dict[str, Meaning] = {
+    "cell_id": ("", "Identity of the cell, the same in every sweep that has it."),
+    **dict.fromkeys(DESCRIPTORS, ("", "What the cell is, in the sweep file's words.")),
+    "fit_seconds": ("s", "Time of the fit, null where it is not known."),
+    "recipe": ("", "How the run was made: number of the file in plan/recipes."),
+    "mixed_recipes": ("", "Whether the runs were made in several ways."),
+    "digest": ("", "What the row was computed from."),
+}
+"""Columns that are joined to what `analysis` computes."""
+
+OF_CURVES: dict[str, Meaning] = {
+    "trained_epoch": ("", "Number of the epoch, from 1."),
+    "n_runs": ("runs", "Runs, copies left out."),
+    **{
+        name: (
+            "nats" if name.endswith("loss") else "share of points",
+            f"Mean over runs of the {meaning}.",
+        )
+        for name, meaning in CURVE_MEANINGS.items()
+    },
+}
+"""Columns of the learning curves."""
+
+
+def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Options) -> None:
+    """Write a result table; its schema's metadata tell units, meanings and conventions.
+
+    It is written as it is computed, so that the longest need not be in memory once more.
+
+    They are JSON under two keys: ``columns`` (unit and meaning by name) and ``conventions`` (the
+    options of the analysis).
+    """
+    further = _FURTHER | OF_CURVES if table == CURVES else _FURTHER
+    told = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
+    columns = {name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in told.items()}
+    metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
+    with placing(result_file(paths, table)) as partial:
+        # Stronger compression takes twice the time and saves a twelfth.
+        frame.sink_parquet(partial, compression="zstd", compression_level=1, metadata=metadata)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

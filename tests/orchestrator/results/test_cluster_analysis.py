@@ -147,9 +147,10 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
         slurm.cluster.command([*partition, "State=UP"])
     told: dict[str, Any] = {}
 
-    def cancelled() -> bool:  # accounting hears of it a little later
+    def cancelled() -> bool:
+        # Accounting hears of it a little later, or never of a job that did not begin.
         told.update(sweep.analysis_job() or {})
-        return bool(told["state"] == "cancelled")
+        return told["state"] in ("cancelled", "gone")
 
     wait_until(cancelled, lambda: f"a cancelled job: {told}")
     assert told["exit_code"] is None

@@ -1,4 +1,4 @@
-"""Check what is stored, set wrong runs back to be trained again, write portable copies."""
+"""Check what is stored, set wrong runs back to be trained again, tidy up, write portable copies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
+from orchestrator.store.compact import Compaction
+from orchestrator.store.compact import compact as compact_store
 from orchestrator.store.groups import list_groups
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.repair import repair as repair_store
 from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
+from orchestrator.submissions.submission import submissions, tasks_of
+from orchestrator.working.checkpoints import remove_stale
 
 
 def verify(
@@ -62,8 +66,26 @@ def verify(
     return result
 
 
+def compact(
+    paths: SweepPaths, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Compaction:
+    """Publish what journals hold, and tidy up; `Sweep.compact` says more."""
+    if not paths.store.exists():
+        return Compaction(0, 0, (), 0)
+    watch = LeaseWatch(paths.leases)
+    done = compact_store(paths.store, paths.journals, watch, progress=progress)
+    remove_stale(paths)
+    return done
+
+
+def compact_at_rest(paths: SweepPaths) -> None:
+    """Do so unless something trains, which publishes itself."""
+    if not any(task.is_alive for tasks in tasks_of(submissions(paths)) for task in tasks):
+        compact(paths)
+
+
 def export(paths: SweepPaths, output: Path) -> Path:
-    """Write one portable copy of what is published; `Sweep.export` says more."""
+    """Write one portable copy of what is finished; `Sweep.export` says more."""
     from orchestrator.store.exchange import export_parquet, export_zip
 
     if output.suffix not in (".zip", ".parquet"):
@@ -72,6 +94,9 @@ def export(paths: SweepPaths, output: Path) -> Path:
         )
     if output.exists():
         raise UserError("exists already", file=output, remedy="remove it or choose another name")
+    # without journals nothing is to be done: a sweep that may only be read is exported too
+    if any(paths.journals.glob("*.journal")):
+        compact_at_rest(paths)
     if not paths.store.exists():
         raise UserError(
             "no run is finished yet",

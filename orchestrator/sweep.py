@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import UserError
 from orchestrator.paths import open_sweep
 from orchestrator.plans.plan import Plan
-from orchestrator.store.lease import LeaseWatch
 from orchestrator.submissions.submission import LOCAL, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from slurm import local
@@ -276,15 +275,9 @@ class Sweep:
         orchestrator.store.errors.LeaseHeld
             While something of the sweep runs.
         """
-        from orchestrator.store.compact import Compaction, compact
-        from orchestrator.working.checkpoints import remove_stale
+        from orchestrator.keeping import compact
 
-        if not self.paths.store.exists():
-            return Compaction(0, 0, (), 0)
-        watch = LeaseWatch(self.paths.leases)
-        done = compact(self.paths.store, self.paths.journals, watch, progress=progress)
-        remove_stale(self.paths)
-        return done
+        return compact(self.paths, progress)
 
     def verify(
         self,
@@ -325,9 +318,6 @@ class Sweep:
         """
         from orchestrator.keeping import export
 
-        # without journals nothing is to be done: a sweep that may only be read is exported too
-        if not self.is_running and any(self.paths.journals.glob("*.journal")):
-            self.compact()
         return export(self.paths, Path(output))
 
     def analyze(
@@ -362,27 +352,17 @@ class Sweep:
         tell : callable
             Told what has become of the jobs, with slurm.
         """
-        from orchestrator.results.alone import alone
-        from orchestrator.results.analysing import analyze
-        from orchestrator.results.conventions import conventions
-        from orchestrator.results.schedulers import scheduler
+        from orchestrator.results.here import analyze
 
-        options = options or conventions(self.paths)
-        computing = scheduler(
-            dask, folder=self.paths.analyses, cluster=cluster, workers=workers, tell=tell
+        return analyze(
+            self.paths,
+            options,
+            dask=dask,
+            cluster=cluster,
+            workers=workers,
+            progress=progress,
+            tell=tell,
         )
-        with alone(self.paths) as lease:
-            if not self.is_running:
-                self.compact()
-            with computing as chosen:
-                return analyze(
-                    self.paths,
-                    options,
-                    scheduler=chosen,
-                    workers=workers or local.available_cores(),
-                    progress=progress,
-                    before_writing=lease.check,
-                )
 
     def submit_analysis(
         self,

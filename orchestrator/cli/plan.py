@@ -174,7 +174,7 @@ def _sentences(change: Change) -> Iterator[str]:
             break
     if features := summary["feature_hours"]:
         yield (
-            f"Of this, about {_time(features * scale)} {_UNITS[unit]} are for features of images, "
+            f"Of these {_UNITS[unit]}, about {_time(features * scale)} are for features of images, "
             "computed once for a dataset and again for perturbed rows."
         )
     yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,12 +111,23 @@ def ask(
         arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
         found = _states(["-a", "-j", arrays], wanted, since)
     for job in wanted - found.keys():
-        found[job] = JobState(job, "", "gone")
+        found[job] = _as_the_rest(job, found)
     return {
         job: named_for_memory(state, logs)
         for job, state in found.items()
-        if job in wanted or state.submission in names
+        if job in wanted or ("_" in job and state.submission in names)
     }
+
+
+def _as_the_rest(job: str, found: Mapping[str, JobState]) -> JobState:
+    """Return the state of a job that has no line of its own.
+
+    What never started of an array that was cancelled is one line, which tells of no element.
+    """
+    rest = found.get(job.partition("_")[0])
+    if rest is not None and rest.state == "cancelled":
+        return replace(rest, job_id=job)
+    return JobState(job, "", "gone")
 
 
 def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str, JobState]:
@@ -145,11 +156,11 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
         raise
     states: dict[str, JobState] = {}
     for array, index, raw, reason, node, started, name in _fields(printed, 7):
-        if index.isdigit():  # else the rest of a cancelled array, or a job that is not ours
-            job = f"{array}_{index}"
-            times = (_known(started), "")
-            word = WORDS.get(raw, "running")
-            states[job] = JobState(job, name, word, raw, _known(reason), "", node, *times)
+        # without: the rest of a cancelled array, or a job that is not ours
+        job = f"{array}_{index}" if index.isdigit() else array
+        times = (_known(started), "")
+        word = WORDS.get(raw, "running")
+        states[job] = JobState(job, name, word, raw, _known(reason), "", node, *times)
     return states
 
 

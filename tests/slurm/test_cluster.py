@@ -116,6 +116,14 @@ def test_a_cancelled_task_ends_in_order_and_never_comes_back(slurm: Slurm, tmp_p
     control.cancel(["999999_0"])
 
 
+def test_what_is_cancelled_before_it_starts_is_told_as_that(slurm: Slurm) -> None:
+    later = with_options(slurm.profile, begin="now+1hour")
+    jobs = slurm.submit("fail", [""], [""], profile=later)
+    control.cancel(jobs)
+    assert {state.state for state in slurm.ask(jobs).values()} == {"cancelled"}
+    assert find(slurm, slurm.name) == {}, "their line names none of them"
+
+
 def test_held_tasks_wait_until_they_are_released(slurm: Slurm, tmp_path: Path) -> None:
     log = [str(tmp_path / "log.txt"), "1"]
     jobs = slurm.submit("work", log, log, log, parallelism=1)

@@ -83,6 +83,26 @@ def test_silence_is_told_from_a_refusal(tmp_path: Path, monkeypatch: pytest.Monk
         states.ask(["1_0"], 0)
 
 
+@pytest.mark.parametrize("asked", ["squeue", "sacct"])
+def test_an_array_cancelled_before_it_starts_has_one_line(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {
+        "squeue": "7|N/A|CANCELLED|None||N/A|a.0\n8|0|PENDING|Priority||N/A|a.9\n",
+        "sacct": "7|CANCELLED by 9|0:0|None|None assigned|T1|T1|a.0\n",
+    }
+    monkeypatch.setattr(commands, "run", lambda given: told[asked] if given[0] == asked else "")
+    found = states.ask(["7_0", "7_1", "8_1"], 0)
+    assert {job: state.state for job, state in found.items()} == {
+        "7_0": "cancelled",
+        "7_1": "cancelled",
+        "8_1": "gone",  # one of an array that goes on
+    }
+    assert all(state.job_id == job for job, state in found.items())
+    named = states.ask([], 0, names={"a"}, users={"me"})
+    assert named.keys() == ({"8_0"} if asked == "squeue" else set())
+
+
 def test_nothing_of_a_surrounding_job_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_CPU_BIND", "SRUN_DEBUG", "SLURM_CONF", "SBATCH_ACCOUNT"):
         monkeypatch.setenv(name, "1")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from orchestrator.sweep import Sweep
+from slurm.discover import discover
+from slurm.limits import Limits
 from slurm.profile import read_profile, user_folder
-from slurm.testcluster import MissingPackages, TestCluster
+from slurm.testcluster import MissingPackages, Settings, TestCluster
 from slurm.testcluster import cluster as testcluster
 from tests.cluster import Slurm, start
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import QUICK, command, write
 
 
 def test_a_test_cluster_comes_and_goes_without_a_trace(
@@ -70,6 +74,47 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_limits_of_accounting_are_written_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's account allows three jobs at once, a QOS two."""
+    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    cluster = start(tmp_path / "tc", Settings(cpu_nodes=1, gpu_nodes=0))
+    try:
+        monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+        user = getpass.getuser()
+        for change in (
+            ["add", "qos", "narrow", "MaxSubmitJobsPerUser=2"],
+            ["add", "account", "lab"],
+            ["add", "user", user, "account=lab", "MaxSubmitJobs=3", "qos=normal,narrow"],
+            ["modify", "user", user, "set", "DefaultAccount=lab"],
+        ):
+            cluster.command(["sacctmgr", "-i", *change])
+        assert discover().limits == Limits(), "nothing is enforced"
+        cluster.daemons.stop("slurmctld", 20)
+        with cluster.conf.open("a") as conf:
+            conf.write("AccountingStorageEnforce=associations,limits,qos\n")
+        cluster.start_controller()
+
+        file = tmp_path / "written.toml"
+        made = command("cluster", "init", "--out", file)
+        assert made.returncode == 0, made.stderr
+        assert read_profile(file).cpu.max_jobs == 3
+        assert discover().max_submit_jobs({"qos": "narrow"}) == 2
+
+        sweep = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
+        text = 'time = "10"\nbegin = "now+1hour"\nparallelism = 9\n'
+        for qos, allowed in (("normal", 3), ("narrow", 2)):
+            profile = write(tmp_path / f"{qos}.toml", f'{text}qos = "{qos}"\n')
+            submission = sweep.submit(cluster=str(profile))
+            assert submission is not None
+            assert submission.intent["tasks"] == allowed
+            assert sweep.cancel() == (0, allowed)
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.slow
 def test_a_check_says_what_works_on_a_node(slurm: Slurm, tmp_path: Path) -> None:
     done = command("cluster", "check", slurm.cluster.profile, "--json", cwd=tmp_path)
     findings = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
@@ -110,10 +155,10 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         TestCluster(tmp_path / "tc").start()
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="apt-get install"):
-        start(tmp_path / "tc", testcluster.Settings())
+        start(tmp_path / "tc", Settings())
     monkeypatch.delenv("CI")
     with pytest.raises(pytest.skip.Exception, match="apt-get install"):
-        start(tmp_path / "tc", testcluster.Settings())
+        start(tmp_path / "tc", Settings())
 
 
 def test_a_folder_that_sockets_cannot_have_is_refused(tmp_path: Path) -> None:

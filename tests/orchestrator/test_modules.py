@@ -1,0 +1,63 @@
+"""The modules of all packages: named on the page of the design, and without circles."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("orchestrator", "jobs", "slurm", "analysis")
+FILES = [file for name in PACKAGES for file in (ROOT / name).rglob("*.py")]
+
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(file: Path, modules: set[str]) -> Iterator[str]:
+    """Yield the modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else str(node.module) for name in names]
+        else:
+            continue
+        yield from (name for name in names if name in modules)
+
+
+def named() -> dict[str, set[str]]:
+    """Return the modules that the page names, by folder."""
+    found = defaultdict(set)
+    text = (ROOT / "docs" / "design.md").read_text()
+    for package, said in re.findall(r"^- \*\*(\w+)\*\*: (.*(?:\n  .*)*)", text, re.MULTILINE):
+        found[package] |= set(re.findall(r"`(\w+)`", said))
+    folder = ""
+    for row in re.findall(r"^\|(.*)\|$", text, re.MULTILINE):
+        cells = [cell.strip() for cell in row.split("|")]
+        if len(cells) == 3:
+            folder = cells[0].strip("`/") or folder
+            package = folder if "/" in folder else f"orchestrator/{folder}"
+            found[package] |= set(re.findall(r"`(\w+)`", cells[2]))
+    return {package: names for package, names in found.items() if names}
+
+
+def test_the_page_of_the_design_names_every_module() -> None:
+    there = defaultdict(set)
+    for file in FILES:
+        if file.stem != "__init__":
+            there[file.parent.relative_to(ROOT).as_posix()].add(file.stem)
+    assert named() == there
+
+
+def test_no_module_needs_itself() -> None:
+    """Not even where imports stand in functions, or for types alone."""
+    modules = {name_of(file) for file in FILES}
+    graph = {name_of(file): {*imports(file, modules)} for file in FILES}
+    del graph["orchestrator"]  # gives `Sweep` to those who ask for it
+    TopologicalSorter(graph).prepare()

@@ -50,7 +50,16 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -qy --no-install-recommends $(SLURM); }
 
-$(VENV)/.installed-run: pyproject.toml constraints.txt
+# A Python that is asked for is the one that is used: an environment of another is refused.
+BASE := -c 'import sys; print(sys.base_prefix, *sys.version_info[:3])'
+.PHONY: python
+python:
+	@test "$(origin PYTHON)" = file || test ! -x $(BIN)/python || { \
+	  asked=$$($(PYTHON) $(BASE)) && there=$$($(BIN)/python $(BASE)) || exit 1; \
+	  test "$$asked" = "$$there" || { \
+	    echo "$(VENV) was made with another Python ($$there) than $(PYTHON): remove it first"; exit 1; }; }
+
+$(VENV)/.installed-run: pyproject.toml constraints.txt | python
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB)]'
 	touch $@

@@ -123,6 +123,10 @@ def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -
     from distributed import as_completed
 
     futures = client.compute(list(blocks))
-    for done, _ in enumerate(as_completed(futures, loop=client.loop), start=1):
+    found: dict[str, Block] = {}
+    tasks = as_completed(futures, loop=client.loop, with_results=True)
+    for done, (future, block) in enumerate(tasks, start=1):
+        found[future.key] = block
+        future.release()  # a worker that dies later does not take it along
         tell(done, len(blocks))
-    return list(client.gather(futures))
+    return [found[future.key] for future in futures]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import struct
 import tracemalloc
 from dataclasses import replace
@@ -109,6 +111,34 @@ def test_a_cluster_computes_the_same():
         result = tables(given_predictions, options, client, progress=lambda *now: seen.append(now))
     assert_same(result, tables(given_predictions, options))
     assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_what_it_was_computing():
+    distributed = pytest.importorskip("distributed")
+    runs = regular(6, 4, 4)
+    score, y_true = noisy(np.random.default_rng(23), runs, 40)
+    given_predictions = predictions(score, y_true, runs)
+    options = Options(resamples=3, block_bytes=4 * 40 * 5)
+    seen = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        victims = list(client.run(os.getpid).values())
+
+        def kill(done, total):
+            seen.append((done, total))
+            if done == 3:
+                os.kill(victims[0], signal.SIGKILL)
+
+        result = tables(given_predictions, options, client, progress=kill)
+        left = client.run(os.getpid)
+    assert victims[0] not in left.values()
+    assert_same(result, tables(given_predictions, options))
+    assert seen[-1] == (24, 24)
 
 
 def test_half_precision_margins_are_the_values_they_hold():

@@ -235,7 +235,9 @@ def test_copies_are_counted_once_and_marked(tables, page):
         in draw.ec_local(tables.pairs, tables.repeats).caption
     )
     assert draw.accuracy_range(tables.repeats).n == tables.repeats.height - 4
-    marked = [row["classifier"] for row in summary(tables.runs, tables.repeats) if row["n_identical"]]
+    marked = [
+        row["classifier"] for row in summary(tables.runs, tables.repeats) if row["n_identical"]
+    ]
     assert marked == ["xgb", "xgb"]
     assert "†" in Page(page).text("tbody")
 

@@ -231,6 +231,9 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
         yield "type module >/dev/null 2>&1 || source /etc/profile"
         yield f"module load {shlex.join(resources.modules)} || exit 1"
     yield from resources.setup
+    if resources.whole_node and resources.name == "gpu":
+        # the job has all GPUs of its node; a step is given the number that was asked for
+        yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
     yield "export PYTHONSAFEPATH=1"  # else a user's own jobs/ or analysis.py is imported
 
 

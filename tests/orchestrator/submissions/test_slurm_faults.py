@@ -325,3 +325,29 @@ def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
     assert sweep.status()["runs"]["missing"] > 0
     sweep.submit(cluster=file)
     finish(sweep, expected)
+
+
+def test_processes_of_a_whole_node_share_its_gpus(slurm: Slurm, tmp_path: Path) -> None:
+    text = QUICK.replace('"xgb"', '"mlp"') + '\n[classifier.mlp]\ndevice = "gpu"\nepochs = 1\n'
+    sweep = Sweep.plan(write(tmp_path / "gpu.toml", text), tmp_path / "gpu")
+    (tmp_path / "seen").mkdir()
+    setup = in_every_process(
+        tmp_path,
+        f"""
+        if "orchestrator.working.process" in sys.orig_argv:
+            told = [os.environ[name] for name in ("SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES")]
+            pathlib.Path(f"{tmp_path}/seen/{{os.getpid()}}").write_text(" ".join(told))
+        """,
+    )
+    wishes = "whole-node = true\nprocesses-per-gpu = 2"
+    changes = {"gres": f'gres = "gpu:1"\n{wishes}', "mem": f'mem = "4G"\n{setup}'}
+    sweep.submit(cluster=profile(slurm, tmp_path, **changes), only="classifier = 'mlp'")
+
+    def seen() -> list[str]:
+        return sorted(file.read_text() for file in (tmp_path / "seen").iterdir())
+
+    wait_until(lambda: len(seen()) == 4 and all(seen()), lambda: f"{seen()}\n{report(sweep)}")
+    node = seen()[0].split()[0]
+    assert seen() == [f"{node} 0", f"{node} 0", f"{node} 1", f"{node} 1"], "not the one asked for"
+    sweep.cancel()
+    sweep.wait()

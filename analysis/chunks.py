@@ -2,12 +2,12 @@
 
 Runs of a repeat lie side by side in the store, so a block is a few chunks' rows, at most
 `Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads it and computes every
-metric of its repeats, one after the other. A repeat that is larger is cut into parts of that size;
-each is loaded by itself, and pairs of runs are computed two parts at a time.
+metric of its repeats, one after the other. A repeat of more than `PART_RUNS` runs is cut; each part
+is loaded by itself, and pairs of runs are computed two parts at a time.
 
 Memory of a task, beside one chunk of the array it reads from: the predictions of its block, and
 for the one repeat at hand about 40 bytes for each of its K·N_test margins (of
-`Options.max_references` runs at most), 100 for each of its K² pairs (of `BLOCK_RUNS` runs at most,
+`Options.max_references` runs at most), 100 for each of its K² pairs (of `PART_RUNS` runs at most,
 where they aren't listed), and 2·B·N_test for the resamples of each test set. While the pairs of a
 repeat that was cut are computed, its labels are kept too, and 0.7 MB for each part.
 """
@@ -32,18 +32,21 @@ from analysis.predictions import Predictions
 from analysis.reading import Rows, Sources, load
 from analysis.tables import Block, Layout
 
-BLOCK_RUNS = 256  # at most, so that small test sets make several tasks too
+PART_RUNS = 256  # of a repeat that is cut
+BLOCK_RUNS = 1024  # of small repeats together: neighbours share few chunks, each read twice
+FEWEST_BLOCKS = 16  # where that leaves blocks of `PART_RUNS`, so that there is work for all
 
 
 def build(predictions: Predictions, options: Options, layout: Layout) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
     sources = Sources.of(predictions, [metric.needs for metric in metrics], options)
-    max_runs = max(1, min(BLOCK_RUNS, options.block_bytes // max(sources.run_bytes, 1)))
+    fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
+    part_runs = min(PART_RUNS, fit)
     result = []
-    for members in blocks(predictions, options, max_runs):
-        if members[0].row.size > max_runs:
-            result.append(_cut(members[0], sources, metrics, options, layout, max_runs))
+    for members in blocks(predictions, options, fit):
+        if members[0].row.size > part_runs:
+            result.append(_cut(members[0], sources, metrics, options, layout, part_runs))
         else:
             rows = sources.rows(np.concatenate([member.row for member in members]))
             whole = partial(_compute_block, members, rows, metrics, options, layout)
@@ -51,10 +54,13 @@ def build(predictions: Predictions, options: Options, layout: Layout) -> list[De
     return result
 
 
-def blocks(
-    predictions: Predictions, options: Options, max_runs: int
-) -> Iterator[tuple[Member, ...]]:
-    """Cut the repeats into blocks of at most `max_runs` runs, in the order of the rows."""
+def blocks(predictions: Predictions, options: Options, fit: int) -> Iterator[tuple[Member, ...]]:
+    """Cut the repeats into blocks, in the order of the rows.
+
+    `fit` runs are the most that a block may hold; a repeat that has to be cut is alone in its own.
+    """
+    enough = max(PART_RUNS, min(BLOCK_RUNS, predictions.runs.height // FEWEST_BLOCKS))
+    max_runs, part_runs = min(enough, fit), min(PART_RUNS, fit)
     y_true = predictions.true_class
     held_out = {
         int(index): HeldOut(
@@ -85,11 +91,15 @@ def blocks(
             identical=np.asarray(repeat["identical"], dtype=np.bool_),
             row=np.asarray(repeat["row"], dtype=np.int64),
         )
-        if block and n_runs + member.row.size > max_runs:
+        n_own = member.row.size
+        if block and (n_runs + n_own > max_runs or n_own > part_runs):
             yield tuple(block)
             block, n_runs = [], 0
         block.append(member)
-        n_runs += member.row.size
+        n_runs += n_own
+        if n_own > part_runs:
+            yield tuple(block)
+            block, n_runs = [], 0
     if block:
         yield tuple(block)
 

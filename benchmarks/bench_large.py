@@ -18,9 +18,18 @@ import sys
 import tempfile
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from dask import compute, delayed
+
+from analysis.chunks import blocks
+from analysis.options import Options
+from analysis.reading import Sources, load
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.plan import Plan
+from orchestrator.results.analysing import published
 
 SAMPLES, CLASSES, RUNS_A_REPEAT = 10_000, 10, 40
 RUNS = {True: 1000, False: 100_000}
@@ -96,6 +105,23 @@ def read_alone(files: list[Path]) -> float:
     return time.perf_counter() - started
 
 
+def read_labels(sweep: Path) -> float:
+    """Return the seconds that the analysis takes to read all labels, computing nothing."""
+    paths, options = SweepPaths(sweep), Options()
+    started = time.perf_counter()
+    tasks = []
+    for group in published(paths, Plan.read(paths)):
+        sources = Sources.of(group.predictions, ["label"], options)
+        fit = options.block_bytes // sources.run_bytes
+        for members in blocks(group.predictions, options, fit):
+            sizes = [member.row.size for member in members]
+            rows = sources.rows(np.concatenate([member.row for member in members]))
+            read = partial(load, rows, [member.held_out for member in members], sizes)
+            tasks.append(delayed(lambda read: read()["label"].nbytes, pure=False)(read))
+    compute(*tasks, scheduler="threads")
+    return time.perf_counter() - started
+
+
 def bench(folder: Path, quick: bool) -> dict[str, dict[str, float]]:
     """Import and analyse; return seconds, MB and rates."""
     scores, sweep = folder / "scores.npz", folder / "sweep"
@@ -106,8 +132,11 @@ def bench(folder: Path, quick: bool) -> dict[str, dict[str, float]]:
     store = sweep / "predictions.zarr"
     labels = sorted(path for path in store.glob("*/*/label/c.*"))
     size = sum(path.stat().st_size for path in labels)
+    read_labels(sweep)  # imports and compilation
     cold = forget()
     alone = read_alone(labels)
+    forget()
+    labels_alone = read_labels(sweep)
     start = manyseed("analyze", sweep, "--metrics", "accuracy,agreement", "--help")["seconds"]
     if cold:
         forget()
@@ -118,6 +147,7 @@ def bench(folder: Path, quick: bool) -> dict[str, dict[str, float]]:
         "label_files_MB": size / 1e6,
         "label_values_MB_per_s": RUNS[quick] * SAMPLES / (found[name]["seconds"] - start) / 1e6,
         "files_alone_MB_per_s": size / alone / 1e6,
+        "files_read_by_analysis_MB_per_s": size / labels_alone / 1e6,
     }
     found["all metrics"] = manyseed("analyze", sweep, "--resamples", str(RESAMPLES))
     found["scores"] = {"MB": n_bytes / 1e6, "cold": float(cold)}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
+from orchestrator.plans.layout import wrong_coordinates
+from orchestrator.plans.plan import Plan
 from orchestrator.store.compact import Compaction
 from orchestrator.store.compact import compact as compact_store
-from orchestrator.store.groups import list_groups
+from orchestrator.store.groups import Group, list_groups
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.repair import repair as repair_store
+from orchestrator.store.repair import require_rest
 from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
 from orchestrator.submissions.submission import submissions, tasks_of
@@ -41,9 +44,12 @@ def verify(
         As `Sweep.verify` says.
     """
     groups = list_groups(paths.store) if paths.store.exists() else []
+    findings = list(_coordinates(paths, groups, repair=repair))
+    if not repair:  # which runs the rows are cannot be known
+        unclear = {finding.group for finding in findings}
+        groups = [group for group in groups if group.spec.path not in unclear]
     shards = sum(len(shards_to_verify(group)) for group in groups)
     checked: list[int] = []  # finished runs of each shard
-    findings: list[Finding] = []
 
     def tell(runs: int) -> None:
         checked.append(runs)
@@ -64,6 +70,17 @@ def verify(
         done = repair_store(groups, findings, paths.journals, LeaseWatch(paths.leases))
         result |= {"runs_healed": done.healed, "runs_set_back": done.dropped}
     return result
+
+
+def _coordinates(paths: SweepPaths, groups: list[Group], *, repair: bool) -> Iterator[Finding]:
+    """Compare what the store says of each row with the plan; write it again for a repair."""
+    plan = Plan.read(paths) if groups else None
+    wrong = wrong_coordinates(plan, groups) if plan is not None else {}
+    if plan is not None and wrong and repair:
+        require_rest(LeaseWatch(paths.leases))
+        wrong_coordinates(plan, [group for group in groups if group.spec.path in wrong], mend=True)
+    for path, names in wrong.items():
+        yield Finding(path, f"{', '.join(names)} cannot be read or differ from the plan")
 
 
 def compact(

@@ -37,10 +37,12 @@ def verify(
         say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
         if result.get("runs_set_back"):
             say_next("Next", "resume", directory)
-    if result["runs_wrong"] and not repair:
+    if result["findings"] and not repair:
+        n_wrong = result["runs_wrong"]
         raise RunsError(
-            f"{result['runs_wrong']:,} runs are wrong\n  set them back with: "
-            f"manyseed verify {directory} --repair; then: manyseed resume {directory}"
+            (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
+            + f"\n  mend it with: manyseed verify {directory} --repair; "
+            f"then: manyseed resume {directory}"
         )
 
 
@@ -57,9 +59,12 @@ def compact(directory: Directory) -> None:
 
 
 def _verdict(result: dict[str, int]) -> str:
-    if not result["runs_wrong"]:
+    if not result["findings"]:
         return "nothing is wrong."
     if "runs_set_back" not in result:
-        return f"{result['runs_wrong']:,} are wrong."
+        wrong = result["runs_wrong"]
+        return f"{wrong:,} are wrong." if wrong else "of these, none is wrong."
+    if not result["runs_wrong"]:
+        return "what was wrong is written again, no run is lost."
     healed, back = result["runs_healed"], result["runs_set_back"]
     return f"{healed:,} restored from journals, {back:,} set back to be trained again."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,8 +11,9 @@ import polars as pl
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import ROWS, Plan
+from orchestrator.store import planning
 from orchestrator.store.arrays import FLAGS
-from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.groups import METADATA, Group, open_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
 
 _AT_ONCE = 8
@@ -126,6 +127,27 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def wrong_coordinates(
+    plan: Plan, groups: Sequence[Group], *, mend: bool = False
+) -> dict[str, list[str]]:
+    """Return which coordinates of groups are not what the plan says, by the groups' paths.
+
+    With `mend` they are written again. Groups whose coordinates are right are left out.
+    """
+    describe = _Describer(plan)
+    parts: dict[int, list[Rows]] = {group.spec.number: [] for group in groups}
+    ends = {group.spec.number: group.rows for group in groups}
+    for part in plan.parts:
+        for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
+            # what was planned since has no place yet
+            if number in ends and int(rows["row"].to_numpy().min()) < ends[number]:
+                parts[number].append(describe(rows))
+    found = {
+        g.spec.path: planning.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
+    }
+    return {path: names for path, names in found.items() if names}
 
 
 class _Describer:

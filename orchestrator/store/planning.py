@@ -236,6 +236,42 @@ def _place_coordinate(
         place(group.folder / array.name / key, encoded)
 
 
+def wrong_coordinates(group: Group, parts: Iterable[Rows], *, mend: bool) -> list[str]:
+    """Compare the coordinates with the plan; write wrong or unreadable ones again if asked to.
+
+    Parameters
+    ----------
+    group : Group
+    parts : iterable of Rows
+        What the plan says of its rows, part after part.
+    mend : bool
+
+    Returns
+    -------
+    list of str
+        The names of arrays that were wrong.
+    """
+    spec, columns = group.spec, list(parts)
+    wrong = []
+    for array in spec.arrays:
+        if array.role != "coordinate":
+            continue
+        given = columns if array.dims == ("run",) else [_no_rows()]
+        values = np.concatenate([_column(group, array, rows, {}) for rows in given])
+        metadata, folder = group.metadata(array), group.folder / array.name
+        for index in range(-(-len(values) // COORDINATE_ROWS)):
+            start = index * COORDINATE_ROWS
+            part = values[start : start + COORDINATE_ROWS]
+            found = np.empty_like(part)
+            harmed = encoding.read_undamaged(folder, start, start + len(part), len(part), found)
+            if harmed.any() or not np.array_equal(part, found, equal_nan=part.dtype.kind == "f"):
+                wrong.append(array.name)
+                if mend:
+                    key, encoded = encoding.encode(metadata, index, part)
+                    place(folder / key, encoded)
+    return sorted(set(wrong))
+
+
 def _check_same(group: Group, rows: Rows, start: int) -> None:
     """Refuse rows that differ from those that stand at their place already."""
     span = group.spec.padded(len(rows))

@@ -107,6 +107,32 @@ def test_a_shard_whose_status_is_damaged_is_repaired(
     assert copy.status()["runs"]["missing"] == 32
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("cell", "flip"), ("vary", "flip"), ("cell", "remove"), ("epoch", "flip")]
+)
+def test_coordinates_that_are_damaged_are_written_again(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    group = list_groups(copy.paths.store)[0]
+    file = group.file(group.spec.array(name), 0)
+    before = file.read_bytes()
+    if kind == "flip":
+        file.write_bytes(bytes(byte ^ 1 for byte in before))
+    else:
+        file.unlink()
+    told = {"group": group.spec.path, "problem": f"{name} cannot be read or differ from the plan"}
+    found = copy.verify()
+    assert found == {"runs_checked": 32, "runs_wrong": 0, "findings": [{**told, "rows": 0}]}
+    result = command("verify", copy.directory)
+    assert result.returncode == 1
+    assert f"manyseed verify {copy.directory} --repair" in result.stderr
+    mended = copy.verify(repair=True)
+    assert (mended["runs_checked"], mended["runs_wrong"]) == (64, 0)
+    assert file.read_bytes() == before
+    assert copy.verify() == {"runs_checked": 64, "runs_wrong": 0, "findings": []}
+
+
 @pytest.mark.parametrize("verb", ["verify", "compact"])
 def test_what_is_interrupted_ends_with_130(
     quick: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str

@@ -25,7 +25,7 @@ from analysis.consistency import (
     ec_square_root,
     kappa,
 )
-from analysis.gram import above, both_wrong, class_counts, same_label
+from analysis.gram import above, both_wrong, class_counts, count, pack, same_label
 from analysis.metric import Column, Finished, HeldOut, Metric, Part
 from analysis.options import Options
 from analysis.spread import Spread
@@ -97,8 +97,8 @@ class Tiles:
     ----------
     different : int64 array (run,)
         Sum over the tiles of the points on which a run disagrees with others, of all runs.
-    wrong : bool array (sample,)
-        Points that any run gets wrong.
+    wrong : uint64 array (word,)
+        Points that any run gets wrong, as packed bits.
     largest_union : int
         Most points that at least one of two runs gets wrong.
     listed : tuple of Tile
@@ -108,7 +108,7 @@ class Tiles:
     """
 
     different: Counts
-    wrong: NDArray[np.bool_]
+    wrong: NDArray[np.uint64]
     largest_union: int
     listed: tuple[Tile, ...]
     spreads: dict[str, Spread]
@@ -125,11 +125,11 @@ class Tiles:
 
 def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tiles:
     held_out, n_test = own.held_out, own.held_out.n_test
-    wrong_i = own.label != held_out.y_true
-    wrong_j = wrong_i if other is own else other.label != held_out.y_true
+    wrong_i = pack(own.label != held_out.y_true)
+    wrong_j = wrong_i if other is own else pack(other.label != held_out.y_true)
     both = both_wrong(wrong_i, wrong_j)
-    errors_i = np.broadcast_to(np.count_nonzero(wrong_i, axis=1)[:, None], both.shape)
-    errors_j = np.broadcast_to(np.count_nonzero(wrong_j, axis=1)[None, :], both.shape)
+    errors_i = np.broadcast_to(count(wrong_i)[:, None], both.shape)
+    errors_j = np.broadcast_to(count(wrong_j)[None, :], both.shape)
     classes_i = class_counts(own.label, held_out.n_classes).astype(np.float64)
     classes_j = (
         classes_i
@@ -149,7 +149,7 @@ def _chunk(own: Part, other: Part, shared: None, options: Options) -> Tiles:
     few = own.n_repeat <= options.max_pair_runs
     return Tiles(
         different=different,
-        wrong=wrong_i.any(axis=0) if other is own else wrong_i.any(axis=0) | wrong_j.any(axis=0),
+        wrong=np.bitwise_or.reduce(wrong_i) | np.bitwise_or.reduce(wrong_j),
         largest_union=int(_of_pairs(pairs.union, diagonal).max(initial=0)),
         listed=(Tile(own.start, other.start, pairs),) if few else (),
         spreads={} if few else _spreads(pairs, n_test, diagonal, options.empty_union),
@@ -170,7 +170,7 @@ def _spreads(pairs: Pairs, n_test: int, diagonal: bool, empty_union: float) -> d
 
 def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> Finished:
     tiles, n_test = reduce(add, partials), held_out.n_test
-    n_runs, union = tiles.different.size, int(tiles.wrong.sum())
+    n_runs, union = tiles.different.size, int(count(tiles.wrong))
     # What a global error consistency becomes when it is divided by a number of errors instead.
     scales = {
         name: n_test / size if size else np.nan

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 WORD = 64  # test points in a word of error bits
 
 Counts = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 
 @lru_cache(maxsize=4)
@@ -22,34 +23,39 @@ def above(n_runs: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return i, j
 
 
-def both_wrong(own: NDArray[np.bool_], others: NDArray[np.bool_]) -> Counts:
+def pack(bits: NDArray[np.bool_]) -> Words:
+    """Pack rows of bits, (run, sample), into words, (run, word); what fills the last word is 0."""
+    n_runs, n_samples = bits.shape
+    packed = np.zeros((n_runs, -(-n_samples // WORD) * WORD // 8), dtype=np.uint8)
+    packed[:, : -(-n_samples // 8)] = np.packbits(bits, axis=1)
+    return packed.view(np.uint64)
+
+
+def count(words: Words) -> Counts:
+    """Count the bits of packed rows: int64 array (run,)."""
+    found: Counts = np.bitwise_count(words).sum(axis=-1, dtype=np.int64)
+    return found
+
+
+def both_wrong(own: Words, others: Words) -> Counts:
     """Count the test points that two runs both get wrong: a Gram matrix of error bits.
 
     Parameters
     ----------
-    own, others : bool arrays (run, sample)
-        True where the run is wrong.
+    own, others : uint64 arrays (run, word)
+        Packed bits, set where the run is wrong.
 
     Returns
     -------
     int64 array (own run, other run)
     """
-    left = _packed(own)
     if others is own:
-        return _mirrored(_common_bits(left, left, True))
-    return _common_bits(left, _packed(others), False)
-
-
-def _packed(wrong: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Pack rows of bits into words, uint64 (run, word); what fills the last word is 0."""
-    n_runs, n_samples = wrong.shape
-    packed = np.zeros((n_runs, -(-n_samples // WORD) * WORD // 8), dtype=np.uint8)
-    packed[:, : -(-n_samples // 8)] = np.packbits(wrong, axis=1)
-    return packed.view(np.uint64)
+        return _mirrored(_common_bits(own, own, True))
+    return _common_bits(own, others, False)
 
 
 @numba.njit(cache=True, nogil=True)
-def _common_bits(own: NDArray[np.uint64], others: NDArray[np.uint64], alone: bool) -> Counts:
+def _common_bits(own: Words, others: Words, alone: bool) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
         first = i if alone else 0
@@ -59,8 +65,8 @@ def _common_bits(own: NDArray[np.uint64], others: NDArray[np.uint64], alone: boo
 
 
 @numba.njit(cache=True, nogil=True)
-def _common(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> np.uint64:
-    count = np.uint64(0)
+def _common(left: Words, right: Words) -> np.uint64:
+    found = np.uint64(0)
     for word in range(left.size):
         # Bits are added up in pairs, fours and bytes; the compiler knows this as one instruction
         # where the processor has it.
@@ -70,8 +76,8 @@ def _common(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> np.uint64:
             (bits >> np.uint64(2)) & np.uint64(0x3333333333333333)
         )
         bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-        count += (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
-    return count
+        found += (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
+    return found
 
 
 def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:

@@ -35,7 +35,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from analysis.consistency import ec_kappa, ec_local
 from analysis.ensembles import Pool, ensemble_draws
-from analysis.gram import both_wrong
+from analysis.gram import both_wrong, pack
 from analysis.group import analyze_group, compute
 from analysis.metric import HeldOut
 from analysis.options import Options
@@ -195,12 +195,14 @@ def bench_consistency(quick: bool) -> dict[str, Any]:
     i, j = np.triu_indices(n_runs, k=1)
 
     def gram() -> Any:
-        both = both_wrong(wrong, wrong)
+        words = pack(wrong)
+        both = both_wrong(words, words)
         errors = np.diag(both)
         return ec_local(errors[i], errors[j], both[i, j], math.nan)
 
     some = list(combinations(range(6), 2))
-    both = both_wrong(wrong, wrong)
+    words = pack(wrong)
+    both = both_wrong(words, words)
     errors = np.diag(both)
     kappas = ec_kappa(errors[i], errors[j], both[i, j], n_test)
     assert np.allclose(gram()[:5], pairwise_package(wrong[:6])[:5])

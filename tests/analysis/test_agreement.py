@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
-from analysis.gram import both_wrong
+from analysis.gram import both_wrong, count, pack
 from analysis.group import analyze_group, compute
 from analysis.options import Options
 from analysis.spread import Spread
@@ -116,8 +116,10 @@ def test_two_wrong_labels_can_differ():
 def test_bits_are_counted_whatever_part_of_a_word_they_fill(n_test):
     wrong = np.random.default_rng(n_test).random((5, n_test)) < 0.7
     expected = [[np.count_nonzero(i & j) for j in wrong] for i in wrong]
-    assert both_wrong(wrong, wrong).tolist() == expected
-    assert both_wrong(wrong[1:3], wrong).tolist() == expected[1:3]
+    words = pack(wrong)
+    assert both_wrong(words, words).tolist() == expected
+    assert both_wrong(pack(wrong[1:3]), words).tolist() == expected[1:3]
+    assert count(words).tolist() == np.diag(expected).tolist()
 
 
 @pytest.mark.parametrize("runs", [4, 5])

@@ -1,12 +1,12 @@
 """Lazy graphs over blocks of whole repeats.
 
 Runs of a repeat lie side by side in the store, so a block is a few chunks' rows, at most
-`Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads it and computes every
-metric of its repeats, one after the other. A repeat of more than `PART_RUNS` runs is cut; each part
+`Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads its repeats and computes
+every metric of them, one after the other. A repeat of more than `PART_RUNS` runs is cut; each part
 is loaded by itself, and pairs of runs are computed two parts at a time.
 
-Memory of a task, beside one chunk of the array it reads from: the predictions of its block, and
-for the one repeat at hand about 40 bytes for each of its K·N_test margins (of
+Memory of a task, beside one chunk of each array that it reads from: for the one repeat at hand
+its predictions, about 40 bytes for each of its K·N_test margins (of
 `Options.max_references` runs at most), 100 for each of its K² pairs (of `PART_RUNS` runs at most,
 where they aren't listed), and 2·B·N_test for the resamples of each test set. While the pairs of a
 repeat that was cut are computed, its labels are kept too, and 0.7 MB for each part.
@@ -29,7 +29,7 @@ from analysis.metric import HeldOut, Metric, Need, Part
 from analysis.metrics import computed
 from analysis.options import Options
 from analysis.predictions import Predictions
-from analysis.reading import Rows, Sources, load
+from analysis.reading import Rows, Sources, read, readers
 from analysis.tables import Block, Layout
 
 PART_RUNS = 256  # of a repeat that is cut
@@ -48,7 +48,7 @@ def build(predictions: Predictions, options: Options, layout: Layout) -> list[De
         if members[0].row.size > part_runs:
             result.append(_cut(members[0], sources, metrics, options, layout, part_runs))
         else:
-            rows = sources.rows(np.concatenate([member.row for member in members]))
+            rows = sources.rows([member.row for member in members])
             whole = partial(_compute_block, members, rows, metrics, options, layout)
             result.append(delayed(whole, pure=False)())
     return result
@@ -141,20 +141,17 @@ def _compute_block(
     """Compute every metric of every repeat of a block."""
     # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
     held_out = {m.held_out.repeat_index: replace(m.held_out) for m in members}
-    members = [replace(m, held_out=held_out[m.held_out.repeat_index]) for m in members]
-    sizes = [member.row.size for member in members]
-    arrays = load(rows, [member.held_out for member in members], sizes)
-    results, start = [], 0
-    for member, size in zip(members, sizes, strict=True):
-        own = {name: array[start : start + size] for name, array in arrays.items()}
-        part, check = take(member, slice(0, size), own)
+    opened, results = readers(rows), []
+    for number, listed in enumerate(members):
+        member = replace(listed, held_out=held_out[listed.held_out.repeat_index])
+        arrays = read(opened, number, member.held_out)
+        part, check = take(member, slice(0, member.row.size), arrays)
         finished = []
         for metric in metrics:
             shared = metric.share(part.held_out, [metric.gather(part, options)], options)
             computed_part = metric.chunk(part, part, shared, options)
             finished.append(metric.finish(part.held_out, [computed_part], options))
         results.append(rows_of(member, metrics, options, finished, check))
-        start += size
     return layout.block(results)
 
 
@@ -169,13 +166,12 @@ class Stored:
     @classmethod
     def of(cls, member: Member, runs: slice, sources: Sources) -> Stored:
         """Say what to read."""
-        return cls(member, runs, sources.rows(member.row[runs]))
+        return cls(member, runs, sources.rows([member.row[runs]]))
 
     def load(self) -> tuple[Part, Check]:
         """Read it in this thread."""
         own = replace(self.member, held_out=replace(self.member.held_out))
-        size = self.runs.stop - self.runs.start
-        return take(own, self.runs, load(self.rows, [own.held_out], [size]))
+        return take(own, self.runs, read(readers(self.rows), 0, own.held_out))
 
     def part(self) -> Part:
         """Read it in this thread, unchecked."""

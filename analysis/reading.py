@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,32 +32,64 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a lazy array, and the part of its graph that computes them."""
+    """Rows of a lazy array, repeat after repeat, and the part of its graph that computes them.
+
+    Attributes
+    ----------
+    graph : mapping
+    pieces : tuple of tuple of Piece
+        Of each repeat.
+    epoch, shape, dtype, of_scores
+        As `Source` has them.
+    """
 
     graph: Mapping[Any, Any]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[tuple[Piece, ...], ...]
     epoch: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     of_scores: bool
 
-    def load(self, y_true: Array, test_set: Positions) -> Array:
-        """Read the rows in this thread, a chunk at a time.
+
+class Reader:
+    """Reads rows in this thread; the last chunk is kept: the next repeat mostly begins in it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._key: Any = None
+        self._chunk: Any = None
+
+    def read(self, number: int, y_true: Array) -> Array:
+        """Return the rows of one repeat, to be looked at only.
+
+        Rows that lie side by side in one chunk are not copied out of it.
 
         Parameters
         ----------
-        y_true : integer array (test set, sample)
-            True classes, for what scores are reduced to.
-        test_set : integer array (row,)
-            Which of them each row was tested on.
+        number : int
+            Which of the repeats.
+        y_true : integer array (sample,)
+            Its true classes, for what scores are reduced to.
         """
-        values = np.empty(self.shape, self.dtype)
-        for piece in self.pieces:
-            part = get_sync(self.graph, piece.key)[piece.there, self.epoch]
-            values[piece.here] = (
-                probe(part, test_set[piece.here], y_true) if self.of_scores else part
-            )
+        rows = self._rows
+        pieces = rows.pieces[number]
+        parts = [self._part(piece, y_true) for piece in pieces]
+        if len(pieces) == 1 and isinstance(pieces[0].here, slice):
+            return parts[0]
+        values = np.empty((sum(map(len, parts)), *rows.shape), rows.dtype)
+        for piece, part in zip(pieces, parts, strict=True):
+            values[piece.here] = part
         return values
+
+    def _part(self, piece: Piece, y_true: Array) -> Array:
+        if piece.key != self._key:
+            self._key = self._chunk = None  # make room first
+            self._chunk = get_sync(self._rows.graph, piece.key)
+            self._key = piece.key
+        part = self._chunk[piece.there, self._rows.epoch]
+        if self._rows.of_scores:
+            return probe(part, np.zeros(len(part), dtype=np.intp), y_true[None])
+        return np.ascontiguousarray(part, dtype=self._rows.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +143,19 @@ class Source:
         """Bytes of one run."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def rows(self, wanted: Positions) -> Rows:
-        """Say how to read rows, in the order they are asked for."""
+    def rows(self, wanted: Sequence[Positions]) -> Rows:
+        """Say how to read the rows of each repeat, in the order they are asked for."""
+        pieces = tuple(tuple(self._pieces(own)) for own in wanted)
+        keys = dict.fromkeys(piece.key for own in pieces for piece in own)
+        graph, _ = cull(self.graph, list(keys))
+        return Rows(graph, pieces, self.epoch, self.shape, self.dtype, self.of_scores)
+
+    def _pieces(self, wanted: Positions) -> Iterator[Piece]:
         chunk = np.searchsorted(self.edges, wanted, side="right") - 1
-        pieces = []
         for number in np.unique(chunk):
             here = np.flatnonzero(chunk == number)
             there = wanted[here] - self.edges[number]
-            pieces.append(Piece(self.keys[number], _slice(here), _slice(there)))
-        graph, _ = cull(self.graph, [piece.key for piece in pieces])
-        shape = (len(wanted), *self.shape)
-        return Rows(graph, tuple(pieces), self.epoch, shape, self.dtype, self.of_scores)
+            yield Piece(self.keys[number], _slice(here), _slice(there))
 
 
 def _slice(positions: Positions) -> slice | Positions:
@@ -158,8 +192,8 @@ class Sources:
         """Return one of the arrays."""
         return Sources({name: self.arrays[name]})
 
-    def rows(self, wanted: Positions) -> dict[str, Rows]:
-        """Say how to read rows of each array."""
+    def rows(self, wanted: Sequence[Positions]) -> dict[str, Rows]:
+        """Say how to read the rows of each repeat, of each array."""
         return {name: source.rows(wanted) for name, source in self.arrays.items()}
 
 
@@ -169,10 +203,11 @@ def _source(predictions: Predictions, name: str, epoch: int) -> Source:
     return Source.of(array, predictions.epoch_index(epoch), of_scores=of_scores)
 
 
-def load(
-    rows: Mapping[str, Rows], held_out: Sequence[HeldOut], sizes: Sequence[int]
-) -> dict[str, Array]:
-    """Read rows of each array; the first `sizes[0]` were tested on `held_out[0]`, and so on."""
-    y_true = np.stack([tested.y_true for tested in held_out])
-    test_set = np.repeat(np.arange(len(sizes)), sizes)
-    return {name: of.load(y_true, test_set) for name, of in rows.items()}
+def readers(rows: Mapping[str, Rows]) -> dict[str, Reader]:
+    """Open the rows of each array, for one task."""
+    return {name: Reader(of) for name, of in rows.items()}
+
+
+def read(opened: Mapping[str, Reader], number: int, held_out: HeldOut) -> dict[str, Array]:
+    """Read the rows of one repeat, of each array."""
+    return {name: reader.read(number, held_out.y_true) for name, reader in opened.items()}

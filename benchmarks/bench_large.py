@@ -24,9 +24,10 @@ from pathlib import Path
 import numpy as np
 from dask import compute, delayed
 
+from analysis.blocks import Member
 from analysis.chunks import blocks
 from analysis.options import Options
-from analysis.reading import Sources, load
+from analysis.reading import Rows, Sources, read, readers
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.results.analysing import published
@@ -105,6 +106,12 @@ def read_alone(files: list[Path]) -> float:
     return time.perf_counter() - started
 
 
+def _bytes_of(rows: dict[str, Rows], members: tuple[Member, ...]) -> int:
+    opened = readers(rows)
+    found = (read(opened, number, member.held_out) for number, member in enumerate(members))
+    return sum(arrays["label"].nbytes for arrays in found)
+
+
 def read_labels(sweep: Path) -> float:
     """Return the seconds that the analysis takes to read all labels, computing nothing."""
     paths, options = SweepPaths(sweep), Options()
@@ -114,10 +121,8 @@ def read_labels(sweep: Path) -> float:
         sources = Sources.of(group.predictions, ["label"], options)
         fit = options.block_bytes // sources.run_bytes
         for members in blocks(group.predictions, options, fit):
-            sizes = [member.row.size for member in members]
-            rows = sources.rows(np.concatenate([member.row for member in members]))
-            read = partial(load, rows, [member.held_out for member in members], sizes)
-            tasks.append(delayed(lambda read: read()["label"].nbytes, pure=False)(read))
+            rows = sources.rows([member.row for member in members])
+            tasks.append(delayed(partial(_bytes_of, rows, members), pure=False)())
     compute(*tasks, scheduler="threads")
     return time.perf_counter() - started
 

@@ -22,7 +22,7 @@ from analysis.group import analyze_group, compute
 from analysis.metrics import METRICS, unavailable
 from analysis.options import DEFAULT_METRICS, Options
 from analysis.predictions import probe
-from analysis.reading import Source
+from analysis.reading import Reader, Source
 from analysis.resampling import generator
 from tests.analysis.samples import frame, margins, noisy, predictions, regular
 
@@ -302,10 +302,12 @@ def test_only_chunks_that_hold_wanted_rows_are_read():
     source = Source.of(da.from_array(values, chunks=(4, 1, 2)).map_blocks(read, dtype=int), 1)
     seen.clear()  # of finding out the type
     for wanted, chunks_read in (([5], {1}), ([13, 12, 14], {3}), ([19, 0, 2], {0, 4})):
-        rows = source.rows(np.array(wanted))
+        rows = source.rows([np.array(wanted), np.array(wanted[-1:])])
         assert len(rows.graph) < len(source.graph)
-        found = rows.load(np.zeros((1, 3), dtype=int), np.zeros(3, dtype=int))
-        assert np.array_equal(found, values[wanted, 1])
+        reader = Reader(rows)
+        found = [reader.read(number, np.zeros(3, dtype=int)) for number in range(2)]
+        assert np.array_equal(found[0], values[wanted, 1])
+        assert np.array_equal(found[1], values[wanted[-1:], 1])
         assert set(seen) == chunks_read
         seen.clear()
 

@@ -135,8 +135,11 @@ def read_ours(group: Group, cell: int | None) -> int:
     return total
 
 
+SCAN = 4  # inner chunks in a task of dask's, which costs some of the time that reading one takes
+
+
 def read_dask(opened: xr.Dataset, names: list[str]) -> int:
-    """Read everything as the analysis does: inner chunks by dask, a thread a core."""
+    """Read everything by dask, a thread a core."""
     chunks = [chunk for name in names for chunk in opened[name].data.to_delayed().ravel()]
     sizes = [dask.delayed(lambda values: values.nbytes)(chunk) for chunk in chunks]
     return sum(dask.compute(*sizes, scheduler="threads"))
@@ -294,7 +297,7 @@ def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) ->
     nominal = n_runs * spec.row_bytes
     part = spec.row_bytes * int(np.count_nonzero(read_array(group, "cell") == 0))
     figures |= on_disk(folder) | measured(lambda: read_ours(group, None), nominal)
-    opened = open_runs(group)
+    opened = open_runs(group, SCAN * group.spec.chunk_length)
     names = [array.name for array in spec.arrays if array.role == "prediction"]
     read_dask(opened, names)  # what dask itself imports when it is first used is no reading
     read = measured(lambda: read_dask(opened, names), nominal)

@@ -416,10 +416,17 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             results[f"{n_runs:,} runs of {points:,} points"] = compare(Path(folder), n_runs, points)
     full = datasets.resolve(FULL_SIZE)
-    spec, n_runs = spec_of(full.n_test, len(full.class_names)), 40 if options.quick else 600
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        title = f"{n_runs:,} runs of {FULL_SIZE}: {full.n_test:,} points, {spec.n_classes} classes"
-        results[title] = {"manyseed": alone(Path(folder) / "ours", spec, n_runs)}
+    for spec, what, few, many in (
+        (spec_of(1000), "1,000 points", 5000, 100_000),
+        (spec_of(full.n_test, len(full.class_names)), FULL_SIZE, 40, 600),
+    ):
+        n_runs = few if options.quick else many
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            title = f"{n_runs:,} runs of {what}, alone"
+            results[title] = {"manyseed": alone(Path(folder) / "ours", spec, n_runs)}
+            raw = raw_disk(Path(folder), min(n_runs * spec.row_bytes, 2**30))
+        if raw is not None:
+            results[title]["disk itself"] = {"cold_MB_per_s": raw}
     results["the study, by formula"] = {"manyseed": suite_by_formula()}
     if options.json:
         print(json.dumps(results, indent=2))

@@ -84,7 +84,8 @@ class Reader:
     def _part(self, piece: Piece, y_true: Array) -> Array:
         if piece.key != self._key:
             self._key = self._chunk = None  # make room first
-            self._chunk = get_sync(self._rows.graph, piece.key)
+            graph, _ = cull(self._rows.graph, [piece.key])  # dask orders all that it is given
+            self._chunk = get_sync(graph, piece.key)
             self._key = piece.key
         part = self._chunk[piece.there, self._rows.epoch]
         if self._rows.of_scores:

@@ -113,9 +113,8 @@ def _bytes_of(rows: dict[str, Rows], members: tuple[Member, ...]) -> int:
 
 
 def read_labels(sweep: Path) -> float:
-    """Return the seconds that the analysis takes to read all labels, computing nothing."""
+    """Return the seconds that the tasks of the analysis take to read all labels, and no more."""
     paths, options = SweepPaths(sweep), Options()
-    started = time.perf_counter()
     tasks = []
     for group in published(paths, Plan.read(paths)):
         sources = Sources.of(group.predictions, ["label"], options)
@@ -123,6 +122,7 @@ def read_labels(sweep: Path) -> float:
         for members in blocks(group.predictions, options, fit):
             rows = sources.rows([member.row for member in members])
             tasks.append(delayed(partial(_bytes_of, rows, members), pure=False)())
+    started = time.perf_counter()
     compute(*tasks, scheduler="threads")
     return time.perf_counter() - started
 

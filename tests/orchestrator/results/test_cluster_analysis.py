@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from orchestrator.store.lease import LeaseWatch
 from slurm import signals
 from slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
-from tests.orchestrator.conftest import command, write
+from tests.orchestrator.conftest import MANYSEED, command, write
 
 PROFILE = """
 slurm-conf    = "{conf}"
@@ -77,10 +78,17 @@ def test_a_job_finds_what_is_found_here_and_is_not_submitted_twice(
         sweep.submit_analysis(Options(resamples=6), cluster=later)
     told = sweep.analysis_job()
     assert told is not None
-    slurm.cluster.command(["scontrol", "update", f"JobId={told['job']}", "StartTime=now"])
-    done = command("analyze", sweep.directory, *ASKED, "--cluster", later, "--wait")
-    assert done.returncode == 0, done.stderr + Path(told["log"]).read_text()
-    assert "Tables:" in done.stdout
+    with subprocess.Popen(
+        [MANYSEED, "analyze", sweep.directory, *map(str, ASKED), "--cluster", later, "--wait"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert "The same analysis is waiting already" in waiting.stdout.readline()
+        slurm.cluster.command(["scontrol", "update", f"JobId={told['job']}", "StartTime=now"])
+        printed, _ = waiting.communicate(timeout=240)
+    assert waiting.returncode == 0, Path(told["log"]).read_text()
+    assert "Tables:" in printed
     for name, table in expected.items():
         assert_frame_equal(sweep.results[name], table, check_exact=True)
     ended = sweep.analysis_job()

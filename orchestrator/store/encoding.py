@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +22,7 @@ from orchestrator.store.groups import METADATA
 from orchestrator.store.schema import GroupSpec
 
 ATTEMPTS = 8
+_AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # of those that come next while one is decoded
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
@@ -43,8 +46,7 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     """
     form, buffer = parse(metadata), io.BytesIO()
     writer = ChunkWriter(form, buffer)
-    for first in range(0, len(data), form.chunk):
-        writer.add(data[first : first + form.chunk])
+    writer.add(data)
     writer.finish()
     return form.name(index), buffer.getvalue()
 
@@ -60,20 +62,51 @@ def read(folder: Path, start: int, stop: int) -> Array:
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
     values = form.empty(max(0, stop - start))
-    for index in range(start // form.length, -(-stop // form.length)):
-        first = index * form.length
-        low, high = max(start, first), min(stop, first + form.length)
-        part = values[low - start : high - start]
-        try:
-            file = os.open(folder / form.name(index), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            part[...] = form.fill
-            continue
-        try:
-            ChunkReader(form, file).read(low - first, high - first, part)
-        finally:
-            os.close(file)
+    with contextlib.closing(_opened(folder, form, start, stop)) as files:
+        for first, file in files:
+            low, high = max(start, first), min(stop, first + form.length)
+            part = values[low - start : high - start]
+            if file is None:
+                part[...] = form.fill
+            else:
+                ChunkReader(form, file).read(low - first, high - first, part)
     return values
+
+
+def _opened(folder: Path, form: Format, start: int, stop: int) -> Generator[tuple[int, int | None]]:
+    """Open the files of rows, in their order, some of them ahead; yield their first rows, too."""
+    ahead: deque[tuple[int, int | None]] = deque()
+    try:
+        for index in range(start // form.length, -(-stop // form.length) if start < stop else 0):
+            first = index * form.length
+            whole = start <= first and min(first + form.length, form.rows) <= stop
+            file = _open(folder / form.name(index), _AHEAD_BYTES if whole else 0)
+            ahead.append((first, file))
+            if len(ahead) > _AHEAD_FILES:
+                yield ahead[0]
+                _close(ahead.popleft()[1])
+        while ahead:
+            yield ahead[0]
+            _close(ahead.popleft()[1])
+    finally:
+        for _, file in ahead:
+            _close(file)
+
+
+def _open(path: Path, ahead: int) -> int | None:
+    """Open a file, and let the disk begin with so many bytes; None where there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    if ahead:
+        os.posix_fadvise(file, 0, ahead, os.POSIX_FADV_WILLNEED)
+    return file
+
+
+def _close(file: int | None) -> None:
+    if file is not None:
+        os.close(file)
 
 
 def read_part(folder: Path, key: tuple[Any, ...]) -> Array:
@@ -128,7 +161,8 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
     for first in range(start, stop, step):
         part = slice(first - start, first - start + step)
         try:
-            into[part] = patiently(functools.partial(read, folder, first, first + step), folder)
+            end = min(first + step, stop)
+            into[part] = patiently(functools.partial(read, folder, first, end), folder)
         except DamagedShard:
             damaged[part] = True
     return damaged

@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 from orchestrator.store import encoding
 from orchestrator.store.errors import StoreError
 from orchestrator.store.metadata import array_metadata
-from tests.orchestrator.store.world import spec
+from tests.orchestrator.store.world import open_files, spec
 
 ABSENT = 2**64 - 1
 
@@ -145,6 +145,33 @@ def test_no_damaged_byte_is_overlooked(tmp_path, name):
             (tmp_path / key).write_bytes(content)
             with pytest.raises(ValueError, match=r"checksum|too short"):
                 encoding.read(tmp_path, 0, 4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_many_files_are_read_as_one(tmp_path_factory, data):
+    """Also where some are absent; none stays open, whatever they hold."""
+    made, files, length = spec(2, samples=70, shard=4, chunk=2), 9, 4
+    array = made.array("margin")
+    metadata = array_metadata(made, array, files * length, 1, {})
+    folder = tmp_path_factory.mktemp("array")
+    (folder / "zarr.json").write_bytes(metadata)
+    expected = encoding.filled(made, array, files * length)
+    there = data.draw(st.sets(st.integers(0, files - 1)))
+    for number in there:
+        part = slice(number * length, (number + 1) * length)
+        expected[part] = np.random.default_rng(number).random(expected[part].shape)
+        key, encoded = encoding.encode(metadata, number, expected[part])
+        (folder / key).write_bytes(encoded)
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
+    before = open_files()
+    np.testing.assert_array_equal(encoding.read(folder, start, stop), expected[start:stop])
+    read = range(start // length, -(-stop // length)) if start < stop else ()
+    if wanted := sorted(there.intersection(read)):
+        (folder / f"c.{data.draw(st.sampled_from(wanted))}.0.0").write_bytes(b"no shard")
+        with pytest.raises(ValueError, match="too short"):
+            encoding.read(folder, start, stop)
+    assert open_files() == before
 
 
 def test_arrays_that_are_stored_in_another_way_are_refused():

@@ -122,3 +122,8 @@ def assert_true_rows(group: Group, numbers: set[int], originals: dict[int, int])
         stored = b"".join(np.ascontiguousarray(found[name][position]).tobytes() for name in names)
         assert stored == b"".join(expected.parts)
         assert found["crc"][position] == expected.crc
+
+
+def open_files() -> int:
+    """Return how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))

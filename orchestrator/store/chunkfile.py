@@ -111,42 +111,66 @@ def parse(metadata: bytes) -> Format:
 
 
 class ChunkWriter:
-    """Writes one file, inner chunk by inner chunk."""
+    """Writes one file, row by row, inner chunk by inner chunk.
+
+    Attributes
+    ----------
+    written : int
+        Bytes that are in the file.
+    """
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
-        self._form, self._file, self._end = form, file, 0
+        self._form, self._file, self.written = form, file, 0
         self._spans: list[tuple[int, int]] = []
+        self._start = self._rows = self._crc = 0  # of the inner chunk that is being written
+        self._pending: NDArray[Any] | None = None  # its rows, until they can be compressed
 
     def add(self, values: NDArray[Any]) -> None:
-        """Write the next inner chunk; rows that it lacks are filled."""
-        form = self._form
-        if len(values) < form.chunk:
-            whole = form.empty(form.chunk)
-            whole[: len(values)], whole[len(values) :] = values, form.fill
-            values = whole
-        body: Any = np.ascontiguousarray(values, dtype=form.dtype)
-        # bytes are compressed by the size of their values, whatever shape these have
-        body = _bytes(body) if form.blosc is None else form.blosc.encode(body.reshape(-1))
-        start = self._end
-        self._write(body)
-        self._write(_checksum(body))
-        self._spans.append((start, self._end - start))
+        """Write the next rows; those that are not compressed are in the file thereafter."""
+        while len(values):
+            part = values[: self._form.chunk - self._rows]
+            self._extend(np.ascontiguousarray(part, dtype=self._form.dtype))
+            values = values[len(part) :]
 
     def finish(self) -> None:
-        """Write the index; inner chunks that were not added take no space."""
+        """Fill the last inner chunk and write the index; inner chunks after it take no space."""
         form = self._form
-        if not form.sharded:
-            return
-        index = np.full((form.length // form.chunk, 2), _ABSENT, dtype="<u8")
-        index[: len(self._spans)] = self._spans
-        self._write(index.tobytes())
-        self._write(_checksum(index))
+        if self._rows:
+            rest = form.empty(form.chunk - self._rows)
+            rest[...] = form.fill
+            self.add(rest)
+        if form.sharded:
+            index = np.full((form.length // form.chunk, 2), _ABSENT, dtype="<u8")
+            index[: len(self._spans)] = self._spans
+            self._write(index.tobytes())
+            self._write(_checksum(index))
+
+    def _extend(self, rows: NDArray[Any]) -> None:
+        form, first = self._form, self._rows
+        self._rows += len(rows)
+        whole = self._rows == form.chunk
+        if form.blosc is None:
+            body: Any = _bytes(rows)
+        elif whole and not first:
+            body = form.blosc.encode(rows.reshape(-1))
+        else:
+            if self._pending is None:
+                self._pending = form.empty(form.chunk)
+            self._pending[first : self._rows] = rows
+            # bytes are compressed by the size of their values, whatever shape these have
+            body = form.blosc.encode(self._pending.reshape(-1)) if whole else b""
+        self._write(body)
+        self._crc = google_crc32c.extend(self._crc, body)
+        if whole:
+            self._write(self._crc.to_bytes(_CRC_BYTES, "little"))
+            self._spans.append((self._start, self.written - self._start))
+            self._start, self._rows, self._crc = self.written, 0, 0
 
     def _write(self, data: Any) -> None:
         view = memoryview(data)
         while view:
             written = self._file.write(view)
-            view, self._end = view[written:], self._end + written
+            view, self.written = view[written:], self.written + written
 
 
 class ChunkReader:

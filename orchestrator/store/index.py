@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 import os
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +26,18 @@ from orchestrator.store.journal import SUFFIX
 from orchestrator.store.records import (
     HEADER_SIZE,
     MAGIC,
+    Header,
     Record,
+    checksum,
+    cut,
     parse_header,
-    parse_payload,
+    parse_headers,
 )
 from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
 from orchestrator.store.tombstones import Tombstone, read_tombstone
 
 _SEARCH_BYTES = 2**20
+_MOST_BUFFERS = 1024  # that one call of Linux takes
 
 
 class Place(NamedTuple):
@@ -168,7 +171,7 @@ class JournalIndex:
 
     def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
         offset = journal.scanned
-        while offset + HEADER_SIZE <= size:
+        while offset < size:
             file.seek(offset)
             header = parse_header(file.read(HEADER_SIZE))
             if header is not None and offset + HEADER_SIZE + header.payload <= size:
@@ -236,33 +239,71 @@ class JournalIndex:
     def read(self, group: int, row: int) -> Record | None:
         """Return the preferred good record of a row; None where there is none."""
         for place in self.records(group, row, row + 1).get(row, []):
-            for _, record in self.read_all([place]):
-                if record is not None:
-                    return record
+            header = self.header(place)
+            if header is None:
+                continue
+            payload = np.empty((1, header.payload), dtype=np.uint8)
+            _, good = self.fill([place], [0], [payload])
+            if good.all():
+                return Record(header, cut(header, payload.tobytes()))
         return None
 
-    def read_all(
-        self, places: Iterable[Place], size: int = 0
-    ) -> Iterator[tuple[Place, Record | None]]:
-        """Read records in the order of the files, each opened once.
+    def header(self, place: Place) -> Header | None:
+        """Return what a record says; None where it is damaged: it no longer counts."""
+        header = None
+        with unavailable("read", path := self.folder / place.journal), _opened(path) as file:
+            if file is not None:
+                header = parse_header(os.pread(file, HEADER_SIZE, place.offset))
+        if header is None:
+            self._distrust(place)
+        return header
 
-        One whose checksum does not fit no longer counts and yields None.
+    def fill(
+        self, places: Sequence[Place], at: Sequence[int], parts: Sequence[NDArray[Any]]
+    ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Read records into rows of arrays, in the order of the files.
 
         Parameters
         ----------
-        places : iterable of Place
+        places : sequence of Place
             Where the records are.
-        size : int
-            Bytes of most payloads; others take a second look.
+        at : sequence of int
+            Which row of `parts` takes which payload.
+        parts : sequence of 2-D arrays
+            Contiguous; a payload is cut into rows of theirs, one after the other.
+
+        Returns
+        -------
+        fields : structured array (len(places),)
+            The headers, as `records.parse_headers` returns them.
+        good : bool array (len(places),)
+            False where there is no record or its checksum does not fit: it no longer counts. A
+            payload of another length than a row is good, but not what is in `parts`.
         """
-        for journal, here in itertools.groupby(sorted(places), key=operator.attrgetter("journal")):
+        heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
+        payloads = [[part[row] for part in parts] for row in at]
+        length = sum(part.nbytes // len(part) for part in parts)
+        order = sorted(range(len(places)), key=places.__getitem__)
+        for journal, group in itertools.groupby(order, key=lambda n: places[n].journal):
+            numbers = list(group)
             with unavailable("read", path := self.folder / journal), _opened(path) as file:
-                for place in here:
-                    record = None if file is None else _read_record(file, place.offset, size)
-                    if record is None:
-                        self._bad.add((self._numbers[journal], place.offset))
-                        self._made = None
-                    yield place, record
+                if file is None:
+                    continue
+                offsets = np.array([places[n].offset for n in numbers])
+                for part in _adjacent(offsets, HEADER_SIZE + length, 1 + len(parts)):
+                    here = [[heads[n], *payloads[n]] for n in numbers[part]]
+                    _read_all(file, int(offsets[part][0]), here)
+        fields, good = parse_headers(heads)
+        lengths = fields["label"] + fields["score"] + fields["confidence"] + fields["source"]
+        for n in np.flatnonzero(good & (lengths == length)).tolist():
+            good[n] = checksum(payloads[n]) == fields["crc"][n]
+        for n in np.flatnonzero(~good).tolist():
+            self._distrust(places[n])
+        return fields, good
+
+    def _distrust(self, place: Place) -> None:
+        self._bad.add((self._numbers[place.journal], place.offset))
+        self._made = None
 
     @property
     def _table(self) -> _Table:
@@ -310,15 +351,23 @@ def _opened(path: Path) -> Iterator[int | None]:
         os.close(file)
 
 
-def _read_record(file: int, offset: int, size: int) -> Record | None:
-    data = os.pread(file, HEADER_SIZE + size, offset)
-    header = parse_header(data[:HEADER_SIZE])
-    if header is None:
-        return None
-    if header.payload > size:
-        data = os.pread(file, HEADER_SIZE + header.payload, offset)
-    values = parse_payload(header, data[HEADER_SIZE : HEADER_SIZE + header.payload])
-    return None if values is None else Record(header, values)
+def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[slice]:
+    """Cut ascending offsets into stretches that one call reads: record after record."""
+    most = max(1, _MOST_BUFFERS // buffers)
+    starts = [0, *(np.flatnonzero(np.diff(offsets) != size) + 1).tolist(), len(offsets)]
+    for start, stop in itertools.pairwise(starts):
+        for first in range(start, stop, most):
+            yield slice(first, min(first + most, stop))
+
+
+def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
+    """Read adjacent records into buffers; what the file lacks stays as it is."""
+    size = sum(part.nbytes for part in records[0])
+    while records:
+        n = os.preadv(file, [part for record in records for part in record], offset)
+        if (whole := n // size) == 0:
+            return
+        records, offset = records[whole:], offset + whole * size
 
 
 def _ints(column: array[int]) -> NDArray[np.int64]:

@@ -8,9 +8,13 @@ the next good record after a damaged one; the payload's checksum is the row's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.store.arrays import COPY, DONE, NO_RECIPE
 from orchestrator.store.rows import RowBytes
@@ -19,6 +23,24 @@ MAGIC = b"\x93mseed\x01\n"
 _HEADER = struct.Struct("<8sBxHIQQIIfIII")  # checksum apart
 _CRC = struct.Struct("<I")
 HEADER_SIZE = _HEADER.size + _CRC.size
+_FIELDS = np.dtype(
+    [
+        ("magic", "S8"),
+        ("status", "u1"),
+        ("zero", "u1"),
+        ("recipe", "<u2"),
+        ("group", "<u4"),
+        ("row", "<u8"),
+        ("source", "<u8"),
+        ("crc", "<u4"),
+        ("clipped", "<u4"),
+        ("fit_seconds", "<f4"),
+        ("label", "<u4"),
+        ("score", "<u4"),
+        ("confidence", "<u4"),
+        ("checksum", "<u4"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +130,45 @@ def parse_header(data: bytes) -> Header | None:
     return header
 
 
-def parse_payload(header: Header, data: bytes) -> RowBytes | None:
-    """Cut a payload into its parts; None where it is short or its checksum does not fit."""
-    if len(data) != header.payload:
-        return None
-    scores = header.label + header.score
-    curves = scores + header.confidence
-    values = RowBytes(
-        data[: header.label],
-        data[header.label : scores],
-        data[scores:curves],
+def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+    """Read headers that lie one after the other; return their fields, and which are headers.
+
+    Parameters
+    ----------
+    data : uint8 array (n, HEADER_SIZE)
+        Contiguous.
+
+    Returns
+    -------
+    fields : structured array (n,)
+        As in `Header`, but `source` is the length of `curves` where a run is no copy.
+    good : bool array (n,)
+    """
+    fields = data.view(_FIELDS)[:, 0]
+    checksums = [google_crc32c.value(header[: _HEADER.size]) for header in data]
+    good = (fields["magic"] == MAGIC) & (fields["checksum"] == checksums)
+    return fields, good
+
+
+def checksum(parts: Iterable[NDArray[Any]]) -> int:
+    """Return the CRC-32C of a payload that lies in contiguous arrays, one after the other."""
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+    return crc
+
+
+def cut(header: Header, payload: bytes) -> RowBytes:
+    """Cut a payload into its parts."""
+    score = header.label + header.score
+    confidence = score + header.confidence
+    return RowBytes(
+        payload[: header.label],
+        payload[header.label : score],
+        payload[score:confidence],
         header.clipped,
-        data[curves:],
+        payload[confidence:],
     )
-    return values if values.crc == header.crc else None
 
 
 def _pack(header: Header) -> bytes:

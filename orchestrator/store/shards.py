@@ -11,9 +11,7 @@ publishes and however late:
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +20,17 @@ import numpy as np
 
 from orchestrator.store import encoding
 from orchestrator.store.arrays import COPY, DONE, MISSING, NO_RECIPE, PADDING, ArraySpec
-from orchestrator.store.chunkfile import ChunkWriter, parse
+from orchestrator.store.chunkfile import parse
 from orchestrator.store.encoding import Array, Bools
 from orchestrator.store.errors import DamagedShard, LeaseLost
 from orchestrator.store.files import remove_partial, replacing
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import Lease, LeaseWatch
-from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources, Values
+from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources
+from orchestrator.store.writebehind import WriteBehind
 
+_CACHED_BYTES = 2**20
 _TAKES = 3  # of a lease that is lost while publishing
 
 
@@ -164,8 +164,8 @@ class _Merge:
     def _merge(self) -> Publication:
         stored, blind = {}, False
         for array in self.records:
-            stored[array.name], damaged = self._stored(array, self.start, self.stop)
-            blind |= bool(damaged.any())
+            values = stored[array.name] = encoding.filled(self.spec, array, len(self.padding))
+            blind |= bool(self._stored(array, self.start, self.stop, values).any())
         before = stored["status"]
         if blind:  # any row may have been published
             before = np.full_like(before, DONE)
@@ -196,28 +196,26 @@ class _Merge:
         added = int(np.count_nonzero(now & ~finished))
         return Publication(added, int(np.count_nonzero(now)), tuple(waiting))
 
-    def _stored(self, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
-        """Return what is published of rows of an array, and which cannot be decoded."""
-        values = encoding.filled(self.spec, array, stop - start)
+    def _stored(self, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
+        """Read what is published of rows of an array; return which cannot be decoded."""
         if not self.published:
-            return values, np.zeros(len(values), dtype=np.bool_)
+            return np.zeros(len(into), dtype=np.bool_)
         if not self.group.file(array, self.shard).exists():
-            return values, np.ones(len(values), dtype=np.bool_)
+            return np.ones(len(into), dtype=np.bool_)
         folder, step = self.group.folder / array.name, self.spec.chunks(array)[0]
-        damaged = encoding.read_undamaged(folder, start, stop, step, into=values)
-        return values, damaged
+        return encoding.read_undamaged(folder, start, stop, step, into)
 
     def _place(self, stored: dict[str, Array], sources: dict[int, Source], kept: Bools) -> None:
-        """Replace all files, ``status`` last; one inner chunk is held in memory."""
+        """Replace all files, ``status`` last."""
         for array in self.records:
             if array.name != "status":
                 stored[array.name][~kept] = array.fill_value
         arrays = [*self.predictions, *self.records]
         paths = [self.group.file(array, self.shard) for array in arrays]
         with replacing(paths, self.lease.check) as partials:
-            rest = partials[len(self.predictions) :]
-            self._write_predictions(partials, sources, kept, stored)
-            for array, partial in zip(self.records, rest, strict=True):
+            n = len(self.predictions)
+            self._write_predictions(partials[:n], sources, kept, stored)
+            for array, partial in zip(self.records, partials[n:], strict=True):
                 metadata = self.group.metadata(array)
                 partial.write_bytes(encoding.encode(metadata, self.shard, stored[array.name])[1])
 
@@ -228,60 +226,71 @@ class _Merge:
         kept: Bools,
         numbers: dict[str, Array],
     ) -> None:
-        """Write the files of predictions, and into `numbers` what comes with them."""
-        planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
-        with contextlib.ExitStack() as stack:
-            writers = []
-            for array, partial in zip(self.predictions, partials, strict=False):
-                file = stack.enter_context(partial.open("xb", buffering=0))
-                writers.append(ChunkWriter(parse(self.group.metadata(array)), file))
-            for first in range(0, planned, self.spec.chunk_length):
-                chunk = slice(first, first + self.spec.chunk_length)
-                parts = self._chunk(chunk, sources, kept, numbers)
-                for writer, values in zip(writers, parts, strict=True):
-                    writer.add(values)
-            for writer in writers:
-                writer.finish()
+        """Write the files of predictions, and into `numbers` what comes with them.
 
-    def _chunk(
-        self, chunk: slice, sources: dict[int, Source], kept: Bools, numbers: dict[str, Array]
-    ) -> list[Array]:
-        """Return an inner chunk of each prediction, merged."""
-        start, stop = self.start + chunk.start, self.start + chunk.stop
-        damaged, parts = np.zeros_like(kept), []
-        for array in self.predictions:
-            values, bad = self._stored(array, start, stop)
-            damaged[chunk] |= bad
-            if self.published:
-                values[~kept[chunk]] = array.fill_value
-            parts.append(values)
+        Memory holds two inner chunks at most.
+        """
+        planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
+        # what is published is decoded an inner chunk at a time; else what fits a processor's cache
+        cached = max(1, _CACHED_BYTES // self.spec.row_bytes)
+        step = self.spec.chunk_length if self.published else cached
+        forms = [parse(self.group.metadata(array)) for array in self.predictions]
+        with WriteBehind(forms, partials, step) as files:
+            for first in range(0, planned, step):
+                rows = slice(first, min(first + step, planned))
+                parts = files.buffers(rows.stop - rows.start)
+                self._merge_rows(rows, sources, kept, numbers, parts)
+                files.write(parts)
+
+    def _merge_rows(
+        self,
+        rows: slice,
+        sources: dict[int, Source],
+        kept: Bools,
+        numbers: dict[str, Array],
+        parts: list[Array],
+    ) -> None:
+        """Make some rows of each prediction, in `parts`."""
+        start, stop = self.start + rows.start, self.start + rows.stop
+        here = [row for row in range(start, stop) if row in sources]
+        absent = ~kept[rows]
+        absent[[row - start for row in here]] = False
+        damaged = np.zeros_like(kept)
+        for array, values in zip(self.predictions, parts, strict=True):
+            damaged[rows] |= self._stored(array, start, stop, values)
+            values[absent] = array.fill_value
         if (damaged & kept).any():
             raise _Damage(damaged)
-        rows = defaultdict[Origin, list[int]](list)
-        for row in range(start, stop):
-            if row in sources:
-                rows[sources[row].origin].append(row)
-        flat = [values.reshape(len(values), -1) for values in parts]
-        for origin, original in self.sources.read(rows):
-            for row in rows[origin]:
-                self._set(row, sources[row], original, flat, chunk.start, numbers)
-        return parts
+        if here:
+            self._fill(
+                here, start, sources, [part.reshape(len(part), -1) for part in parts], numbers
+            )
 
-    def _set(
+    def _fill(
         self,
-        row: int,
-        source: Source,
-        original: Values,
-        flat: list[Array],
-        first: int,
+        rows: list[int],
+        start: int,
+        sources: dict[int, Source],
+        parts: list[Array],
         numbers: dict[str, Array],
     ) -> None:
-        place = row - self.start
-        for values, part in zip(flat, original.parts, strict=True):
-            values[place - first] = part
-        own = source.status == COPY and source.recipe != NO_RECIPE
-        numbers["recipe"][place] = source.recipe if own else original.recipe
-        numbers["fit_seconds"][place] = math.nan if source.status == COPY else original.fit_seconds
-        numbers["crc"][place] = original.crc
-        if "clipped" in numbers:
-            numbers["clipped"][place] = original.clipped
+        """Take rows from where they are; `start` is the first row of `parts`."""
+        first: dict[Origin, int] = {}  # what several rows equal is read once
+        for row in rows:
+            first.setdefault(sources[row].origin, row)
+        beside = self.sources.fill(list(first), [row - start for row in first.values()], parts)
+        index = {origin: n for n, origin in enumerate(first)}
+        which = [index[sources[row].origin] for row in rows]
+        places = np.array(rows) - self.start
+        for name, values in beside.items():
+            if name in numbers:
+                numbers[name][places] = values[which]
+        for row in rows:
+            source = sources[row]
+            if source.status == COPY:
+                numbers["fit_seconds"][row - self.start] = math.nan
+                if source.recipe != NO_RECIPE:
+                    numbers["recipe"][row - self.start] = source.recipe
+            if (original := first[source.origin]) != row:
+                for values in parts:
+                    values[row - start] = values[original - start]

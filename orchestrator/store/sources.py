@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from orchestrator.store.encoding import Array
 from orchestrator.store.errors import StoreError
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex, Place
-from orchestrator.store.records import Header, Record
+from orchestrator.store.records import Header
 
 Origin = Place | int
 """A journal's record, or a published row of the group."""
@@ -41,15 +41,8 @@ class Source:
     recipe: int = NO_RECIPE
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
-    """What is at an origin: its predictions, flat, and the numbers beside them."""
-
-    parts: list[Array]
-    crc: int
-    clipped: int
-    recipe: int
-    fit_seconds: float
+_NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
+_SIZES = ("label", "score", "confidence", "source")  # the last: of learning curves
 
 
 class DamagedRecord(Exception):
@@ -63,7 +56,6 @@ class Sources:
         self._group, self._journals = group, journals
         self._sizes = group.spec.part_bytes
         self._arrays = [array for array in group.spec.arrays if array.role == "prediction"]
-        self._dtypes = [np.dtype(array.dtype).newbyteorder("<") for array in self._arrays]
 
     def find(
         self, wanted: Iterable[int], span: tuple[int, int], unusable: set[int]
@@ -122,13 +114,28 @@ class Sources:
         for place in places:
             if not place.is_copy:
                 return place
-            for _, record in self._journals.read_all([place]):
-                if record is not None:
-                    return record.header
+            if (header := self._journals.header(place)) is not None:
+                return header
         return None
 
-    def read(self, origins: Iterable[Origin]) -> Iterator[tuple[Origin, Values]]:
-        """Yield what is at each origin, in the order of the journals.
+    def fill(
+        self, origins: Sequence[Origin], at: Sequence[int], parts: Sequence[Array]
+    ) -> dict[str, Array]:
+        """Read predictions into rows of arrays; return the numbers beside them.
+
+        Parameters
+        ----------
+        origins : sequence of Place or int
+            What is read.
+        at : sequence of int
+            Which row of `parts` takes which.
+        parts : sequence of 2-D arrays
+            One for each array of predictions, little-endian.
+
+        Returns
+        -------
+        dict of arrays (len(origins),)
+            ``crc``, ``clipped``, ``recipe`` and ``fit_seconds``, which is NaN for published rows.
 
         Raises
         ------
@@ -137,38 +144,40 @@ class Sources:
         StoreError
             If a record is not of the group's shape.
         """
+        numbers: dict[str, Array] = {
+            name: np.zeros(len(origins), dtype=dtype) for name, dtype in _NUMBERS.items()
+        }
         places = [origin for origin in origins if isinstance(origin, Place)]
-        broken = False
-        for place, record in self._journals.read_all(places, sum(self._sizes)):
-            if record is None:
-                broken = True
-            elif record.values.sizes != self._sizes:
-                raise StoreError(
-                    f"{place.journal} holds a row of {record.values.sizes} bytes for "
-                    f"{self._group.spec.path}, which has {self._sizes}: was it written for "
-                    "another sweep?"
-                )
-            else:
-                yield place, self._recorded(record)
-        if broken:
+        here = [n for n, origin in enumerate(origins) if isinstance(origin, Place)]
+        fields, good = self._journals.fill(places, [at[n] for n in here], parts)
+        sizes = np.stack([fields[name] for name in _SIZES], axis=1)
+        if (other := good & (sizes != self._sizes).any(axis=1)).any():
+            n = int(other.argmax())
+            raise StoreError(
+                f"{places[n].journal} holds a row of {tuple(sizes[n].tolist())} bytes for "
+                f"{self._group.spec.path}, which has {self._sizes}: was it written for another "
+                "sweep?"
+            )
+        if not good.all():
             raise DamagedRecord
-        for row in origins:
-            if isinstance(row, int):
-                yield row, self._copied(row)
+        for name, values in numbers.items():
+            values[here] = fields[name]
+        for n, origin in enumerate(origins):
+            if not isinstance(origin, Place):
+                self._copy(origin, n, at[n], parts, numbers)
+        return numbers
 
-    def _recorded(self, record: Record) -> Values:
-        header = record.header
-        parts = [
-            np.frombuffer(part, dtype=dtype)
-            for part, dtype in zip(record.values.parts, self._dtypes, strict=True)
-        ]
-        return Values(parts, header.crc, header.clipped, header.recipe, header.fit_seconds)
-
-    def _copied(self, row: int) -> Values:
-        parts = [self._published(array.name, row).reshape(-1) for array in self._arrays]
-        clipped = int(self._published("clipped", row)) if self._group.spec.has_clipped else 0
-        crc, recipe = int(self._published("crc", row)), int(self._published("recipe", row))
-        return Values(parts, crc, clipped, recipe, math.nan)
+    def _copy(
+        self, row: int, n: int, at: int, parts: Sequence[Array], numbers: dict[str, Array]
+    ) -> None:
+        """Read a published row."""
+        for array, values in zip(self._arrays, parts, strict=True):
+            values[at] = self._published(array.name, row).reshape(-1)
+        for name in numbers:
+            if name == "fit_seconds":
+                numbers[name][n] = math.nan
+            elif name != "clipped" or self._group.spec.has_clipped:
+                numbers[name][n] = self._published(name, row)
 
     def _published(self, name: str, row: int) -> Any:
         folder = self._group.folder / name

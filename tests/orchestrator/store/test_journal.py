@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,9 +13,18 @@ from orchestrator.store import index as module
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.journal import JournalWriter
-from orchestrator.store.records import HEADER_SIZE, MAGIC
+from orchestrator.store.records import (
+    HEADER_SIZE,
+    MAGIC,
+    copy,
+    done,
+    parse_header,
+    parse_headers,
+)
 from orchestrator.store.rows import RowBytes
 from orchestrator.store.tombstones import write_tombstone
+
+SIZES = (40, 160, 20, 16)  # of `row`
 
 
 def row(number: int, size: int = 40) -> RowBytes:
@@ -121,16 +131,20 @@ def test_damage_costs_only_the_records_it_hits(tmp_path_factory, data):
     assert set(index.rows(1).tolist()) == good
 
 
-def test_a_record_that_lost_bytes_hides_no_other(tmp_path):
-    """Its length leads into the next one."""
+@pytest.mark.parametrize("n", [1, 200])
+@pytest.mark.parametrize("hit", [0, 1])
+def test_a_record_that_lost_bytes_hides_no_other(tmp_path, n, hit):
+    """Its length leads into the next one, or to where less than a header is left."""
     path = tmp_path / "a.journal"
     with JournalWriter(path) as writer:
         fill(writer, range(3))
     content = bytearray(path.read_bytes())
-    del content[HEADER_SIZE + 5]
+    start = hit * (HEADER_SIZE + sum(SIZES)) + HEADER_SIZE + 5
+    del content[start : start + n]
     path.write_bytes(content)
     index = JournalIndex(tmp_path)
-    assert [number for number in range(3) if index.read(1, number)] == [1, 2]
+    left = [number for number in range(3) if number != hit]
+    assert [number for number in range(3) if index.read(1, number)] == left
     assert index.damaged == 2  # a stretch, and the record whose checksum does not fit
 
 
@@ -234,6 +248,76 @@ def test_removed_journals_no_longer_count(tmp_path):
     index.refresh()
     assert index.rows(1).tolist() == []
     assert index.journals == []
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_records_are_read_into_rows_of_arrays(tmp_path_factory, data):
+    """Of several journals, next to each other or not, in any order, however little a call reads."""
+    folder = tmp_path_factory.mktemp("journals")
+    names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=12))
+    for name in set(names):
+        with JournalWriter(folder / f"{name}.journal") as writer:
+            fill(writer, [number for number, at in enumerate(names) if at == name])
+    index = JournalIndex(folder)
+    places = {number: found[0] for number, found in index.records(1, 0, len(names)).items()}
+    wanted = data.draw(st.lists(st.sampled_from(sorted(places)), unique=True))
+    damaged = set(data.draw(st.lists(st.sampled_from(wanted)))) if wanted else set()
+    for number in damaged:
+        path = folder / places[number].journal
+        content = bytearray(path.read_bytes())
+        content[places[number].offset + data.draw(st.integers(0, HEADER_SIZE + 235))] ^= 4
+        path.write_bytes(content)
+    gone = data.draw(st.sets(st.sampled_from(names)))
+    for name in gone:
+        (folder / f"{name}.journal").unlink()
+    at = data.draw(st.permutations(range(len(wanted) + 2)))[: len(wanted)]
+    parts = [np.zeros((len(wanted) + 2, size), dtype=np.uint8) for size in SIZES]
+    most = data.draw(st.integers(1, 12))
+    preadv = os.preadv
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_BUFFERS", data.draw(st.sampled_from([1, 10, 1024])))
+        short = lambda file, buffers, place: preadv(file, buffers[: max(5, most)], place)  # noqa: E731
+        patch.setattr(module.os, "preadv", short)
+        fields, good = index.fill([places[number] for number in wanted], at, parts)
+    lost = {number for number in wanted if number in damaged or names[number] in gone}
+    assert [number for number, fine in zip(wanted, good, strict=True) if not fine] == [
+        number for number in wanted if number in lost
+    ]
+    for number, place, header, fine in zip(wanted, at, fields, good, strict=True):
+        if fine:
+            expected = row(number)
+            payload = b"".join(part[place].tobytes() for part in parts)
+            assert payload == b"".join(
+                (expected.label, expected.score, expected.confidence, expected.curves)
+            )
+            assert (header["row"], header["crc"], header["recipe"]) == (number, expected.crc, 2)
+            assert (header["clipped"], header["fit_seconds"]) == (number, 0.5)
+            assert [header[n] for n in ("label", "score", "confidence", "source")] == [*SIZES]
+    assert set(index.rows(1).tolist()) == set(range(len(names))) - lost
+
+
+@given(
+    st.binary(max_size=HEADER_SIZE),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**16 - 1),
+)
+def test_headers_mean_the_same_one_by_one_and_together(other, group, number, recipe):
+    headers = [
+        done(group, number, recipe, 2.5, row(number % 1000))[:HEADER_SIZE],
+        copy(group, number, number // 2, recipe),
+        other.ljust(HEADER_SIZE),
+    ]
+    data = np.frombuffer(b"".join(headers), dtype=np.uint8).reshape(3, -1)
+    fields, good = parse_headers(data)
+    assert good.tolist() == [parse_header(header) is not None for header in headers]
+    for header, together in zip(headers[:2], fields, strict=False):
+        alone = parse_header(header)
+        for name in ("status", "recipe", "group", "row", "crc", "clipped", "label", "score"):
+            assert together[name] == getattr(alone, name)
+        assert together["source"] == (alone.curves or alone.source)
+        np.testing.assert_equal(float(together["fit_seconds"]), alone.fit_seconds)
 
 
 def test_writing_needs_no_slow_import():

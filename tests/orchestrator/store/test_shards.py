@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store import encoding, files, reader
+from orchestrator.store import encoding, files, reader, shards
 from orchestrator.store.errors import (
     DamagedShard,
     LeaseHeld,
@@ -128,6 +128,25 @@ def test_copies_hold_what_their_source_holds(world):
     assert reader.statuses(world.group)[:7].tolist() == [1, 2, 0, 0, 2, 1, 2]
     recipe = reader.read_rows(world.group, ("recipe",), [0, 1, 4])["recipe"]
     assert recipe.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_files_are_the_same_however_few_rows_are_held(tmp_path, n_classes, monkeypatch):
+    found = []
+    for held in (1, 3, 100):
+        world = World(tmp_path / str(held), spec(n_classes, shard=8, chunk=4, curves=True), n=13)
+        monkeypatch.setattr(shards, "_CACHED_BYTES", held * world.spec.row_bytes)
+        with world.journal() as journal:
+            world.append(journal, 5, 0, 1, 11, 3)
+            journal.append_copy(NUMBER, 2, 0)
+            journal.append_copy(NUMBER, 9, 5)
+            world.append(journal, 8)
+        for shard in (0, 1, 0):
+            publish(world.group, shard, world.index(), world.watch)
+        assert_true_rows(world.group, {0, 1, 2, 3, 5, 8, 9, 11}, {2: 0, 9: 5})
+        written = world.group.folder.rglob("c.*")
+        found.append({path.relative_to(world.folder): path.read_bytes() for path in written})
+    assert found[0] == found[1] == found[2]
 
 
 def test_files_are_replaced_in_order(world, monkeypatch):

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -47,6 +48,7 @@ from orchestrator.store.schema import GroupSpec
 from orchestrator.store.shards import publish
 
 CELL_RUNS, REPEATS = 20, 10
+SCAN = 4  # inner chunks that are read at a time: a task of dask's costs what reading one takes
 SIZES = ((1000, 10_000), (17_900, 3600))  # points, runs
 
 SUITE, CLASSIFIERS, SUITE_RUNS, SUITE_REPEATS = "model-variance-37", 4, 3600, 30
@@ -123,19 +125,16 @@ def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
 
 
 def read_ours(group: Group, cell: int | None) -> int:
-    """Read everything, an inner chunk at a time, or one cell; return how many bytes."""
+    """Read everything, some inner chunks at a time, or one cell; return how many bytes."""
     names = [array.name for array in group.spec.arrays if array.role == "prediction"]
     if cell is not None:
         rows = np.flatnonzero(read_array(group, "cell") == cell)
         return sum(values.nbytes for values in read_rows(group, names, rows).values())
-    total, step = 0, group.spec.chunk_length
+    total, step = 0, SCAN * group.spec.chunk_length
     for name in names:
         for first in range(0, group.rows, step):
             total += encoding.read(group.folder / name, first, first + step).nbytes
     return total
-
-
-SCAN = 4  # inner chunks in a task of dask's, which costs some of the time that reading one takes
 
 
 def read_dask(opened: xr.Dataset, names: list[str]) -> int:
@@ -224,13 +223,25 @@ def timed(step: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-def measured(read: Callable[[], int], nominal: int) -> dict[str, float]:
-    """Time a read cold and hot; rates are of the bytes that predictions have uncompressed."""
-    found: dict[str, float] = {}
-    for name in ("cold", "hot") if drop_caches() else ("hot",):
-        wall, processor = timed(read)
-        found |= {f"{name}_s": wall, f"{name}_MB_per_s": nominal / wall / 1e6}
-    return found | {"hot_MB_per_cpu_s": nominal / processor / 1e6}
+Read = tuple[Callable[[], int], int]
+"""What reads something, and how many bytes that is uncompressed."""
+
+
+def measured(reads: dict[str, Read], times: int = 1) -> dict[str, float]:
+    """Time reads cold and hot, in turns; return medians, named with the reads' names in front."""
+    kinds = ("cold", "hot") if drop_caches() else ("hot",)
+    found: dict[str, list[float]] = {}
+    for _ in range(times):
+        for prefix, (read, nominal) in reads.items():
+            for kind in kinds:
+                if kind == "cold":
+                    drop_caches()
+                wall, processor = timed(read)
+                found.setdefault(f"{prefix}{kind}_s", []).append(wall)
+                found.setdefault(f"{prefix}{kind}_MB_per_s", []).append(nominal / wall / 1e6)
+            rate = nominal / processor / 1e6
+            found.setdefault(f"{prefix}hot_MB_per_cpu_s", []).append(rate)
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def on_disk(folder: Path) -> dict[str, int]:
@@ -239,20 +250,13 @@ def on_disk(folder: Path) -> dict[str, int]:
     return {"files_and_folders": len(entries), "bytes": size}
 
 
-def raw_disk(folder: Path, n_bytes: int) -> float | None:
-    """Return the disk's own speed, MB/s, of one large file read cold."""
-    file = folder / "raw"
-    file.write_bytes(os.urandom(2**20) * (n_bytes // 2**20 + 1))
-    if not drop_caches():
-        return None
-    started, total = time.perf_counter(), 0
+def read_raw(file: Path) -> int:
+    """Read a file as fast as the disk does."""
+    total, buffer = 0, bytearray(2**22)
     with file.open("rb", buffering=0) as source:
-        buffer = bytearray(2**22)
         while n := source.readinto(buffer):
             total += n
-    seconds = time.perf_counter() - started
-    file.unlink()
-    return total / seconds / 1e6
+    return total
 
 
 def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float]]:
@@ -278,13 +282,14 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
         results[name] = {
             "write_ms_per_run": 1e3 * seconds / n_runs,
             **on_disk(place),
-            **measured(partial(read, place, whole), nominal),
-            **of_cell(measured(partial(read, place, cell), part)),
+            **measured(
+                {
+                    "": (partial(read, place, whole), nominal),
+                    "cell_": (partial(read, place, cell), part),
+                }
+            ),
         }
         shutil.rmtree(place)
-    raw = raw_disk(folder, min(nominal, 2**30))
-    if raw is not None:
-        results["disk itself"] = {"cold_MB_per_s": raw}
     return results
 
 
@@ -296,22 +301,29 @@ def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) ->
     (group,) = list_groups(folder / "predictions.zarr")
     nominal = n_runs * spec.row_bytes
     part = spec.row_bytes * int(np.count_nonzero(read_array(group, "cell") == 0))
-    figures |= on_disk(folder) | measured(lambda: read_ours(group, None), nominal)
+    figures |= on_disk(folder)
+    raw, size = folder / "raw", min(nominal, 2**30)
+    with raw.open("wb") as file:
+        for _ in range(size // 2**20 + 1):
+            file.write(os.urandom(2**20))
     opened = open_runs(group, SCAN * group.spec.chunk_length)
     names = [array.name for array in spec.arrays if array.role == "prediction"]
     read_dask(opened, names)  # what dask itself imports when it is first used is no reading
-    read = measured(lambda: read_dask(opened, names), nominal)
-    figures |= {f"dask_{name}": value for name, value in read.items()}
-    figures |= of_cell(measured(lambda: read_ours(group, 0), part))
+    reads: dict[str, Read] = {
+        "": (lambda: read_ours(group, None), nominal),
+        "dask_": (lambda: read_dask(opened, names), nominal),
+        "cell_": (lambda: read_ours(group, 0), part),
+        "disk_": (lambda: read_raw(raw), raw.stat().st_size),
+    }
+    figures |= measured(reads, times=5)
+    for way in ("", "dask_"):
+        if "disk_cold_s" in figures:
+            share = figures[f"{way}cold_MB_per_s"] / figures["disk_cold_MB_per_s"]
+            figures[f"{way}cold_share_of_disk"] = share
     if plain:
-        read = measured(lambda: read_plain(group), nominal)
-        figures |= {f"plain_xarray_{name}": value for name, value in read.items()}
+        figures |= measured({"plain_xarray_": (lambda: read_plain(group), nominal)})
     shutil.rmtree(folder)
     return figures
-
-
-def of_cell(figures: dict[str, float]) -> dict[str, float]:
-    return {f"cell_{name}": value for name, value in figures.items()}
 
 
 def codecs(quick: bool) -> dict[str, dict[str, float]]:
@@ -424,9 +436,6 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             title = f"{n_runs:,} runs of {what}, alone"
             results[title] = {"manyseed": alone(Path(folder) / "ours", spec, n_runs)}
-            raw = raw_disk(Path(folder), min(n_runs * spec.row_bytes, 2**30))
-        if raw is not None:
-            results[title]["disk itself"] = {"cold_MB_per_s": raw}
     results["the study, by formula"] = {"manyseed": suite_by_formula()}
     if options.json:
         print(json.dumps(results, indent=2))

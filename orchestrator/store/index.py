@@ -38,6 +38,7 @@ from orchestrator.store.tombstones import Tombstone, read_tombstone
 
 _SEARCH_BYTES = 2**20
 _MOST_BUFFERS = 1024  # that one call of Linux takes
+_CACHED_BYTES = 2**20  # are checked while the processor has them at hand
 
 
 class Place(NamedTuple):
@@ -281,6 +282,7 @@ class JournalIndex:
             payload of another length than a row is good, but not what is in `parts`.
         """
         heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
+        checksums = np.zeros(len(places), dtype=np.uint32)
         payloads = [[part[row] for part in parts] for row in at]
         length = sum(part.nbytes // len(part) for part in parts)
         order = sorted(range(len(places)), key=places.__getitem__)
@@ -293,10 +295,10 @@ class JournalIndex:
                 for part in _adjacent(offsets, HEADER_SIZE + length, 1 + len(parts)):
                     here = [[heads[n], *payloads[n]] for n in numbers[part]]
                     _read_all(file, int(offsets[part][0]), here)
+                    checksums[numbers[part]] = [checksum(payloads[n]) for n in numbers[part]]
         fields, good = parse_headers(heads)
         lengths = fields["label"] + fields["score"] + fields["confidence"] + fields["source"]
-        for n in np.flatnonzero(good & (lengths == length)).tolist():
-            good[n] = checksum(payloads[n]) == fields["crc"][n]
+        good &= (checksums == fields["crc"]) | (lengths != length)
         for n in np.flatnonzero(~good).tolist():
             self._distrust(places[n])
         return fields, good
@@ -353,7 +355,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[slice]:
     """Cut ascending offsets into stretches that one call reads: record after record."""
-    most = max(1, _MOST_BUFFERS // buffers)
+    most = max(1, min(_MOST_BUFFERS // buffers, _CACHED_BYTES // size))
     starts = [0, *(np.flatnonzero(np.diff(offsets) != size) + 1).tolist(), len(offsets)]
     for start, stop in itertools.pairwise(starts):
         for first in range(start, stop, most):

@@ -30,7 +30,7 @@ from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources
 from orchestrator.store.writebehind import WriteBehind
 
-_CACHED_BYTES = 2**20
+_STEP_BYTES = 2**22  # a few rows are written while the next are read
 _TAKES = 3  # of a lease that is lost while publishing
 
 
@@ -231,9 +231,9 @@ class _Merge:
         Memory holds two inner chunks at most.
         """
         planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
-        # what is published is decoded an inner chunk at a time; else what fits a processor's cache
-        cached = max(1, _CACHED_BYTES // self.spec.row_bytes)
-        step = self.spec.chunk_length if self.published else cached
+        step = self.spec.chunk_length  # what is published is decoded an inner chunk at a time
+        if not self.published:
+            step = min(step, max(1, _STEP_BYTES // self.spec.row_bytes))
         forms = [parse(self.group.metadata(array)) for array in self.predictions]
         with WriteBehind(forms, partials, step) as files:
             for first in range(0, planned, step):

@@ -277,6 +277,7 @@ def test_records_are_read_into_rows_of_arrays(tmp_path_factory, data):
     preadv = os.preadv
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOST_BUFFERS", data.draw(st.sampled_from([1, 10, 1024])))
+        patch.setattr(module, "_CACHED_BYTES", data.draw(st.sampled_from([1, 700, 2**20])))
         short = lambda file, buffers, place: preadv(file, buffers[: max(5, most)], place)  # noqa: E731
         patch.setattr(module.os, "preadv", short)
         fields, good = index.fill([places[number] for number in wanted], at, parts)

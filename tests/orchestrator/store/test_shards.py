@@ -135,7 +135,7 @@ def test_files_are_the_same_however_few_rows_are_held(tmp_path, n_classes, monke
     found = []
     for held in (1, 3, 100):
         world = World(tmp_path / str(held), spec(n_classes, shard=8, chunk=4, curves=True), n=13)
-        monkeypatch.setattr(shards, "_CACHED_BYTES", held * world.spec.row_bytes)
+        monkeypatch.setattr(shards, "_STEP_BYTES", held * world.spec.row_bytes)
         with world.journal() as journal:
             world.append(journal, 5, 0, 1, 11, 3)
             journal.append_copy(NUMBER, 2, 0)

@@ -235,12 +235,19 @@ class _Merge:
         if not self.published:
             step = min(step, max(1, _STEP_BYTES // self.spec.row_bytes))
         forms = [parse(self.group.metadata(array)) for array in self.predictions]
+        damaged = False
         with WriteBehind(forms, partials, step) as files:
             for first in range(0, planned, step):
                 rows = slice(first, min(first + step, planned))
                 parts = files.buffers(rows.stop - rows.start)
-                self._merge_rows(rows, sources, kept, numbers, parts)
-                files.write(parts)
+                try:
+                    self._merge_rows(rows, sources, kept, numbers, parts)
+                except DamagedRecord:
+                    damaged = True
+                if not damaged:  # else what follows is looked at, to begin again only once
+                    files.write(parts)
+            if damaged:
+                raise DamagedRecord
 
     def _merge_rows(
         self,

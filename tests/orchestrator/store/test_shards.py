@@ -311,6 +311,25 @@ def test_a_record_that_is_damaged_is_not_published(world, elsewhere):
     assert not list(world.store.rglob("*.partial"))
 
 
+def test_all_damaged_records_are_found_at_once(tmp_path, monkeypatch):
+    world = World(tmp_path, spec(shard=8, chunk=4), n=8)
+    world.finish(*range(8))
+    file = world.journals / "0001.journal"
+    for row in (0, 2, 3, 7):
+        flip(file, row * (HEADER_SIZE + world.spec.row_bytes) + HEADER_SIZE + 3)
+    monkeypatch.setattr(shards, "_STEP_BYTES", 1)
+    begun = []
+
+    def merge(self, original=shards._Merge._merge):
+        begun.append(self)
+        return original(self)
+
+    monkeypatch.setattr(shards._Merge, "_merge", merge)
+    assert publish(world.group, 0, world.index(), world.watch).finished == 4
+    assert len(begun) == 2
+    assert_true_rows(world.group, {1, 4, 5, 6}, {})
+
+
 def test_records_of_another_shape_are_refused(world):
     other = dataclasses.replace(world.spec, samples=SAMPLES + 1)
     with world.journal() as journal:

@@ -1,8 +1,12 @@
-"""A real SLURM, started once for each process of the test run that needs one."""
+"""What all tests share: signals as in a terminal, and a real SLURM.
+
+SLURM is started once for each process of the test run that needs it.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +17,11 @@ from tests import cluster as clusters
 from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Write-behind: a thread writes a shard's predictions while the next ones are read.
 
-Reading journals, checking and compressing keep one core busy, and so does copying to the page
-cache, and the disk works beside both.
+Reading and checking keep one core busy, compressing and copying to the page cache another, and the
+disk works beside both.
 """
 
 from __future__ import annotations

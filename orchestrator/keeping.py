@@ -8,6 +8,8 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
+from orchestrator.plans.drop import Drop
+from orchestrator.plans.drop import drop as drop_cells
 from orchestrator.plans.layout import wrong_coordinates
 from orchestrator.plans.plan import Plan
 from orchestrator.store.compact import Compaction
@@ -18,7 +20,7 @@ from orchestrator.store.repair import repair as repair_store
 from orchestrator.store.repair import require_rest
 from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
-from orchestrator.submissions.submission import submissions, tasks_of
+from orchestrator.submissions.submission import running, submissions
 from orchestrator.working.checkpoints import remove_stale
 
 
@@ -97,8 +99,19 @@ def compact(
 
 def compact_at_rest(paths: SweepPaths) -> None:
     """Do so unless something trains, which publishes itself."""
-    if not any(task.is_alive for tasks in tasks_of(submissions(paths)) for task in tasks):
+    if not running(submissions(paths)):
         compact(paths)
+
+
+def drop(paths: SweepPaths, where: str) -> Drop:
+    """Take cells out of the plan unless something trains; `Sweep.drop` says more."""
+    if running(submissions(paths)):
+        raise UserError(
+            "the sweep is being trained",
+            file=paths.directory,
+            remedy=f"wait for it, or stop it with: manyseed cancel {paths.directory}",
+        )
+    return drop_cells(paths, where)
 
 
 def export(paths: SweepPaths, output: Path) -> Path:

@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import UserError
 from orchestrator.paths import open_sweep
 from orchestrator.plans.plan import Plan
-from orchestrator.submissions.submission import LOCAL, Submission, submissions, tasks_of
+from orchestrator.submissions.submission import LOCAL, Submission, running, submissions
 from orchestrator.survey import Survey, survey
 from slurm import local
 
@@ -165,9 +164,7 @@ class Sweep:
 
     def running(self) -> list[Submission]:
         """Return the submissions of which something trains, or will."""
-        listed = self.submissions()
-        states = zip(listed, tasks_of(listed), strict=True)
-        return [one for one, tasks in states if any(task.is_alive for task in tasks)]
+        return running(self.submissions())
 
     @property
     def is_running(self) -> bool:
@@ -242,16 +239,11 @@ class Sweep:
         orchestrator.errors.UserError
             For what is no condition, one that no cell meets, or while something trains.
         """
-        from orchestrator.plans.drop import drop, to_drop
+        from orchestrator.keeping import drop
+        from orchestrator.plans.drop import to_drop
 
         if dry_run:
             return to_drop(self.paths, where)
-        if self.is_running:
-            raise UserError(
-                "the sweep is being trained",
-                file=self.directory,
-                remedy=f"wait for it, or stop it with: manyseed cancel {self.directory}",
-            )
         return drop(self.paths, where)
 
     @property
@@ -385,15 +377,9 @@ class Sweep:
         workers : int
             Threads or processes; by default the job's cores.
         """
-        from orchestrator.results.analysing import check
-        from orchestrator.results.conventions import conventions
         from orchestrator.results.job import submit
-        from orchestrator.results.schedulers import of_slurm
 
-        profile = of_slurm(cluster)
-        options = options or conventions(self.paths)
-        check(self.paths, options)
-        return submit(self.paths, profile, options, dask=dask, workers=workers)
+        return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> dict[str, Any] | None:
         """Return what has become of the analysis that was submitted last.

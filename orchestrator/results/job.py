@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import ManyseedError, UnavailableError, UserError
 from orchestrator.files import locked, read_json, write_json
 from orchestrator.paths import SweepPaths, open_sweep
+from orchestrator.results.schedulers import of_slurm
 from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs
 from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
 from orchestrator.working.node import Node
@@ -43,16 +44,22 @@ def last_job(paths: SweepPaths) -> Submission | None:
 
 
 def submit(
-    paths: SweepPaths, profile: Profile, options: Options, *, dask: str, workers: int | None
+    paths: SweepPaths,
+    options: Options | None,
+    *,
+    cluster: str,
+    dask: str,
+    workers: int | None,
 ) -> Submission | None:
     """Submit an analysis; return None where one with the same wishes waits or runs.
 
     Parameters
     ----------
     paths : SweepPaths
-    profile : Profile
-        What it asks for is its ``cpu`` class.
-    options : Options
+    options : Options, optional
+        By default the sweep's conventions.
+    cluster : str
+        A cluster profile, its file, or auto; what the job asks for is its ``cpu`` class.
     dask : str
         Who computes within the job.
     workers : int, optional
@@ -65,8 +72,12 @@ def submit(
     UnavailableError
         When the cluster does not answer.
     """
-    from orchestrator.results.conventions import to_json
+    from orchestrator.results.analysing import check
+    from orchestrator.results.conventions import conventions, to_json
 
+    profile = of_slurm(cluster)
+    options = options or conventions(paths)
+    check(paths, options)
     wishes = {"options": to_json(options), "dask": dask, "workers": workers}
     request = json.loads(json.dumps(wishes))  # as it is read back
     paths.analyses.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources
-from orchestrator.store.writebehind import WriteBehind
+from orchestrator.store.writebehind import write_behind
 
 _STEP_BYTES = 2**22  # a few rows are written while the next are read
 _TAKES = 3  # of a lease that is lost while publishing
@@ -236,7 +236,7 @@ class _Merge:
             step = min(step, max(1, _STEP_BYTES // self.spec.row_bytes))
         forms = [parse(self.group.metadata(array)) for array in self.predictions]
         damaged = False
-        with WriteBehind(forms, partials, step) as files:
+        with write_behind(forms, partials, step) as files:
             for first in range(0, planned, step):
                 rows = slice(first, min(first + step, planned))
                 parts = files.buffers(rows.stop - rows.start)

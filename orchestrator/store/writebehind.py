@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
@@ -21,10 +20,13 @@ from orchestrator.store.chunkfile import ChunkWriter, Format
 _BEHIND_BYTES = 2**22
 
 
-class WriteBehind:
-    """Writes new files, one of each array, some rows at a time. A context manager.
+@contextlib.contextmanager
+def write_behind(
+    forms: Sequence[Format], paths: Sequence[Path], rows: int
+) -> Iterator[WriteBehind]:
+    """Let the block write new files, one of each array, some rows at a time.
 
-    Leaving the block without an exception completes the files; none is synced.
+    Leaving it without an exception completes the files; none is synced.
 
     Parameters
     ----------
@@ -34,32 +36,31 @@ class WriteBehind:
         Where; there must be no such files.
     rows : int
         The most rows that are written at a time; memory holds them twice.
+
+    Raises
+    ------
+    OSError
+        If the file system refuses.
     """
+    buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(path.open("xb", buffering=0)) for path in paths]
+        files = [_File(form, file) for form, file in zip(forms, opened, strict=True)]
+        writing = WriteBehind(files, buffers, stack.enter_context(ThreadPoolExecutor(1)))
+        yield writing
+        writing.wait()
+        for file in files:
+            file.writer.finish()
 
-    def __init__(self, forms: Sequence[Format], paths: Sequence[Path], rows: int) -> None:
-        self._forms, self._paths = forms, paths
-        self._buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
-        self._written: Future[None] | None = None
 
-    def __enter__(self) -> WriteBehind:
-        with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(path.open("xb", buffering=0)) for path in self._paths]
-            self._files = [_File(form, file) for form, file in zip(self._forms, files, strict=True)]
-            self._thread = stack.enter_context(ThreadPoolExecutor(1))
-            self._stack = stack.pop_all()
-        return self
+class WriteBehind:
+    """Writes rows to open files; made by `write_behind`."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+    def __init__(
+        self, files: list[_File], buffers: list[list[NDArray[Any]]], thread: ThreadPoolExecutor
     ) -> None:
-        with self._stack:
-            if error is None:
-                self._wait()
-                for file in self._files:
-                    file.writer.finish()
+        self._files, self._buffers, self._thread = files, buffers, thread
+        self._written: Future[None] | None = None
 
     def buffers(self, rows: int) -> list[NDArray[Any]]:
         """Return arrays for the next rows; what they hold is undefined."""
@@ -73,11 +74,12 @@ class WriteBehind:
         OSError
             If the file system refused these rows or those before.
         """
-        self._wait()
+        self.wait()
         self._written = self._thread.submit(self._write, parts)
         self._buffers.reverse()
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for what is being written; raises as `write` does."""
         if self._written is not None:
             self._written.result()
 

@@ -244,6 +244,12 @@ class Submission:
         return any(time.time() - file.stat().st_mtime < _SILENT_SECONDS for file in files)
 
 
+def running(submissions: Sequence[Submission]) -> list[Submission]:
+    """Return those of which something trains, or will; raises as `tasks_of` does."""
+    states = zip(submissions, tasks_of(submissions), strict=True)
+    return [one for one, tasks in states if any(task.is_alive for task in tasks)]
+
+
 def tasks_of(
     submissions: Sequence[Submission],
     *,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ from orchestrator.cli import main
 from orchestrator.errors import UnavailableError
 from orchestrator.store.groups import list_groups
 from tests.orchestrator.conftest import command, stored, train, write
+from tests.readonly import read_only
 
 
 @pytest.fixture
@@ -156,39 +155,21 @@ def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:
     assert "groups.json: layout version 2" in result.stderr
 
 
-@pytest.fixture
-def read_only(copy: Sweep) -> Iterator[Sweep]:
-    """A sweep in a folder that nobody, not even root, may write to."""
-    mount = ["mount", "--bind", copy.directory, copy.directory]
-    if os.geteuid() != 0:
-        folders = [copy.directory, *(d for d in copy.directory.rglob("*") if d.is_dir())]
-        for folder in folders:
-            folder.chmod(0o500)
-        yield copy
-        for folder in folders:
-            folder.chmod(0o700)
-    elif subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("root may write anywhere, and nothing can be mounted here")
-    else:
-        subprocess.run(["mount", "-o", "remount,ro,bind", copy.directory], check=True)
-        yield copy
-        subprocess.run(["umount", copy.directory], check=True)
-
-
 @pytest.mark.parametrize("verb", ["submit", "resume", "compact", "analyze", "cancel"])
-def test_a_directory_that_may_only_be_read_is_left_alone(read_only: Sweep, verb: str) -> None:
-    before = sorted(read_only.directory.rglob("*"))
-    for name in ("status", "verify"):
-        assert command(name, read_only.directory).returncode == 0
-    result = command(verb, read_only.directory)
+def test_a_directory_that_may_only_be_read_is_left_alone(copy: Sweep, verb: str) -> None:
+    before = sorted(copy.directory.rglob("*"))
+    with read_only(copy.directory):
+        for name in ("status", "verify"):
+            assert command(name, copy.directory).returncode == 0
+        result = command(verb, copy.directory)
     if verb == "cancel":  # has nothing to write
         assert result.returncode == 0
     else:
         assert result.returncode == 4, result.stderr
-        assert str(read_only.directory) in result.stderr
+        assert str(copy.directory) in result.stderr
         assert "give permission" in result.stderr
         assert "Traceback" not in result.stderr
-    assert sorted(read_only.directory.rglob("*")) == before
+    assert sorted(copy.directory.rglob("*")) == before
 
 
 def test_a_submission_that_the_disk_cannot_hold_is_refused(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.store import encoding, writebehind
 from orchestrator.store.chunkfile import ChunkWriter, parse
 from orchestrator.store.metadata import array_metadata
-from orchestrator.store.writebehind import WriteBehind
+from orchestrator.store.writebehind import write_behind
 from tests.orchestrator.store.world import open_files, spec
 
 MADE = spec(2, samples=70, shard=20, chunk=5)
@@ -31,7 +31,7 @@ def test_the_bytes_are_those_of_all_rows_at_once(tmp_path_factory, sizes, told):
     paths, rows = [folder / array.name for array in ARRAYS], rows_of(sum(sizes))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writebehind, "_BEHIND_BYTES", told)
-        with WriteBehind(FORMS, paths, 7) as files:
+        with write_behind(FORMS, paths, 7) as files:
             first = 0
             for size in sizes:
                 parts = files.buffers(size)
@@ -55,7 +55,7 @@ def test_what_the_disk_refuses_is_told(tmp_path, after, monkeypatch):
     paths, written = [tmp_path / "label", tmp_path / "margin"], []
 
     def write():
-        with WriteBehind(FORMS, paths, 5) as files:
+        with write_behind(FORMS, paths, 5) as files:
             for part in range(1 + after):
                 files.write(files.buffers(5))
                 written.append(part)
@@ -71,7 +71,7 @@ def test_nothing_is_completed_or_left_open_after_an_error(tmp_path):
     paths = [tmp_path / "label", tmp_path / "margin"]
 
     def write():
-        with WriteBehind(FORMS, paths, 5) as files:
+        with write_behind(FORMS, paths, 5) as files:
             files.write([part * 0 for part in files.buffers(5)])
             raise KeyError
 
@@ -80,6 +80,6 @@ def test_nothing_is_completed_or_left_open_after_an_error(tmp_path):
     whole = encoding.encode(METADATA[1], 0, np.zeros((5, 2, 70), np.float32))[1]
     assert len(paths[1].read_bytes()) < len(whole)
     paths[0].unlink()
-    with pytest.raises(FileExistsError), WriteBehind(FORMS, paths, 5):
+    with pytest.raises(FileExistsError), write_behind(FORMS, paths, 5):
         pass
     assert open_files() == before

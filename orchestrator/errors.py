@@ -5,6 +5,7 @@
     ManyseedError
     ├── UserError         2  the user's mistake: file, key, value, remedy
     ├── UnavailableError  4  the cluster, the environment or the disk cannot be used now
+    │   ├── DamagedFile      a file of the sweep is not what it must be: file, reason, remedy
     │   └── StoreError       all of the store's, `store.errors`; 2 where its layout is newer
     └── RunsError         1  runs failed or are wrong
 
@@ -70,6 +71,31 @@ class UnavailableError(ManyseedError):
     """The cluster, the environment or the disk cannot be used now."""
 
     exit_code = 4
+
+
+class DamagedFile(UnavailableError):
+    """A file of a sweep directory that cannot be what was written there.
+
+    Parameters
+    ----------
+    file : path
+    reason : str
+        What is wrong with it.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(
+        self,
+        file: str | Path,
+        reason: str,
+        remedy: str = "restore it from a copy of the sweep",
+    ) -> None:
+        self.file, self.reason, self.remedy = file, reason, remedy
+        super().__init__(f"{file}: {reason}\n  {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.file, self.reason, self.remedy)
 
 
 class RunsError(ManyseedError):

@@ -7,11 +7,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.store.files import place
+from orchestrator.errors import DamagedFile, UnavailableError, UserError
+from orchestrator.store.files import place, read_plain
+
+T = TypeVar("T")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -20,8 +23,48 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_bytes())
+    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for what is no JSON."""
+    try:
+        return json.loads(read_plain(path))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise DamagedFile(path, f"is no JSON: {error}") from None
+
+
+def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
+    """Read a JSON file as a record.
+
+    Parameters
+    ----------
+    path : Path
+    kind : type
+        A dataclass, or another type that pydantic knows: keys that it lacks are passed over, and
+        those that the file lacks take their defaults, so files of other versions are read.
+    remedy : str, optional
+        What to do where the file is damaged, if not to restore it.
+
+    Raises
+    ------
+    FileNotFoundError
+    DamagedFile
+        Where it is no plain file, no JSON, or lacks or has other values than the record's.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return adapter(kind).validate_json(read_plain(path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        raise DamagedFile(path, reason, *([remedy] if remedy else [])) from None
+
+
+@cache
+def adapter(kind: Any) -> Any:
+    """Return pydantic's validator of a type."""
+    from pydantic import TypeAdapter  # a task that reads nothing does without
+
+    return TypeAdapter(kind)
 
 
 def read_json_lines(path: Path) -> list[Any]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.errors import DamagedFile
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
 
 PARTIAL = ".partial"
@@ -28,6 +30,31 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
             "lost: make room or give permission, then resume"
         ) from error
+
+
+def read_plain(path: Path) -> bytes:
+    """Read a whole plain file: what else may stand at its place neither blocks nor is read.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where nothing is there: what that means, the caller knows.
+    DamagedFile
+        Where a folder, a pipe or a device is there, or it cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DamagedFile(path, "is not a plain file")
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from None
 
 
 def sync_folder(path: Path) -> None:

@@ -51,16 +51,17 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     from pydantic import ValidationError
 
     try:
-        return adapter(kind).validate_json(read_plain(path))
+        record: T = _adapter(kind).validate_json(read_plain(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         reason = f"{where}: {first['msg']}" if where else first["msg"]
         raise DamagedFile(path, reason, *([remedy] if remedy else [])) from None
+    return record
 
 
 @cache
-def adapter(kind: Any) -> Any:
+def _adapter(kind: Any) -> Any:
     """Return pydantic's validator of a type."""
     from pydantic import TypeAdapter  # a task that reads nothing does without
 

@@ -51,7 +51,8 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     from pydantic import ValidationError
 
     try:
-        record: T = _adapter(kind).validate_json(read_plain(path))
+        anything: Any = kind  # not all that pydantic knows is hashable to the type checker
+        record: T = _adapter(anything).validate_json(read_plain(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

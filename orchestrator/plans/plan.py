@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import polars as pl
 
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
+from orchestrator.parquet import read_parquet, write_parquet
 from orchestrator.paths import SweepPaths
-from orchestrator.store.files import place
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -86,9 +85,9 @@ class Plan:
         A part is the commit of a planning: cells that no part refers to are left over from one
         that was interrupted, and don't exist.
         """
-        parts = tuple(pl.read_parquet(path) for path in paths.parts())
+        parts = tuple(read_parquet(path, ROWS).select(*ROWS) for path in paths.parts())
         cells = (
-            _complete(pl.read_parquet(paths.cells), paths.cells)
+            _complete(read_parquet(paths.cells), paths.cells)
             .filter(pl.col("part") <= len(parts))
             .sort("cell")
         )
@@ -186,10 +185,3 @@ def write_plan(paths: SweepPaths, plan: Plan, *, new_part: bool) -> None:
     write_parquet(paths.cells, plan.all_cells)
     if new_part:
         write_parquet(paths.part(len(plan.parts)), plan.parts[-1])
-
-
-def write_parquet(path: Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
-    """Write a Parquet file whole."""
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", metadata=metadata)
-    place(path, buffer.getvalue())

@@ -25,6 +25,7 @@ from jobs.datasets import dataset_id
 from orchestrator import origin
 from orchestrator.errors import UserError
 from orchestrator.files import read_json, write_json
+from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
@@ -246,6 +247,6 @@ def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame) -> None:
     """Remove the table of ensembles where it is of predictions that changed."""
     file = result_file(paths, ENSEMBLES)
     if file.exists():
-        drawn = pl.read_parquet(file, columns=[*KEY, "digest"])
+        drawn = read_parquet(file, columns=[*KEY, "digest"])
         if not drawn.join(inputs, on=[*KEY, "digest"], how="anti").is_empty():
             file.unlink()

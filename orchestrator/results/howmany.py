@@ -17,6 +17,7 @@ from analysis.predictions import Predictions
 from analysis.tables import Tables
 from analysis.trimming import dkw_threshold
 from orchestrator.errors import UserError
+from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
@@ -211,7 +212,7 @@ def _write(
 ) -> None:
     """Write Table I of these groups, with what each was computed from; those of others stand."""
     file = result_file(paths, ENSEMBLES)
-    parts = [pl.read_parquet(file)] if file.exists() else []
+    parts = [read_parquet(file)] if file.exists() else []
     parts = [part.join(cells, on=GROUP, how="anti") for part in parts]
     described = cells.select("cell", "cell_id", *DESCRIPTORS)
     inputs = Held(paths).inputs

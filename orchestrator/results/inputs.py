@@ -16,8 +16,8 @@ from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import ORDER, Tables, cells, ordered
 from analysis.version import code_version
+from orchestrator.parquet import read_parquet, write_parquet
 from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import write_parquet
 from orchestrator.results.tables import PARTS, result_file
 from orchestrator.store.schema import GroupSpec
 
@@ -80,7 +80,7 @@ class Held:
         file = result_file(paths, FILE)
         files = [result_file(paths, name) for name in PARTS]
         self.inputs = (
-            pl.read_parquet(file)
+            read_parquet(file)
             if file.exists() and all(file.exists() for file in files)
             else pl.DataFrame(
                 schema={"cell": pl.UInt32, "repeat_index": pl.UInt16, "digest": pl.String}
@@ -97,7 +97,7 @@ class Held:
         for name in PARTS:
             parts = [getattr(tables, name) for tables in computed]
             if not same.is_empty():
-                held = pl.read_parquet(result_file(self.paths, name), columns=parts[0].columns)
+                held = read_parquet(result_file(self.paths, name), columns=parts[0].columns)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
             frames[name] = ordered(pl.concat(parts), ORDER[name])
         return Tables(**frames, cells=cells(frames["repeats"]))

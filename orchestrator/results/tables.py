@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from orchestrator.errors import UserError
+from orchestrator.parquet import read_parquet, scan_parquet
 from orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Results(Mapping[str, pl.DataFrame]):
         self._files = dict(files)
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        return pl.read_parquet(self._files[table])
+        return read_parquet(self._files[table])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -59,7 +60,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table lazily: only the columns and rows that are needed are read."""
-        return pl.scan_parquet(self._files[table])
+        return scan_parquet(self._files[table])
 
     def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
         """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""

@@ -10,11 +10,11 @@ import polars as pl
 from analysis.columns import Meaning, describe
 from analysis.metrics import schema
 from analysis.options import Options
+from orchestrator.parquet import write_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.results.conventions import to_json
 from orchestrator.results.tables import CURVES, DESCRIPTORS, result_file
 from orchestrator.store.arrays import CURVES as CURVE_MEANINGS
-from orchestrator.store.files import placing
 
 _FURTHER: dict[str, Meaning] = {
     "cell_id": ("", "Identity of the cell, the same in every sweep that has it."),
@@ -52,9 +52,8 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     told = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
     columns = {name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in told.items()}
     metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
-    with placing(result_file(paths, table)) as partial:
-        # Stronger compression takes twice the time and saves a twelfth.
-        frame.sink_parquet(partial, compression="zstd", compression_level=1, metadata=metadata)
+    # Stronger compression takes twice the time and saves a twelfth.
+    write_parquet(result_file(paths, table), frame, metadata, compression_level=1)
 
 
 def _json(value: Any) -> str:

@@ -8,6 +8,7 @@ a killed writer left, and removing it stops a writer that was merely suspended: 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import uuid
@@ -33,7 +34,14 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
 
 
 def read_plain(path: Path) -> bytes:
-    """Read a whole plain file: what else may stand at its place neither blocks nor is read.
+    """Read a whole plain file; raises as `open_plain` does."""
+    with open_plain(path) as file:
+        return file.readall()
+
+
+@contextlib.contextmanager
+def open_plain(path: Path) -> Iterator[io.FileIO]:
+    """Open a plain file for reading: what else may stand at its place neither blocks nor is read.
 
     Raises
     ------
@@ -47,8 +55,8 @@ def read_plain(path: Path) -> bytes:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise DamagedFile(path, "is not a plain file")
-            with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                return file.readall()
+            with io.FileIO(descriptor, closefd=False) as file:
+                yield file
         finally:
             os.close(descriptor)
     except FileNotFoundError:

@@ -16,21 +16,20 @@ from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.submission import (
     ELSEWHERE,
     LOCAL,
-    PAUSED,
     Submission,
     TaskState,
     tasks_of,
 )
 from orchestrator.working.tasks import Task
+from orchestrator.working.wishes import PAUSED, STOPPED
 from slurm import control
 
-_STOPPED = ""
 _Act = Callable[[Iterable[str]], None]
 
 
 def cancel(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop submissions; return how many tasks were asked to end, and how many never start."""
-    return _stop(submissions, _STOPPED, control.cancel)
+    return _stop(submissions, STOPPED, control.cancel)
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
@@ -47,7 +46,7 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
     looked = tasks_of(paused, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(paused, looked, strict=True):
         if any(task.note == ELSEWHERE for task in tasks):
-            place(submission.stop_file, _STOPPED.encode())
+            place(submission.stop_file, STOPPED.encode())
             continue
         submission.stop_file.unlink()
         held = [task.job_id for task in tasks if task.state == "held"]

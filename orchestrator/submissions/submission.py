@@ -16,6 +16,7 @@ from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from orchestrator.working.tasks import Task
+from orchestrator.working.wishes import PAUSED, stop_wish
 from slurm import available, local
 from slurm.states import JobState
 
@@ -24,9 +25,6 @@ LOCAL = "local"
 
 OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
-
-PAUSED = "pause\n"
-"""What is in the stop file of a stop that `resume` takes back."""
 
 ELSEWHERE = "on a cluster that is not reached from here"
 
@@ -110,7 +108,7 @@ class Submission:
     @property
     def is_paused(self) -> bool:
         """Whether it was asked to stop until somebody resumes it: what waits is held."""
-        return self.stop_file.exists() and self.stop_file.read_text() == PAUSED
+        return stop_wish(self.folder) == PAUSED
 
     @property
     def skipped_cells(self) -> list[int]:

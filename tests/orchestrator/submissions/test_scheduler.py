@@ -14,8 +14,9 @@ from orchestrator.progress import watch
 from orchestrator.submissions import scheduler as schedulers
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, PAUSED, Submission, tasks_of
+from orchestrator.submissions.submission import ELSEWHERE, Submission, tasks_of
 from orchestrator.working.tasks import Span, Task, TaskCell
+from orchestrator.working.wishes import PAUSED
 from slurm import ClusterUnavailable, commands
 
 SECONDS_A_MINUTE = 60.0

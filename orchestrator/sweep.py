@@ -319,6 +319,7 @@ class Sweep:
         dask: str = "threads",
         cluster: str | None = None,
         workers: int | None = None,
+        metrics: Sequence[str] = (),
         progress: Progress | None = None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> Results:
@@ -339,16 +340,21 @@ class Sweep:
         workers : int
             Threads or processes; by default the cores that this process may use. With slurm: jobs,
             4 by default.
+        metrics : sequence of str
+            Without `options`: metrics of your own, ``"module:function"``, to compute beside the
+            others. Those that the sweep file names are code that may come from anybody; they are
+            left out, with a warning, unless they are named here, too.
         progress : callable
             Told of each block that is done: (done, all).
         tell : callable
             Told what has become of the jobs, with slurm.
         """
+        from orchestrator.results.conventions import conventions
         from orchestrator.results.here import analyze
 
         return analyze(
             self.paths,
-            options,
+            options or conventions(self.paths, own=metrics),
             dask=dask,
             cluster=cluster,
             workers=workers,

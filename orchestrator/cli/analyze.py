@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import Directory, Json, names
-from orchestrator.cli.output import console, print_json, print_table, say, say_next
+from orchestrator.cli.common import Directory, Json, OwnMetrics, names
+from orchestrator.cli.output import console, errors, print_json, print_table, say, say_next
 from orchestrator.cli.progress import bar
 from orchestrator.errors import RunsError, UnavailableError, UserError
 
@@ -25,14 +24,9 @@ def analyze(
     directory: Directory,
     metrics: Annotated[
         str | None,
-        typer.Option(
-            help="Metrics to compute, separated by commas.", show_default="all, and the file's"
-        ),
+        typer.Option(help="Metrics to compute, separated by commas.", show_default="all"),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A metric of your own; may be repeated."),
-    ] = None,
+    metric: OwnMetrics = None,
     resamples: Annotated[
         int | None,
         typer.Option(help="Random splits of a test set for α̂ (B).", show_default="100"),
@@ -132,7 +126,8 @@ def analyze(
 
     They are written to DIR/results as Parquet: runs, pairs, repeats, cells, sources and ranking.
     What did not change since the last time is not computed again. Options go before those of the
-    sweep file's table [analysis].
+    sweep file's table [analysis]. A metric of one's own that it names is computed only where
+    --metric names it, too.
 
     With --cluster the analysis is submitted as one job, and the command returns; status tells what
     becomes of it. With --wait, it is followed, and ends as an analysis here does; a job with the
@@ -150,16 +145,14 @@ def analyze(
 
         manyseed analyze quickstart --cluster mycluster --dask slurm --workers 10
     """
-    from orchestrator.results.conventions import conventions
     from orchestrator.submissions.cluster import choose
     from orchestrator.sweep import Sweep
 
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
-    find_modules_here()
-    options = conventions(
-        sweep.paths,
+    options = _options(
+        sweep,
         metrics=names(metrics or ""),
         own=metric,
         resamples=resamples,
@@ -207,17 +200,24 @@ def tell_report(page: Path) -> None:
     console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
-def analyze_and_report(sweep: Sweep) -> Path:
+def analyze_and_report(sweep: Sweep, metric: list[str] | None) -> Path:
     """Do both, with a progress bar; return where the page is."""
-    find_modules_here()
-    _analyze(sweep, None, None)
+    _analyze(sweep, _options(sweep, own=metric), None)
     with console.status("writing the report"):
         return sweep.report()
 
 
-def find_modules_here() -> None:
-    """Let users' metrics be found where the command is given."""
-    sys.path.append(str(Path.cwd()))  # last, so that nothing there stands in for a package
+def _options(sweep: Sweep, **asked: Any) -> Options:
+    """Return the conventions to analyse by; users' metrics are found where the command is given."""
+    from orchestrator.results.conventions import conventions
+    from orchestrator.results.own_metrics import find_modules_here
+
+    find_modules_here(sweep.paths, [*asked.get("metrics", ()), *(asked["own"] or ())])
+
+    def tell(text: str) -> None:
+        say(text, style="yellow", to=errors)
+
+    return conventions(sweep.paths, tell=tell, **asked)
 
 
 def print_summary(sweep: Sweep) -> None:
@@ -258,7 +258,7 @@ def raise_if_wrong(sweep: Sweep) -> None:
 
 def _analyze(
     sweep: Sweep,
-    options: Options | None,
+    options: Options,
     workers: int | None,
     dask: str = "threads",
     cluster: str | None = None,

@@ -51,6 +51,12 @@ OtherRecipe = Annotated[
         help="Go on with other versions or another CPU than before; results mark the repeats.",
     ),
 ]
+OwnMetrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", metavar="MODULE:FUNCTION", help="A metric of your own; may be repeated."
+    ),
+]
 
 
 def names(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
-from orchestrator.cli.common import OtherRecipe, Out, SweepToml, Workers
+from orchestrator.cli.common import OtherRecipe, Out, OwnMetrics, SweepToml, Workers
 from orchestrator.cli.output import counted, duration, say, say_next, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
@@ -26,6 +26,7 @@ def run(
     out: Out = None,
     workers: Workers = None,
     other_recipe: OtherRecipe = False,
+    metric: OwnMetrics = None,
 ) -> None:
     """Plan, train on this machine, analyse and report; on a sweep that exists, resume it.
 
@@ -67,7 +68,7 @@ def run(
             say_next("Go on with", "run", sweep_file, "--out", directory)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
-    page = analyze_and_report(sweep)
+    page = analyze_and_report(sweep, metric)
     print_summary(sweep)
     _print_promise(sweep)
     tell_report(page)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 from analysis.metrics import select
@@ -12,20 +14,28 @@ from orchestrator.errors import UserError
 from orchestrator.grids.sweepfile import read_sweep_file
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
+from orchestrator.results import own_metrics
 
 _SNAPSHOTS = {"epoch": "--snapshot", "reference_epoch": "--reference-snapshot"}
 """What users call positions on the epoch axis."""
 
 
-def conventions(paths: SweepPaths, **asked: Any) -> Options:
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
+
+
+def conventions(paths: SweepPaths, *, tell: Callable[[str], None] = _warn, **asked: Any) -> Options:
     """Return the options of an analysis.
 
     Parameters
     ----------
     paths : SweepPaths
+    tell : callable
+        Told which metrics of the sweep file are left out, if any are; by default it warns.
     **asked
         Attributes of `Options`; None where nothing is asked for. `metrics` replaces all metrics,
-        ``own`` (names ``"module:function"``) adds to them and to those of the sweep file.
+        ``own`` (names ``"module:function"``) adds to them. Metrics of the sweep file are left out
+        unless ``own`` names them, too, or the user's own file allows them.
 
     Raises
     ------
@@ -35,8 +45,13 @@ def conventions(paths: SweepPaths, **asked: Any) -> Options:
     filed = read_sweep_file(paths.sweep_file).analysis
     values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
     values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
-    metrics = asked.get("metrics") or (*DEFAULT_METRICS, *filed.metrics)
-    named = tuple(dict.fromkeys((*metrics, *(asked.get("own") or ()))))
+    metrics, own = asked.get("metrics"), tuple(asked.get("own") or ())
+    if not metrics:
+        computed, refused = own_metrics.choose(filed.metrics, own)
+        metrics = (*DEFAULT_METRICS, *computed)
+        if refused:
+            tell(own_metrics.left_out(refused))
+    named = tuple(dict.fromkeys((*metrics, *own)))
     try:
         select(named)
     except ValueError as error:
@@ -78,6 +93,11 @@ def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
                 if n > 1
                 else "give 0, or leave the option out",
             )
+
+
+def without_own(options: Options) -> Options:
+    """Return the same conventions without users' own metrics, so that no code of theirs is run."""
+    return replace(options, metrics=tuple(name for name in options.metrics if ":" not in name))
 
 
 def to_json(options: Options) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
 from orchestrator.results.analysing import published, read_analysis
+from orchestrator.results.conventions import without_own
 from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
     DESCRIPTORS,
@@ -101,7 +102,7 @@ def howmany(
         remedy = "an ensemble has one member or more; such as: --sizes 1,2,5"
         raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
-    options = read_analysis(paths)[0]
+    options = without_own(read_analysis(paths)[0])
     cells = matching(tables.cells, where) if where else tables.cells
     if cells.is_empty():
         raise UserError("no cell meets the condition", key="--where", value=where)

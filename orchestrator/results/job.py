@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import ManyseedError, UnavailableError, UserError
 from orchestrator.files import locked, read_json, write_json
 from orchestrator.paths import SweepPaths, open_sweep
+from orchestrator.results.own_metrics import modules_folder
 from orchestrator.results.schedulers import of_slurm
 from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs
 from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
@@ -107,6 +108,7 @@ def _submit(
         cluster_name = configuration()["ClusterName"]
     except ClusterError as error:
         raise UnavailableError(str(error)) from None
+    folder_of_modules = modules_folder(paths)
     intent = {
         "cluster": profile.name,
         "submitter": local.fingerprint(os.getpid()),
@@ -118,7 +120,7 @@ def _submit(
         "tasks": 1,
         "walltime": profile.cpu.minutes * 60,
         "request": request,
-        "modules": str(Path.cwd()),
+        "modules": None if folder_of_modules is None else str(folder_of_modules),
     }
     (folder / "lives").mkdir(parents=True)
     write_json(folder / "intent.json", intent)
@@ -197,7 +199,9 @@ def run(directory: str, number: str) -> str:
     folder = paths.analyses / number
     intent = read_json(folder / "intent.json")
     request = intent["request"]
-    sys.path.append(intent["modules"])  # users' metrics
+    own = any(":" in metric for metric in request["options"]["metrics"])
+    if own and intent["modules"] is not None:
+        sys.path.append(intent["modules"])
     life = _Life(folder)
     asked: list[bool] = []
 

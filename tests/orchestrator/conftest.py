@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from orchestrator.cli import main
 from orchestrator.store.groups import list_groups
 from orchestrator.store.reader import read_array
 from orchestrator.sweep import Sweep
@@ -52,6 +56,24 @@ def command(
         timeout=timeout,
         check=False,
     )
+
+
+def inside(*arguments: object) -> tuple[int, str]:
+    """Run ``manyseed`` in this process, which is quick; return exit code and all that it printed.
+
+    Raises whatever would be a traceback.
+    """
+    told = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["manyseed", *map(str, arguments)]),
+        contextlib.redirect_stdout(told),
+        contextlib.redirect_stderr(told),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), told.getvalue()
+    return 0, told.getvalue()
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120) -> None:

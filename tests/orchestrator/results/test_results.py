@@ -197,7 +197,7 @@ def test_metrics_of_ones_own_by_option_and_by_sweep_file(analysed: Sweep, tmp_pa
     assert read_analysis(sweep.paths)[0].resamples == 3
     sweep.paths.sweep_file.write_text(text + '[analysis]\nmetrics = ["math:sqr"]\n')
     with pytest.raises(UserError, match=r"analysis\.metrics: .*did you mean sqrt"):
-        sweep.analyze()
+        sweep.analyze(metrics=["math:sqr"])
 
 
 def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:

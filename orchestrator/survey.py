@@ -16,7 +16,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
 from orchestrator.store.arrays import COPY, DONE, MISSING
-from orchestrator.store.groups import Group, open_group
+from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.reader import statuses
 from orchestrator.store.retraining import count_retrained
@@ -91,9 +91,9 @@ def survey(paths: SweepPaths) -> Survey:
     opened: list[Group] = []
     for spec in groups.specs:
         state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
-        if (paths.store / spec.path).exists():
-            opened.append(open_group(paths.store, spec.path))
-            stored = statuses(opened[-1])[: len(state)]
+        if (group := find_group(paths.store, spec)) is not None:
+            opened.append(group)
+            stored = statuses(group)[: len(state)]
             state[: len(stored)] = stored
         journaled = index.rows(spec.number)
         journaled = journaled[journaled < len(state)]

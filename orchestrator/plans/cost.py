@@ -13,7 +13,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
 from orchestrator.store.arrays import DONE
-from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.groups import find_group
 from orchestrator.store.reader import read_array
 
 GPU_SPEEDUP = 20.0
@@ -131,9 +131,8 @@ def observed_seconds(paths: SweepPaths, plan: Plan, groups: Groups) -> pl.DataFr
     """Return what published fits took: columns `OBSERVED`."""
     found = [pl.DataFrame(schema={"cell": pl.UInt32, "observed": pl.Float64})]
     for spec in groups.specs:
-        if not (paths.store / spec.path / METADATA).exists():
+        if (group := find_group(paths.store, spec)) is None:
             continue
-        group = open_group(paths.store, spec.path)
         took = read_array(group, "fit_seconds").astype(np.float64)
         trained = (read_array(group, "status") == DONE) & np.isfinite(took)
         cell = read_array(group, "cell")[trained].astype(np.uint32)

@@ -16,7 +16,7 @@ from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import DROPPED, Plan, drop_files
 from orchestrator.query import matching
 from orchestrator.store.arrays import COPY, DONE
-from orchestrator.store.groups import METADATA, Group, open_group
+from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.reader import statuses
@@ -96,9 +96,8 @@ def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, li
     found = {}
     for spec in Groups.read(paths).specs:
         rows = chosen.filter(pl.col("group") == spec.number)["row"].to_numpy()
-        if not len(rows) or not (paths.store / spec.path / METADATA).exists():
+        if not len(rows) or (group := find_group(paths.store, spec)) is None:
             continue
-        group = open_group(paths.store, spec.path)
         rows = rows[rows < group.rows]
         held = np.isin(statuses(group)[rows], (DONE, COPY)) | np.isin(rows, index.rows(spec.number))
         if held.any():

@@ -13,7 +13,7 @@ from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import ROWS, Plan
 from orchestrator.store import planning
 from orchestrator.store.arrays import FLAGS
-from orchestrator.store.groups import METADATA, Group, open_group
+from orchestrator.store.groups import Group, find_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
 
 _AT_ONCE = 8
@@ -111,8 +111,7 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
         group = int(str(key[0]))
         spec = groups.specs[group]
         start = int(rows["row"].to_numpy().min())
-        if (paths.store / spec.path / METADATA).exists():
-            held = open_group(paths.store, spec.path)
+        if (held := find_group(paths.store, spec)) is not None:
             if held.rows < start + len(rows) or held.repeats < repeats[group]:
                 extend_group(held, describe(rows), repeats[group], start=start)
         else:

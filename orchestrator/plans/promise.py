@@ -11,7 +11,7 @@ from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.store.arrays import DONE
-from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.groups import find_group
 from orchestrator.store.reader import read_array
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
@@ -42,9 +42,8 @@ def _outcome(paths: SweepPaths) -> dict[str, float]:
     draws = [draw["seconds"] for search in searches for draw in search]
     fits, seconds = len(draws), float(sum(draws))
     for spec in Groups.read(paths).specs:
-        if not (paths.store / spec.path / METADATA).exists():
+        if (group := find_group(paths.store, spec)) is None:
             continue
-        group = open_group(paths.store, spec.path)
         trained = read_array(group, "status") == DONE
         fits += int(trained.sum())
         seconds += float(np.nansum(read_array(group, "fit_seconds")[trained], dtype=np.float64))

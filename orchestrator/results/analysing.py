@@ -44,7 +44,7 @@ from orchestrator.results.tables import (
 )
 from orchestrator.results.writing import write_result
 from orchestrator.store.arrays import COPY, DONE
-from orchestrator.store.groups import open_group
+from orchestrator.store.groups import find_group
 from orchestrator.store.lazy import open_runs
 from orchestrator.store.schema import GroupSpec
 
@@ -63,8 +63,8 @@ def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
     for spec in Groups.read(paths).specs:
-        if (paths.store / spec.path).exists():
-            data = open_runs(open_group(paths.store, spec.path))
+        if (group := find_group(paths.store, spec)) is not None:
+            data = open_runs(group)
             predictions = _predictions(data, spec, plan, planned)
             if not predictions.runs.is_empty():
                 yield Published(spec, predictions, data)

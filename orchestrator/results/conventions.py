@@ -15,6 +15,7 @@ from orchestrator.grids.sweepfile import read_sweep_file
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.results import own_metrics
+from orchestrator.store.groups import find_group
 
 _SNAPSHOTS = {"epoch": "--snapshot", "reference_epoch": "--reference-snapshot"}
 """What users call positions on the epoch axis."""
@@ -80,7 +81,7 @@ def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
     """Refuse a snapshot that some of what is stored lacks."""
     for spec in Groups.read(paths).specs:
         n = len(spec.epochs)
-        if not -n <= position < n and (paths.store / spec.path).exists():
+        if not -n <= position < n and find_group(paths.store, spec) is not None:
             there = (
                 f"{i} (epoch {epoch})" if epoch else str(i) for i, epoch in enumerate(spec.epochs)
             )

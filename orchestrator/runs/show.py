@@ -18,7 +18,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans.tuned import fitted
 from orchestrator.runs.address import PlannedRun, find_run
 from orchestrator.store.arrays import NO_RECIPE, STATUSES
-from orchestrator.store.groups import METADATA, open_group
+from orchestrator.store.groups import find_group
 from orchestrator.store.reader import read_rows
 
 
@@ -70,10 +70,8 @@ def streams(run: Run) -> dict[str, list[str | int]]:
 
 def stored(paths: SweepPaths, found: PlannedRun) -> dict[str, Any]:
     """Return what the store says of a run: status and, once it is published, how it was made."""
-    if not (paths.store / found.spec.path / METADATA).exists():
-        return {"status": "missing"}
-    group = open_group(paths.store, found.spec.path)
-    if found.row >= group.rows:
+    group = find_group(paths.store, found.spec)
+    if group is None or found.row >= group.rows:
         return {"status": "missing"}
     values = read_rows(group, ("status", "recipe", "fit_seconds", "crc"), [found.row])
     status = next(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from orchestrator.store.arrays import ArraySpec
 from orchestrator.store.chunkfile import ChunkReader, ChunkWriter, Format, parse
-from orchestrator.store.errors import DamagedShard, StoreUnavailable
-from orchestrator.store.groups import METADATA
+from orchestrator.store.errors import DamagedShard, StoreError, StoreUnavailable
+from orchestrator.store.groups import array_description
 from orchestrator.store.schema import GroupSpec
 
 ATTEMPTS = 8
@@ -140,11 +140,17 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
     Raises
     ------
     DamagedShard
-        If it fails again and again.
+        If what is read is wrong again and again.
+    StoreUnavailable
+        If the machine cannot read it: that says nothing about what is there.
     """
     for attempt in range(ATTEMPTS):
         try:
             return read()
+        except StoreError:
+            raise
+        except MemoryError as error:
+            raise StoreUnavailable(f"cannot read {folder}: not enough memory") from error
         except Exception as error:  # those of damaged bytes are of many kinds
             failure = error
             time.sleep(0.01 * attempt)
@@ -174,4 +180,4 @@ def filled(spec: GroupSpec, array: ArraySpec, rows: int) -> Array:
 
 
 def _form(folder: Path) -> Format:
-    return parse((folder / METADATA).read_bytes())
+    return parse(array_description(folder))

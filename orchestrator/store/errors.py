@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import UnavailableError, UserError
+from orchestrator.errors import DamagedFile, UnavailableError, UserError
 
 
 class StoreError(UnavailableError):
@@ -17,6 +17,10 @@ class LayoutTooNew(StoreError):
     """The store was written by a newer manyseed: all else may go on later, this needs another."""
 
     exit_code = UserError.exit_code
+
+
+class DamagedGroup(StoreError, DamagedFile):
+    """The description of a group or of one of its arrays is not what was written there."""
 
 
 class GroupMismatch(StoreError):

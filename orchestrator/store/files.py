@@ -51,18 +51,33 @@ def open_plain(path: Path) -> Iterator[io.FileIO]:
         Where a folder, a pipe or a device is there, or it cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DamagedFile(path, "is not a plain file")
-            with io.FileIO(descriptor, closefd=False) as file:
-                yield file
-        finally:
-            os.close(descriptor)
+        with _opened(path) as file:
+            yield file
     except FileNotFoundError:
         raise
     except OSError as error:
         raise DamagedFile(path, f"cannot be read: {error.strerror or error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Do as `read_plain`, but where the file system refuses, let its `OSError` through.
+
+    A disk that cannot be read now says nothing about what the file holds.
+    """
+    with _opened(path) as file:
+        return file.readall()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[io.FileIO]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DamagedFile(path, "is not a plain file")
+        with io.FileIO(descriptor, closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import DamagedFile
 from orchestrator.store.arrays import ArraySpec
-from orchestrator.store.errors import StoreError
-from orchestrator.store.files import unavailable
+from orchestrator.store.chunkfile import parse
+from orchestrator.store.errors import DamagedGroup, LayoutTooNew, StoreError, StoreUnavailable
+from orchestrator.store.files import read_bytes, unavailable
 from orchestrator.store.schema import ATTRIBUTE, GroupSpec
 
 METADATA = "zarr.json"
+_REMEDY = "run manyseed verify --repair, which writes it again from the plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,51 @@ class Group:
         )
 
     def metadata(self, array: ArraySpec) -> bytes:
-        """Return the ``zarr.json`` of an array."""
-        with unavailable("read", path := self.folder / array.name / METADATA):
-            return path.read_bytes()
+        """Return the ``zarr.json`` of an array.
+
+        Raises
+        ------
+        DamagedGroup
+            Where it is absent, or no description of an array.
+        """
+        return array_description(self.folder / array.name)
+
+
+def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
+    """Return a group of a store; None where it was not laid out, or not to the end.
+
+    Whether a group is there is asked here and nowhere else.
+
+    Parameters
+    ----------
+    store : Path
+        Folder of the store; need not exist.
+    wanted : GroupSpec or str
+        The group's layout as planned, or its path inside the store.
+
+    Raises
+    ------
+    DamagedGroup
+        Where runs were published, or a description is there, but this is not readable, or not of
+        the group that was planned.
+    LayoutTooNew
+        If a newer version wrote it.
+    """
+    path = wanted if isinstance(wanted, str) else wanted.path
+    file = store / path / METADATA
+    with unavailable("read", file):
+        try:
+            content = read_bytes(file)
+        except (FileNotFoundError, NotADirectoryError):
+            if not _published(store / path):
+                return None
+            raise DamagedGroup(file, "is absent, though runs are published", _REMEDY) from None
+        except DamagedFile as error:
+            raise DamagedGroup(file, error.reason, _REMEDY) from None
+    group = _parse(store, path, file, content)
+    if group.spec.path != path or (isinstance(wanted, GroupSpec) and group.spec != wanted):
+        raise DamagedGroup(file, "describes another group than was planned", _REMEDY)
+    return group
 
 
 def open_group(store: Path, path: str) -> Group:
@@ -69,48 +115,81 @@ def open_group(store: Path, path: str) -> Group:
     Raises
     ------
     StoreError
-        If there is no such group, or (`LayoutTooNew`) a newer version wrote it.
+        If there is no such group, or as `find_group`.
     """
-    if not (store / path / METADATA).exists():
+    if (group := find_group(store, path)) is None:
         raise StoreError(f"there is no group {path} in {store}: plan the sweep first")
-    return _group(store, path, _document(store, path))
+    return group
 
 
 def list_groups(store: Path) -> list[Group]:
-    """Return all groups of a store, by number."""
+    """Return all groups of a store, by number; raises as `find_group` does."""
     found = []
     with unavailable("list", store):
-        for file in store.glob(f"*/*/{METADATA}"):
-            path = file.parent.relative_to(store).as_posix()
-            document = _document(store, path)
-            if ATTRIBUTE in document.get("attributes", {}):
-                found.append(_group(store, path, document))
+        for folder in store.glob("*/*/"):
+            group = find_group(store, folder.relative_to(store).as_posix())
+            if group is not None:
+                found.append(group)
     return sorted(found, key=lambda group: group.spec.number)
 
 
 def published_shards(group: Group) -> set[int]:
     """Return which shards have been published, at least in part, by one look at a folder."""
-    with unavailable("list", folder := group.folder / "status"):
-        names = (entry.name for entry in os.scandir(folder))
+    return _published(group.folder)
+
+
+def array_description(folder: Path) -> bytes:
+    """Return the ``zarr.json`` of an array, looked at.
+
+    Raises
+    ------
+    DamagedGroup
+        Where it is absent, or no description of an array.
+    """
+    file = folder / METADATA
+    try:
+        with unavailable("read", file):
+            content = read_bytes(file)
+    except StoreUnavailable as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        reason = "is absent"
+    except DamagedFile as error:
+        reason = error.reason
+    else:
+        if _describes_array(content):
+            return content
+        reason = "describes no array of manyseed's"
+    raise DamagedGroup(file, reason, _REMEDY)
+
+
+@functools.lru_cache(maxsize=1024)
+def _describes_array(content: bytes) -> bool:
+    try:
+        parse(content)
+        return isinstance(json.loads(content)["attributes"], dict)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StoreError):
+        return False
+
+
+def _published(folder: Path) -> set[int]:
+    with unavailable("list", folder := folder / "status"):
+        try:
+            names = [entry.name for entry in os.scandir(folder)]
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
         return {int(name[2:]) for name in names if name.startswith("c.") and name[2:].isdigit()}
 
 
-def _document(store: Path, path: str) -> dict[str, Any]:
-    file = store / path / METADATA
-    with unavailable("read", file):
-        content = file.read_bytes()
+def _parse(store: Path, path: str, file: Path, content: bytes) -> Group:
     try:
-        document = json.loads(content)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise StoreError(f"{file} is damaged: restore it from a copy of the store")
-    return document
-
-
-def _group(store: Path, path: str, document: dict[str, Any]) -> Group:
-    attributes = document.get("attributes", {}).get(ATTRIBUTE)
-    if attributes is None:
-        raise StoreError(f"{store / path} is no group of manyseed's")
-    spec = GroupSpec.from_attributes(attributes, store / path)
-    return Group(store, spec, int(attributes["rows"]), int(attributes["repeats"]))
+        attributes: dict[str, Any] = json.loads(content)["attributes"][ATTRIBUTE]
+        spec = GroupSpec.from_attributes(attributes, file)
+        return Group(store, spec, int(attributes["rows"]), int(attributes["repeats"]))
+    except StoreError as error:
+        if isinstance(error, LayoutTooNew):
+            raise
+        reason = str(error).removeprefix(f"{file}: ")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        reason = "describes no group of manyseed's"
+    raise DamagedGroup(file, reason, _REMEDY)

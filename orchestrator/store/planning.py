@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 from orchestrator.store import encoding
 from orchestrator.store.arrays import FLAGS, ArraySpec
 from orchestrator.store.errors import GroupMismatch
-from orchestrator.store.files import place, unavailable
-from orchestrator.store.groups import METADATA, Group, open_group
+from orchestrator.store.files import place
+from orchestrator.store.groups import METADATA, Group, find_group, open_group
 from orchestrator.store.metadata import array_metadata, group_metadata
 from orchestrator.store.schema import ATTRIBUTE, COORDINATE_ROWS, GroupSpec
 
@@ -114,15 +113,12 @@ def create_group(store: Path, spec: GroupSpec, rows: Rows, repeats: int) -> Grou
     GroupMismatch
         If the group exists and differs.
     """
-    if (store / spec.path / METADATA).exists():
-        group = open_group(store, spec.path)
+    if (group := find_group(store, spec.path)) is not None:
         if group.spec != spec:
             raise GroupMismatch(f"{spec.path} exists with another layout: {group.spec!r}")
         return extend_group(group, rows, repeats, start=0)
-    with unavailable("create", folder := store / spec.path):
-        if folder.exists():  # left by an interrupted creation
-            shutil.rmtree(folder)
-    for parent in (store, folder.parent):
+    # what an interrupted creation left is written over
+    for parent in (store, (store / spec.path).parent):
         if not (parent / METADATA).exists():
             place(parent / METADATA, group_metadata({}))
     _write(Group(store, spec, 0, repeats), rows, _history("created", []))

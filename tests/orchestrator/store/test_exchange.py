@@ -148,7 +148,7 @@ def test_an_impossible_store_is_named(tmp_path):
         export_zip(world.store, tmp_path / "a.zip", {})
     del document["attributes"]["manyseed"]["samples"]
     file.write_text(json.dumps(document))
-    with pytest.raises(StoreError, match="mlp/zarr.json: samples missing"):
+    with pytest.raises(StoreError, match=r"mlp/zarr\.json: samples missing"):
         export_zip(world.store, tmp_path / "a.zip", {})
 
 

@@ -101,8 +101,8 @@ def survey(paths: SweepPaths) -> Survey:
         state[fresh] = DONE
         states[spec.number] = state
     failures = _failures(paths, states)
-    for group, row in failures:
-        states[group][row] = FAILED
+    for number, row in failures:
+        states[number][row] = FAILED
     return Survey(plan, states, failures, count_retrained(opened, index))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import zipfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from orchestrator.errors import UserError, nearest
+from orchestrator.importing.archive import unpack
 from orchestrator.importing.arrays import read_arrays
-from orchestrator.importing.directory import appearing, write_sweep
+from orchestrator.importing.directory import write_sweep
 from orchestrator.importing.source import ATTRIBUTES, Names, Source
 from orchestrator.importing.tables import is_exported, read_exported, read_frame, read_openml
-from orchestrator.paths import SweepPaths
-from orchestrator.store.exchange import BESIDE
 from orchestrator.store.schema import Probability
 
 FORMATS = (".npz", ".npy", ".csv", ".parquet", ".zip")
@@ -71,7 +68,7 @@ def import_predictions(
     (kind,) = kinds
     names = Names(dataset, classifier)
     if kind == ".zip":
-        _unpack(files[0], directory)
+        unpack(files[0], directory)
         return
     with ExitStack() as stack:
         sources: list[Source]
@@ -123,32 +120,3 @@ def _beside(truth: Path | None, runs: Path | None) -> dict[str, Any]:
                 )
             beside[name] = table[name].to_list()
     return beside
-
-
-def _unpack(file: Path, directory: Path) -> None:
-    """Make a sweep directory of a zip that ``export`` wrote: every file is as it was."""
-    try:
-        archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile:
-        raise UserError("not a zip file", file=file) from None
-    with archive, appearing(directory) as paths:
-        for info in archive.infolist():
-            target = _target(paths, info.filename, file)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(info) as packed, target.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked, 2**20)
-        if not paths.is_sweep:
-            raise UserError(
-                "holds no sweep",
-                file=file,
-                remedy="import what manyseed export --output FILE.zip wrote",
-            )
-
-
-def _target(paths: SweepPaths, name: str, file: Path) -> Path:
-    inside = name.removeprefix(f"{BESIDE}/")
-    root = paths.store if inside == name else paths.directory
-    target = root / inside
-    if ".." in target.relative_to(root).parts or Path(inside).is_absolute():
-        raise UserError("names a file outside of it", file=file, key=name)
-    return target

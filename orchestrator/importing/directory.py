@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from zarr.storage import LocalStore
 from jobs.identity import canonical_json
 from jobs.run import Cell
 from orchestrator.errors import UserError, toml_value
+from orchestrator.importing.appearing import appearing
 from orchestrator.importing.rows import write_rows
 from orchestrator.importing.source import DEFAULTS, Positions, Source
 from orchestrator.origin import register
-from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
 from orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
@@ -60,27 +59,6 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             write_rows(group, source, _order(source), recipe)
         consolidate(LocalStore(paths.store), [spec.path for spec in groups.specs])
-
-
-class appearing:  # noqa: N801  (a context manager)
-    """Give the paths of a directory that takes its name when the block ends well."""
-
-    def __init__(self, directory: Path) -> None:
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise UserError("exists already", file=directory, remedy="name another with --out DIR")
-        self.directory = directory
-        self.building = directory.with_name(f".{directory.name}.importing")
-
-    def __enter__(self) -> SweepPaths:
-        shutil.rmtree(self.building, ignore_errors=True)
-        self.building.mkdir(parents=True)
-        return SweepPaths(self.building)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.building.rename(self.directory)
-        else:
-            shutil.rmtree(self.building, ignore_errors=True)
 
 
 def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:

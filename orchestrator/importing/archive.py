@@ -1,0 +1,225 @@
+"""A zip that ``export`` wrote → a sweep directory: what a sweep needs, and nothing else.
+
+It may come from anybody. Only names that ``export`` writes are unpacked, into plain files, and none
+is larger than the sweep's own layout allows; all else is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.errors import ManyseedError, UserError
+from orchestrator.importing.appearing import appearing
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.plan import Plan
+from orchestrator.store.arrays import itemsize
+from orchestrator.store.exchange import BESIDE
+from orchestrator.store.schema import GroupSpec
+
+_WHOLE = "import what manyseed export --output FILE.zip wrote"
+_NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
+_STORED = re.compile(
+    rf"zarr\.json|{_NAME}/zarr\.json|(?P<group>{_NAME}/{_NAME})/"
+    r"(?:zarr\.json|(?P<array>[a-z_]+)/(?:zarr\.json|c(?P<place>(?:\.\d{1,9})*)))",
+    re.ASCII,
+)
+_PLANNED = re.compile(
+    rf"{re.escape(BESIDE)}/(?:sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}"
+    r"\.(?:json|parquet))",
+    re.ASCII,
+)
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+_SMALL_BYTES = 2**28  # of a file beside the store, or of metadata; a plan of millions of runs fits
+_MAX_RUNS = 200_000_000  # of a plan, which is held in memory
+_OVERHEAD = 1.02
+_OVERHEAD_BYTES = 2**16  # of a chunk's file: index, checksums, headers of what can't be compressed
+
+
+@contextmanager
+def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
+    """Turn all that zipfile may say of a damaged or hostile file into `UserError`."""
+    try:
+        yield
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError, OverflowError, UnicodeDecodeError),
+        *(RuntimeError, NotImplementedError),  # encrypted, or of a later format
+    ) as error:
+        raise UserError(
+            f"is damaged: {error}", file=file, key=key, remedy="copy it again"
+        ) from None
+
+
+@contextmanager
+def opened(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
+    """Open a zip; every member is of a kind that can be read bit by bit, and stands there once.
+
+    Raises
+    ------
+    UserError
+        For what is none, `what` by name.
+    """
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, OverflowError, NotImplementedError, ValueError):
+        raise UserError(f"not {what}", file=file) from None
+    with archive:
+        seen = set()
+        for info in archive.infolist():
+            if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
+                problem = "is encrypted, or compressed in a way that is not read"
+                raise UserError(problem, file=file, key=info.filename, remedy="zip it plainly")
+            if info.filename in seen:
+                raise UserError("stands there twice", file=file, key=info.filename)
+            seen.add(info.filename)
+        yield archive
+
+
+def unpack(file: Path, directory: Path) -> None:
+    """Make a sweep directory of a zip that ``export`` wrote: every file is as it was.
+
+    Raises
+    ------
+    UserError
+        For what is none, or holds anything else; nothing is left of the directory then.
+    """
+    with opened(file, "a zip file") as archive:
+        members = [info for info in archive.infolist() if not info.is_dir()]
+        for info in members:
+            _check_member(info, file)
+        beside = [info for info in members if info.filename.startswith(f"{BESIDE}/")]
+        with appearing(directory) as paths:
+            for info in beside:
+                _write(archive, info, paths.directory / info.filename[len(BESIDE) + 1 :], file)
+            if not paths.is_sweep:
+                raise UserError("holds no sweep", file=file, remedy=_WHOLE)
+            with _as_zip(paths, file):
+                _check_sizes(members, paths, file)
+            for info in members:
+                if info not in beside:
+                    _write(archive, info, paths.store / info.filename, file)
+            with _as_zip(paths, file):
+                _check_whole(paths)
+
+
+def _check_member(info: zipfile.ZipInfo, file: Path) -> None:
+    """Refuse what ``export`` does not write: other folders of a sweep, links, names outside."""
+    name = info.filename
+    known = _STORED.fullmatch(name) or _PLANNED.fullmatch(name)
+    if ".." in name.split("/") or name.startswith("/"):
+        raise UserError("names a file outside of it", file=file, key=name, remedy=_WHOLE)
+    if known is None or stat.S_ISLNK(info.external_attr >> 16):
+        raise UserError("is nothing that a sweep needs", file=file, key=name, remedy=_WHOLE)
+    chunk = known.re is _STORED and known["place"] is not None
+    if not chunk and info.file_size > _SMALL_BYTES:
+        raise _TooLarge(file, name)
+
+
+def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) -> None:
+    """Refuse chunks that the plan has no place for, or that are larger than their layout allows."""
+    lines = sum(
+        pl.scan_parquet(part, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
+        for part in (paths.cells, *paths.parts())
+    )
+    if lines > _MAX_RUNS:
+        raise _TooLarge(file, f"{BESIDE}/plan")
+    plan, specs = Plan.read(paths), {spec.path: spec for spec in Groups.read(paths).specs}
+    planned = plan.all_rows.group_by("group").agg(
+        pl.col("row").max().cast(pl.Int64) + 1, pl.col("repeat").max().cast(pl.Int64) + 1
+    )
+    extents = {group: (rows, repeats) for group, rows, repeats in planned.iter_rows()}
+    folders = {"", *(path.split("/")[0] for path in specs), *specs}
+    folders |= {f"{path}/{array.name}" for path, spec in specs.items() for array in spec.arrays}
+    for info in members:
+        found = _STORED.fullmatch(info.filename)
+        if found is None:
+            continue
+        largest: float | None = None
+        if found["place"] is None:
+            largest = _SMALL_BYTES if info.filename[: -len("/zarr.json")] in folders else None
+        elif spec := specs.get(found["group"]):
+            place = tuple(map(int, found["place"].split(".")[1:]))
+            largest = _largest(spec, found["array"], place, extents.get(spec.number, (0, 0)))
+        if largest is None:
+            raise UserError("the plan has no place for it", file=file, key=info.filename)
+        if info.file_size > largest:
+            raise _TooLarge(file, info.filename)
+
+
+def _largest(
+    spec: GroupSpec, name: str, place: tuple[int, ...], extent: tuple[int, int]
+) -> float | None:
+    """Return the bytes that a file of an array may have; None where there is no such file."""
+    array = next((array for array in spec.arrays if array.name == name), None)
+    if array is None or len(array.dims) != len(place):
+        return None
+    rows, repeats = extent
+    shards = spec.shards(array)
+    shape = spec.shape(array, spec.padded(rows), repeats)
+    if any(at * shard >= length for at, shard, length in zip(place, shards, shape, strict=True)):
+        return None
+    return _OVERHEAD * math.prod(shards) * itemsize(array.dtype) + _OVERHEAD_BYTES
+
+
+def _check_whole(paths: SweepPaths) -> None:
+    """Refuse a sweep whose state can't be told."""
+    from orchestrator.grids.sweepfile import read_sweep_file
+    from orchestrator.survey import survey
+
+    read_sweep_file(paths.sweep_file)
+    survey(paths)
+
+
+@contextmanager
+def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
+    """Say of the zip what is wrong with what came out of it, whatever that is."""
+    try:
+        yield
+    except _TooLarge:
+        raise
+    except UserError as error:
+        if error.file == file:
+            raise
+        raise _no_sweep(str(error), paths, file) from None
+    except ManyseedError as error:
+        raise _no_sweep(str(error), paths, file) from None
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a stranger's file may break whatever reads it
+        raise _no_sweep(f"{type(error).__name__}: {error}", paths, file) from None
+
+
+def _no_sweep(reason: str, paths: SweepPaths, file: Path) -> UserError:
+    told = reason.splitlines()[0].replace(f"{paths.directory}/", "")
+    return UserError(f"holds no whole sweep: {told}", file=file, remedy=_WHOLE)
+
+
+class _TooLarge(UserError):
+    """A member of a zip that is larger than a sweep's would be."""
+
+    def __init__(self, file: Path, name: str) -> None:
+        super().__init__("is larger than a sweep's can be", file=file, key=name, remedy=_WHOLE)
+
+
+def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path, file: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        reading_zip(file, info.filename),
+        archive.open(info) as packed,
+        target.open("xb") as unpacked,
+    ):
+        shutil.copyfileobj(packed, unpacked, 2**20)
+        unpacked.flush()
+        os.fsync(unpacked.fileno())

@@ -1,0 +1,295 @@
+"""What `test_crashpoints` does in processes of their own: verbs, and what has to hold after them.
+
+Nothing is trained here: tasks journal predictions that follow from a run's row.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from jobs.run import Prediction
+from jobs.tuning import Draw
+from orchestrator import keeping, origin, tuning
+from orchestrator.errors import UserError
+from orchestrator.importing import import_predictions
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.plan import Plan
+from orchestrator.plans.planning import plan_sweep
+from orchestrator.plans.tuned import searches
+from orchestrator.progress.status import status
+from orchestrator.store.groups import list_groups, open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.rows import encode_row
+from orchestrator.store.schema import GroupSpec
+from orchestrator.store.shards import publish
+from orchestrator.store.splits import write_splits
+from orchestrator.survey import survey
+from orchestrator.sweep import Sweep
+from orchestrator.working.neighbours import journal_name
+from orchestrator.working.tasks import Task
+from slurm import local
+from tests.crashpoints import Disk
+
+SMALL = """
+name    = "crash"
+seed    = 3
+repeats = 1
+runs    = 2
+
+[[grid]]
+dataset            = ["points"]
+classifier         = ["lr-sgd"]
+perturb_continuous = ["none", "relative:0.1"]
+
+[dataset.points]
+source    = "synthetic:gaussian"
+n_samples = 60
+test      = 10
+"""
+LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 2", "runs    = 3")
+TUNED = SMALL.replace("[[grid]]", 'tune = { draws = 3 }\n\n[[grid]]\nhparams = ["tuned"]')
+
+
+def _train(folder: Path, function: str, arguments: list[str], env: object) -> local.LocalJob:
+    """Do what a job would do that `local.submit` starts: finish every run of its task."""
+    disk = Disk.current
+    assert disk is not None
+    with disk.rest():
+        directory, submission, number, _ = arguments
+        paths = SweepPaths(Path(directory))
+        task = Task.read(paths.submission(int(submission)) / f"task-{int(number):04d}.json")
+        for path in task.groups.values():
+            group = open_group(paths.store, path)
+            y_true = _truth(group.spec, group.repeats)
+            index = np.arange(y_true.size).reshape(y_true.shape)
+            write_splits(group, 0, y_true, index, LeaseWatch(paths.leases))
+        recipe = origin.register(paths.recipes, origin.recipe())
+        life = f"{int(submission):04d}-{int(number):04d}-{uuid.uuid4().hex[:8]}"
+        with JournalWriter(paths.journals / journal_name(life, 0)) as journal:
+            for span in task.spans:
+                spec = open_group(paths.store, task.groups[span.group]).spec
+                for row, _ in span.runs():
+                    truth = _truth(spec, span.repeat + 1)[span.repeat]
+                    values = encode_row(spec, _prediction(spec, row), truth)
+                    journal.append(span.group, row, values, recipe=recipe, fit_seconds=row + 0.5)
+    return local.LocalJob("1", "nowhere 0 1 1")
+
+
+local.submit = _train  # type: ignore[assignment]
+
+
+def _truth(spec: GroupSpec, repeats: int) -> Any:
+    return np.stack([np.random.default_rng(n).integers(0, 2, spec.samples) for n in range(repeats)])
+
+
+def _prediction(spec: GroupSpec, row: int) -> Prediction:
+    scores = np.random.default_rng(row).standard_normal((1, spec.samples)).astype(np.float32)
+    confidence = np.full_like(scores, 0.75)
+    return Prediction(scores, (scores >= 0).astype(np.uint16), confidence, 0.1)
+
+
+def _text(folder: Path, text: str) -> Path:
+    file = folder / "sweep.toml"
+    file.write_text(text)
+    return file
+
+
+def _plan(text: str) -> Callable[[Path], None]:
+    def verb(folder: Path) -> None:
+        plan_sweep(_text(folder, text), folder / "sweep")
+
+    return verb
+
+
+def _submit(folder: Path, **options: Any) -> None:
+    Sweep(folder / "sweep").submit(workers=1, cluster="local", **options)
+
+
+def _publish(folder: Path) -> None:
+    paths = SweepPaths(folder / "sweep")
+    for group in list_groups(paths.store):
+        for shard in range(group.shards):
+            publish(group, shard, JournalIndex(paths.journals), LeaseWatch(paths.leases))
+
+
+def _compact(folder: Path) -> None:
+    keeping.compact(SweepPaths(folder / "sweep"))
+
+
+def _repair(folder: Path) -> None:
+    keeping.verify(SweepPaths(folder / "sweep"), repair=True)
+
+
+def _drop(folder: Path) -> None:
+    keeping.drop(SweepPaths(folder / "sweep"), "perturb_continuous = 'none'")
+
+
+def _import_arrays(folder: Path) -> None:
+    import_predictions([folder / "given.npz"], folder / "sweep")
+
+
+def _import_zip(folder: Path) -> None:
+    import_predictions([folder / "given.zip"], folder / "sweep")
+
+
+def _export(name: str) -> Callable[[Path], None]:
+    def verb(folder: Path) -> None:
+        keeping.export(SweepPaths(folder / "sweep"), folder / "out" / name)
+
+    return verb
+
+
+def _tune(folder: Path) -> None:
+    def judged(draws: list[Any], workers: int) -> Any:
+        for search, number in draws:
+            yield search, number, Draw({"alpha": number / 10}, number / 10, 0.1, "")
+
+    tuning._judged = judged
+    tuning.tune(SweepPaths(folder / "sweep"), workers=1)
+
+
+def _register(folder: Path) -> None:
+    for number in range(3):
+        origin.register(SweepPaths(folder / "sweep").recipes, {**origin.recipe(), "tuned": number})
+
+
+VERBS: dict[str, Callable[[Path], None]] = {
+    "plan": _plan(SMALL),
+    "plan more": _plan(LARGE),
+    "submit": _submit,
+    "submit more": _submit,
+    "publish": _publish,
+    "compact": _compact,
+    "repair": _repair,
+    "drop": _drop,
+    "import arrays": _import_arrays,
+    "import zip": _import_zip,
+    "export zip": _export("out.zip"),
+    "export parquet": _export("out.parquet"),
+    "tune": _tune,
+    "register": _register,
+}
+STARTS = {
+    "plan": "nothing",
+    "plan more": "half",
+    "submit": "planned",
+    "submit more": "enlarged",
+    "publish": "half",
+    "compact": "half",
+    "repair": "damaged",
+    "drop": "half",
+    "import arrays": "files",
+    "import zip": "files",
+    "export zip": "half",
+    "export parquet": "half",
+    "tune": "tuned",
+    "register": "planned",
+}
+"""In which state each verb finds a sweep."""
+RUNS = dict.fromkeys(VERBS, 4) | {"plan more": 12, "submit more": 12, "drop": 2}
+RUNS["import arrays"] = 3
+"""How many runs there are in the end."""
+
+
+def prepare(state: str, folder: str) -> None:
+    """Make a folder with a sweep in a state."""
+    where = Path(folder)
+    where.mkdir()
+    (where / "out").mkdir()
+    if state == "files":
+        _plan(SMALL)(where)
+        _submit(where)
+        keeping.export(SweepPaths(where / "sweep"), where / "given.zip")
+        shutil.rmtree(where / "sweep")
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(3, 10, 3)).astype(np.float32)
+        np.savez(where / "given.npz", scores=scores, y_true=rng.integers(0, 3, (1, 10)))
+    elif state == "tuned":
+        _plan(TUNED)(where)
+    elif state != "nothing":
+        _plan(SMALL)(where)
+    if state in ("half", "damaged", "enlarged"):
+        _submit(where, limit=2)
+        _compact(where)
+        _submit(where, limit=1)
+    if state == "damaged":
+        for file in (where / "sweep").glob("predictions.zarr/*/*/margin/c.*"):
+            content = bytearray(file.read_bytes())
+            content[10] ^= 1
+            file.write_bytes(content)
+    if state == "enlarged":
+        _plan(LARGE)(where)
+
+
+def do(verb: str, folder: str) -> None:
+    """Do it."""
+    VERBS[verb](Path(folder))
+
+
+def finished(folder: str) -> list[list[Any]]:
+    """Return the runs that are finished, by what they are."""
+    paths = SweepPaths(Path(folder) / "sweep")
+    if not paths.is_sweep:
+        return []
+    state = survey(paths)
+    cells = state.plan.cells.select("cell", "cell_id")
+    runs = state.with_state("done", "copy").join(cells, on="cell")
+    return [list(run) for run in runs.select("cell_id", "repeat", "run").sort(pl.all()).iter_rows()]
+
+
+def check(verb: str, folder: str) -> dict[str, Any]:
+    """See that a sweep can be gone on with after a verb was cut off; return what became of it.
+
+    Returns
+    -------
+    dict
+        finished: runs that were finished right after. In the end: runs by state; duplicates;
+        findings; locks that are still there.
+    """
+    where = Path(folder)
+    paths = SweepPaths(where / "sweep")
+    held = finished(folder)
+    if paths.is_sweep:
+        status(paths)
+        _go_on(where)
+    try:
+        VERBS[verb](where)
+    except UserError as error:
+        if "exists already" not in str(error) or not (paths.is_sweep or verb.startswith("export")):
+            raise
+    _go_on(where)
+    _go_on(where)
+    result = keeping.verify(paths, repair=False)
+    keeping.compact(paths)
+    state = status(paths)
+    for file in (where / "out").glob("*.zip"):
+        assert zipfile.ZipFile(file).testzip() is None
+    for file in (where / "out").glob("*.parquet"):
+        pl.read_parquet(file)
+    locks = [path.name for path in (where / "sweep").glob(".*lock")]
+    return {
+        "finished": held,
+        "runs": state["runs"],
+        "duplicates": state["duplicates"],
+        "findings": result["findings"],
+        "locks": locks,
+    }
+
+
+def _go_on(folder: Path) -> None:
+    """Train what is missing, after a search where one is needed."""
+    paths = SweepPaths(folder / "sweep")
+    if searches(paths, Plan.read(paths).cells):
+        _tune(folder)
+    if "imported" not in paths.sweep_file.read_text():
+        _submit(folder)

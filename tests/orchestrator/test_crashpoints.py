@@ -1,0 +1,114 @@
+"""Every verb is cut off at every file operation; then the sweep goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crashpoints import Fault, Forks
+from tests.orchestrator.crashes import RUNS, STARTS, VERBS
+
+FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
+MOST = 60
+"""Points of a verb in the slow test: all where it does no more, else as many, evenly spread."""
+
+
+class Sweeps:
+    """Sweeps in all states, each made once, and processes to cut off."""
+
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        self.folder, self.forks = folder, forks
+        self._finished: dict[str, list[Any]] = {}
+        self._operations: dict[str, list[str]] = {}
+        self._made = 0
+
+    def finished(self, state: str) -> list[Any]:
+        """Return the runs that are finished in a state."""
+        if state not in self._finished:
+            self.call("prepare", state, self.folder / state)
+            self._finished[state] = self.call("finished", self.folder / state)["value"]
+        return self._finished[state]
+
+    def copy(self, state: str) -> Path:
+        """Return a folder with a sweep in a state."""
+        self.finished(state)
+        self._made += 1
+        where = self.folder / f"{self._made:05d}"
+        shutil.copytree(self.folder / state, where, symlinks=True)
+        return where
+
+    def call(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """Call a function that must not fail."""
+        answer = self.forks.call(*arguments, **options)
+        assert "value" in answer, answer.get("traceback", answer)
+        return answer
+
+    def operations(self, verb: str) -> list[str]:
+        """Return what a verb does to files, undisturbed."""
+        if verb not in self._operations:
+            where = self.copy(STARTS[verb])
+            self._operations[verb] = self.call("do", verb, where, root=where)["operations"]
+            shutil.rmtree(where)
+        return self._operations[verb]
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
+    with Forks("tests.orchestrator.crashes") as forks:
+        yield Sweeps(tmp_path_factory.mktemp("crashes"), forks)
+
+
+def cut_off(sweeps: Sweeps, verb: str, at: int, fault: Fault) -> None:
+    """Cut a verb off at one operation, then look at what it left and go on."""
+    where = sweeps.copy(STARTS[verb])
+    answer = sweeps.forks.call("do", verb, where, root=where, at=at, fault=fault)
+    if fault == "kill":
+        assert answer.get("killed") == 9 or "value" in answer, answer
+    else:  # a full disk ends it with a message, or is got over
+        expected = {"ManyseedError", "OSError"}
+        assert "value" in answer or expected & set(answer["error"]), answer["traceback"]
+    found = sweeps.call("check", verb, where)["value"]
+    before = sweeps.finished(STARTS[verb])
+    if verb not in ("drop", "repair"):
+        assert [run for run in before if run not in found["finished"]] == [], "finished runs lost"
+    assert found["findings"] == []
+    assert found["duplicates"] == 0
+    counts = found["runs"]
+    assert counts["missing"] == counts["failed"] == counts["copy"] == 0
+    assert counts["done"] == RUNS[verb]
+    assert found["locks"] == []
+    shutil.rmtree(where)
+
+
+def points(sweeps: Sweeps, verb: str, fault: Fault, most: int) -> list[int]:
+    """Return at which operations to cut a verb off: different ones for each verb and fault."""
+    kinds = [operation.split()[0] for operation in sweeps.operations(verb)]
+    skipped = {"kill": ("sync",), "full": ("remove", "rmdir", "rename")}.get(fault, ())
+    chosen = [n for n, kind in enumerate(kinds, 1) if kind not in skipped]
+    if len(chosen) <= most:
+        return chosen
+    pick = random.Random(f"{verb} {fault}")
+    step = len(chosen) / most
+    return [chosen[int((n + pick.random()) * step)] for n in range(most)]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_that_is_cut_off_somewhere_is_gone_on_with(sweeps: Sweeps, verb: str) -> None:
+    fault = random.Random(verb).choice(FAULTS)
+    for at in points(sweeps, verb, fault, 1):
+        cut_off(sweeps, verb, at, fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_that_is_cut_off_anywhere_is_gone_on_with(
+    sweeps: Sweeps, verb: str, fault: Fault
+) -> None:
+    for at in points(sweeps, verb, fault, MOST):
+        cut_off(sweeps, verb, at, fault)

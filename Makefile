@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 .PHONY: quickstart test test-slow lint format bench clean
 
 quickstart: $(VENV)/.installed-run
-	$(BIN)/manyseed run examples/quickstart.toml
+	$(BIN)/manyseed run examples/quickstart.toml --cluster local
 
 test: $(VENV)/.installed-dev browser slurm
 	$(PYTEST) -m "not slow"

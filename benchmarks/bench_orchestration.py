@@ -182,7 +182,7 @@ def large_plan(folder: Path, runs: int, cluster: TestCluster) -> dict[str, Any]:
     sweep.cancel()
     return {
         "runs": runs,
-        "tasks": submission.intent["tasks"],
+        "tasks": submission.intent.tasks,
         "submit_seconds": submitted - began,
         "submit_cpu_seconds": submit_cpu,
         "status_seconds": ended - submitted,

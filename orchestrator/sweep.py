@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.paths import open_sweep
 from orchestrator.plans.plan import Plan
-from orchestrator.submissions.submission import LOCAL, Submission, running, submissions
+from orchestrator.submissions.intent import LOCAL
+from orchestrator.submissions.submission import Submission, last_intent, running, submissions
 from orchestrator.survey import Survey, survey
 from slurm import local
 
@@ -105,9 +106,9 @@ class Sweep:
         Parameters
         ----------
         cluster : str
-            The name of a cluster profile, or its file; ``local`` for this machine; ``auto`` for
-            SLURM where it and a profile are there, else (and where `workers` is given) this
-            machine.
+            The name of a cluster profile, or its file; ``local`` for this machine. ``auto``: this
+            machine where `workers` is given; else where runs were last submitted to; else, on a
+            machine with ``sbatch`` and outside of jobs, the user's one profile; else this machine.
         workers : int
             Training processes on this machine, never more; by default the cores that this process
             may use.
@@ -122,11 +123,12 @@ class Sweep:
         memory : str
             Memory for each task on a cluster, ``32G``, instead of the profile's.
         """
-        from orchestrator.submissions.cluster import choose
+        from orchestrator.submissions.profiles import AUTO, choose
         from orchestrator.submissions.submitting import Request
         from orchestrator.submissions.submitting import submit as submit_missing
 
-        profile = choose(LOCAL if cluster == "auto" and workers else cluster, memory)
+        name = LOCAL if cluster == AUTO and workers else cluster
+        profile = choose(name, memory, last_intent(self.paths))
         return submit_missing(
             self.paths,
             Request(
@@ -142,6 +144,7 @@ class Sweep:
     def tune(
         self,
         *,
+        cluster: str = "auto",
         workers: int | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> list[Search]:
@@ -149,13 +152,19 @@ class Sweep:
 
         Parameters
         ----------
+        cluster : str
+            ``local``: on this machine; ``auto``: the same, unless it looks like a login node.
         workers : int
-            Processes; by default the cores that this process may use.
+            Processes; by default the cores that this process may use. Given, they are meant to be
+            on this machine.
         progress : callable
             Told after each draw: (draws that are judged, all draws).
         """
+        from orchestrator.submissions.profiles import require_search_here
         from orchestrator.tuning import tune
 
+        if not workers:
+            require_search_here(cluster, last_intent(self.paths))
         return tune(self.paths, workers=workers or local.available_cores(), tell=progress)
 
     def submissions(self) -> list[Submission]:

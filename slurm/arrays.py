@@ -41,6 +41,7 @@ def submit_array(
     arguments: Sequence[Sequence[str]],
     name: str,
     *,
+    comment: str = "",
     parallelism: int | None = None,
     timeout_signal_seconds: int = 120,
     submitted: Callable[[list[str]], None] = lambda ids: None,
@@ -63,6 +64,8 @@ def submit_array(
         The arguments of each task.
     name : str
         The submission's name, which no other one has; letters, digits, ``-`` and ``_``.
+    comment : str
+        What squeue shows of them; accounting may not keep it.
     parallelism : int, optional
         How many tasks of an array run at once; default: the profile's, else all.
     timeout_signal_seconds : int
@@ -90,7 +93,7 @@ def submit_array(
     call = Call(function, timeout_signal_seconds * _KILL_MARGIN)
     ids: list[str] = []
     for chunk in cut(len(arguments), max_array_size()):
-        executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=name)
+        executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment or name)
         jobs = executor.map_array(call, *zip(*arguments[chunk.start : chunk.stop], strict=True))
         submitted([job.job_id for job in jobs])
         ids += [job.job_id for job in jobs]
@@ -211,6 +214,7 @@ def _executor(
         step = f"--cpus-per-task={resources.cores}"  # srun does not inherit it
     executor = Executor(folder, max_num_timeout=_LIVES, python=container + python)
     executor.update_parameters(
+        wckey=None,  # submitit's own would be refused where sites enforce theirs
         time=resources.minutes,
         nodes=1,
         ntasks_per_node=1,

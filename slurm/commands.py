@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 
 _SECONDS = 120.0
 _NO_ANSWER = (
@@ -24,6 +27,7 @@ _NO_ANSWER = (
 # how the cluster is reached; all other SLURM_* belong to a surrounding job, and SBATCH_* would go
 # before what a profile says
 _KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+_conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
 _REMOVED = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SUBMITIT_")
 
 
@@ -38,6 +42,26 @@ class ClusterUnavailable(ClusterError):
 def available() -> bool:
     """Whether jobs can be submitted from this machine: ``sbatch`` is on PATH."""
     return shutil.which("sbatch") is not None
+
+
+@contextmanager
+def speaking_to(conf: Path | None) -> Iterator[None]:
+    """Within this block, let this thread's SLURM commands speak to the cluster of a ``slurm.conf``.
+
+    The process's own environment stays as it is. None: the cluster that SLURM finds by itself.
+
+    Raises
+    ------
+    ClusterUnavailable
+        When there is no such file.
+    """
+    if conf is not None and not conf.is_file():  # SLURM's commands would try for a minute
+        raise ClusterUnavailable(f"the cluster does not answer: {conf}: no such file")
+    before = _conf.set(conf)
+    try:
+        yield
+    finally:
+        _conf.reset(before)
 
 
 def run(arguments: Sequence[str]) -> str:
@@ -78,11 +102,13 @@ def run(arguments: Sequence[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    return {
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name in _KEPT or not name.startswith(_REMOVED)
     }
+    conf = _conf.get()
+    return kept if conf is None else kept | {"SLURM_CONF": str(conf)}
 
 
 def _message(name: str, text: str) -> str:

@@ -22,12 +22,13 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm.commands import ClusterUnavailable
+from slurm.commands import speaking_to
 
 # fmt: off
 OPTIONS = frozenset({
@@ -134,18 +135,17 @@ class Profile:
         gpu = None if self.gpu is None else changed(self.gpu)
         return dataclasses.replace(self, cpu=changed(self.cpu), gpu=gpu)
 
-    def activate(self) -> None:
-        """Let SLURM's commands of this process speak to this cluster, where it names its own.
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within this block, let this thread's SLURM commands speak to this cluster.
 
         Raises
         ------
         ClusterUnavailable
-            When its slurm.conf is not there.
+            When the slurm.conf that it names is not there.
         """
-        if self.slurm_conf is not None:
-            if not self.slurm_conf.is_file():  # SLURM's commands would try for a minute
-                raise ClusterUnavailable(f"{self.path}: {self.slurm_conf}: no such file")
-            os.environ["SLURM_CONF"] = str(self.slurm_conf)
+        with speaking_to(self.slurm_conf):
+            yield
 
 
 def read_profile(path: Path) -> Profile:

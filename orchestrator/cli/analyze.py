@@ -145,8 +145,10 @@ def analyze(
 
         manyseed analyze quickstart --cluster mycluster --dask slurm --workers 10
     """
-    from orchestrator.submissions.cluster import choose
+    from orchestrator.submissions.intent import LOCAL
+    from orchestrator.submissions.profiles import AUTO
     from orchestrator.sweep import Sweep
+    from slurm import available
 
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
@@ -169,7 +171,8 @@ def analyze(
         ece_bins=ece_bins,
         max_pair_runs=max_pair_runs,
     )
-    if cluster is not None and dask != "slurm" and choose(cluster) is not None:
+    is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
+    if cluster is not None and not is_here and dask != "slurm":
         job = _submit(sweep, options, cluster, dask, workers, quiet=as_json)
         if not wait:
             if as_json:
@@ -200,9 +203,14 @@ def tell_report(page: Path) -> None:
     console.print(f"Report: {page}", markup=False, soft_wrap=True)
 
 
-def analyze_and_report(sweep: Sweep, metric: list[str] | None) -> Path:
-    """Do both, with a progress bar; return where the page is."""
-    _analyze(sweep, _options(sweep, own=metric), None)
+def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | None = None) -> Path:
+    """Do both, the first in a job where a cluster is given; return where the page is."""
+    options = _options(sweep, own=metric)
+    if cluster is None:
+        _analyze(sweep, options, None)
+    else:
+        _submit(sweep, options, cluster, "threads", None, quiet=False)
+        _follow(sweep, quiet=False)
     with console.status("writing the report"):
         return sweep.report()
 
@@ -282,7 +290,13 @@ def _analyze(
 
 
 def _submit(
-    sweep: Sweep, options: Options, cluster: str, dask: str, workers: int | None, *, quiet: bool
+    sweep: Sweep,
+    options: Options | None,
+    cluster: str,
+    dask: str,
+    workers: int | None,
+    *,
+    quiet: bool,
 ) -> dict[str, Any]:
     """Submit the analysis, unless it is; tell of its job."""
     new = sweep.submit_analysis(options, cluster=cluster, dask=dask, workers=workers)

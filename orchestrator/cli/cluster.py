@@ -139,16 +139,10 @@ def _shown(partition: Partition) -> str:
 
 
 def _profile(name: str) -> Profile:
-    """Read a profile, and let SLURM's commands speak to its cluster."""
-    from orchestrator.errors import UnavailableError, UserError
-    from slurm import ClusterError
+    from orchestrator.errors import UserError
     from slurm.profile import find_profile, read_profile
 
     try:
-        profile = read_profile(find_profile(name))
-        profile.activate()
+        return read_profile(find_profile(name))
     except ValueError as error:
         raise UserError(str(error)) from None
-    except ClusterError as error:
-        raise UnavailableError(str(error)) from None
-    return profile

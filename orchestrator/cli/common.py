@@ -40,7 +40,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="A cluster profile, its file, or local; auto: SLURM where it and one profile are.",
+        help="A cluster profile, its file, or local: this machine. auto: where runs were last "
+        "submitted to, else SLURM where it is, else this machine.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
-from orchestrator.cli.common import OtherRecipe, Out, OwnMetrics, SweepToml, Workers
+from orchestrator.cli.common import Cluster, OtherRecipe, Out, OwnMetrics, SweepToml, Workers
 from orchestrator.cli.output import counted, duration, say, say_next, size
 from orchestrator.cli.progress import show
 from orchestrator.cli.status import raise_if_broken
@@ -24,34 +24,45 @@ if TYPE_CHECKING:
 def run(
     sweep_file: SweepToml,
     out: Out = None,
+    cluster: Cluster = "auto",
     workers: Workers = None,
     other_recipe: OtherRecipe = False,
     metric: OwnMetrics = None,
 ) -> None:
-    """Plan, train on this machine, analyse and report; on a sweep that exists, resume it.
+    """Plan, train, analyse and report; on a sweep that exists, resume it.
 
-    Ctrl-C stops it after the fits in flight; the same command goes on where it stopped.
+    Ctrl-C stops what trains on this machine after the fits in flight; jobs of a cluster go on. The
+    same command goes on where it stopped.
 
     Examples:
 
-        manyseed run examples/quickstart.toml
+        manyseed run examples/quickstart.toml --cluster local
 
         manyseed run sweep.toml --out /scratch/me/sweep --workers 8
+
+        manyseed run sweep.toml --cluster mycluster
     """
     from orchestrator.grids.sweepfile import read_sweep_file
+    from orchestrator.paths import SweepPaths
     from orchestrator.plans.data import fetch_datasets
     from orchestrator.plans.planning import plan_sweep
+    from orchestrator.submissions.intent import LOCAL
+    from orchestrator.submissions.profiles import AUTO, choose
+    from orchestrator.submissions.submission import last_intent
     from orchestrator.sweep import Sweep
 
     directory = out or Path(read_sweep_file(sweep_file).name)
+    name = LOCAL if cluster == AUTO and workers else cluster
+    profile = choose(name, last=last_intent(SweepPaths(directory)))
+    where = LOCAL if profile is None else str(profile.path)
     change = plan_sweep(sweep_file, directory)
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)
     plan = change.summary()
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
-    search(sweep, workers)
-    submission = sweep.submit(cluster="local", workers=workers, other_recipe=other_recipe)
+    search(sweep, where if profile is None else AUTO, workers)
+    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe)
     running = sweep.running()
     if submission is not None:
         tell_gpu(submission)
@@ -59,6 +70,11 @@ def run(
         try:
             last = show(watched)
         except KeyboardInterrupt:
+            if watched.cluster != LOCAL:
+                say(f"\nIts jobs on {watched.cluster} go on.")
+                say_next("Stop them", "cancel", directory)
+                say_next("Follow them", "run", sweep_file, "--out", directory)
+                raise typer.Exit(INTERRUPTED) from None
             say(
                 "\nStopping: fits in flight are finished first. Ctrl-C again: do not wait for them."
             )
@@ -68,7 +84,7 @@ def run(
             say_next("Go on with", "run", sweep_file, "--out", directory)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
-    page = analyze_and_report(sweep, metric)
+    page = analyze_and_report(sweep, metric, None if profile is None else where)
     print_summary(sweep)
     _print_promise(sweep)
     tell_report(page)

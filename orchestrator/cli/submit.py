@@ -92,14 +92,13 @@ def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
         return
     intent = submission.intent
     tell_gpu(submission)
-    where = counted(int(intent.get("workers", 0)), "local process")
-    if "arrays" in intent:
-        where = f"{intent['cluster']}: " + ", ".join(
-            f"{counted(a['count'], a['resource'] + ' task')} of "
-            f"{counted(a['processes'], 'process')}"
-            for a in intent["arrays"]
+    where = counted(intent.workers, "local process")
+    if intent.arrays:
+        where = f"{intent.cluster}: " + ", ".join(
+            f"{counted(a.count, a.resource + ' task')} of {counted(a.processes, 'process')}"
+            for a in intent.arrays
         )
-        for node, reason in intent["excluded"].items():
+        for node, reason in intent.excluded.items():
             say(f"Kept from {node}: {reason}")
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
     say_next("Watch", "status", sweep.directory, "--watch")
@@ -107,7 +106,7 @@ def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
 
 def tell_gpu(submission: Submission) -> None:
     """Say where classifiers with device = "gpu" are trained on this machine."""
-    gpu = submission.intent.get("gpu")
+    gpu = submission.intent.gpu
     if gpu == "none":
         say('No GPU answers here: classifiers with device = "gpu" train on the CPU.')
     elif gpu:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,22 @@ from orchestrator.errors import INTERRUPTED
 if TYPE_CHECKING:
     from orchestrator.sweep import Sweep
 
+Here = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="local",
+        help="local: on this machine, though sbatch is here; auto: unless it is.",
+    ),
+]
 
-def tune(directory: Directory, workers: Workers = None, as_json: Json = False) -> None:
+
+def tune(
+    directory: Directory,
+    cluster: Here = "auto",
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
     """Search on this machine for the hparams of cells with hparams = "tuned".
 
     One random search for each dataset and classifier, before they are submitted. What is found
@@ -29,7 +43,7 @@ def tune(directory: Directory, workers: Workers = None, as_json: Json = False) -
     """
     from orchestrator.sweep import Sweep
 
-    found = search(Sweep(directory), workers, quiet=as_json)
+    found = search(Sweep(directory), cluster, workers, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
     if as_json:
         print_json({"searches": [{name: each[name] for name in columns} for each in found]})
@@ -44,7 +58,9 @@ def tune(directory: Directory, workers: Workers = None, as_json: Json = False) -
         say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
 
 
-def search(sweep: Sweep, workers: int | None, *, quiet: bool = False) -> list[dict[str, Any]]:
+def search(
+    sweep: Sweep, cluster: str, workers: int | None, *, quiet: bool = False
+) -> list[dict[str, Any]]:
     """Do a sweep's open searches under a progress bar; return what each found."""
     from orchestrator.plans.plan import Plan
     from orchestrator.plans.tuned import found, searches
@@ -55,6 +71,7 @@ def search(sweep: Sweep, workers: int | None, *, quiet: bool = False) -> list[di
         task = progress.add_task("searching", total=None, note="", visible=not quiet)
         try:
             done = sweep.tune(
+                cluster=cluster,
                 workers=workers,
                 progress=lambda draws, of: progress.update(task, completed=draws, total=of),
             )

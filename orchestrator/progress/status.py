@@ -14,7 +14,8 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans import cost
 from orchestrator.progress.watch import summed
 from orchestrator.results.job import describe, last_job, look
-from orchestrator.submissions.submission import LOCAL, Submission, TaskState, submissions, tasks_of
+from orchestrator.submissions.intent import LOCAL
+from orchestrator.submissions.submission import Submission, TaskState, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.working.node import broken_nodes, is_environment
 
@@ -94,7 +95,7 @@ def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str,
         "failed": now.failed,
         "set_aside": now.set_aside,
         "workers": now.workers,
-        "submitted": submission.intent["submitted"],
+        "submitted": submission.intent.submitted,
         "reason": now.reason,
     }
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UnavailableError
-from orchestrator.submissions.submission import LOCAL, Submission, TaskState, tasks_of
+from orchestrator.submissions.intent import LOCAL
+from orchestrator.submissions.submission import Submission, TaskState, tasks_of
 
 _LEAST_BYTES = 2**16
 """What a task needs to begin."""

@@ -6,22 +6,24 @@ those that train. Its life tells how far it is, and at its end how `analyze` end
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import shutil
 import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ManyseedError, UnavailableError, UserError
-from orchestrator.files import locked, read_json, write_json
+from orchestrator.files import locked, write_json
 from orchestrator.paths import SweepPaths, open_sweep
 from orchestrator.results.own_metrics import modules_folder
 from orchestrator.results.schedulers import of_slurm
-from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs
+from orchestrator.submissions import profiles
+from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs, unique_name
+from orchestrator.submissions.intent import FILE, Intent, TaskArray
 from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
 from orchestrator.working.node import Node
 from slurm import ClusterError, ClusterUnavailable, arrays, local, signals
@@ -40,8 +42,8 @@ _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 def last_job(paths: SweepPaths) -> Submission | None:
     """Return the analysis that was submitted last."""
     folders = sorted(paths.analyses.glob("[0-9][0-9][0-9][0-9]"))
-    found = [folder for folder in folders if (folder / "intent.json").exists()]
-    return Submission(found[-1], read_json(found[-1] / "intent.json")) if found else None
+    found = [folder for folder in folders if (folder / FILE).exists()]
+    return Submission(found[-1], Intent.read(found[-1])) if found else None
 
 
 def submit(
@@ -87,7 +89,7 @@ def submit(
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
             if task.is_alive:
-                if before.intent["request"] == request:
+                if before.intent.request == request:
                     return None
                 raise UserError(
                     f"an analysis with other options is {task.state}, job {task.job_id}",
@@ -101,41 +103,40 @@ def submit(
 def _submit(
     paths: SweepPaths, folder: Path, profile: Profile, request: dict[str, Any]
 ) -> Submission:
-    name = f"manyseed-analysis-{uuid.uuid4().hex[:8]}"
+    name = unique_name(paths, "analysis")
     shutil.rmtree(folder, ignore_errors=True)  # of a submitter that died before its intent
     try:
-        profile.activate()
-        cluster_name = configuration()["ClusterName"]
+        with profile.active():
+            cluster_name = configuration()["ClusterName"]
     except ClusterError as error:
         raise UnavailableError(str(error)) from None
     folder_of_modules = modules_folder(paths)
-    intent = {
-        "cluster": profile.name,
-        "submitter": local.fingerprint(os.getpid()),
-        "submitted": time.time(),
-        "user": getpass.getuser(),
-        "scheduler": cluster_name,
-        "slurm_conf": None if profile.slurm_conf is None else str(profile.slurm_conf),
-        "arrays": [{"resource": "cpu", "name": name, "first": 0, "count": 1, "processes": 1}],
-        "tasks": 1,
-        "walltime": profile.cpu.minutes * 60,
-        "request": request,
-        "modules": None if folder_of_modules is None else str(folder_of_modules),
-    }
+    intent = replace(
+        Intent.now(profile.name),
+        scheduler=cluster_name,
+        profile=str(profile.path.absolute()),
+        arrays=(TaskArray("cpu", name, first=0, count=1),),
+        walltime={"cpu": profile.cpu.minutes * 60.0},
+        request=request,
+        modules="" if folder_of_modules is None else str(folder_of_modules),
+    )
+    profiles.remember(profile)
     (folder / "lives").mkdir(parents=True)
-    write_json(folder / "intent.json", intent)
+    intent.write(folder)
     submission = Submission(folder, intent)
     try:
-        arrays.submit_array(
-            profile,
-            "cpu",
-            logs(folder),
-            _FUNCTION,
-            [[str(paths.directory.resolve()), folder.name]],
-            name,
-            timeout_signal_seconds=SIGNAL_SECONDS,
-            submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
-        )
+        with profile.active():
+            arrays.submit_array(
+                profile,
+                "cpu",
+                logs(folder),
+                _FUNCTION,
+                [[str(paths.directory.resolve()), folder.name]],
+                name,
+                comment=str(folder.absolute()),
+                timeout_signal_seconds=SIGNAL_SECONDS,
+                submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
+            )
     except ClusterUnavailable as error:
         # it may have got the job all the same: who looks next finds it by its name
         raise UnavailableError(str(error)) from None
@@ -177,7 +178,7 @@ def describe(job: Submission, task: TaskState) -> dict[str, Any]:
         "state": task.state,
         "done": task.done,
         "blocks": life.get("blocks", 0),
-        "submitted": job.intent["submitted"],
+        "submitted": job.intent.submitted,
         "reason": life["reason"] if over else task.note,
         "exit_code": life["exit_code"] if over else None,
         "log": str(logs(job.folder) / f"{task.job_id}_0_log.err"),
@@ -197,11 +198,11 @@ def run(directory: str, number: str) -> str:
 
     paths = open_sweep(Path(directory))
     folder = paths.analyses / number
-    intent = read_json(folder / "intent.json")
-    request = intent["request"]
+    intent = Intent.read(folder)
+    request, walltime = intent.request, intent.walltime["cpu"]
     own = any(":" in metric for metric in request["options"]["metrics"])
-    if own and intent["modules"] is not None:
-        sys.path.append(intent["modules"])
+    if own and intent.modules:
+        sys.path.append(intent.modules)
     life = _Life(folder)
     asked: list[bool] = []
 
@@ -223,12 +224,12 @@ def run(directory: str, number: str) -> str:
         # processes that compute hear the signal, too, and may end first
         if not signals.received():
             reason, code = _ending(error)
-        elif time.time() - life.started < intent["walltime"] - _LAST_SECONDS:
+        elif time.time() - life.started < walltime - _LAST_SECONDS:
             life.end("interrupted", "", None)
             return arrays.STOPPED
         else:
-            minutes = intent["walltime"] // 60
-            reason = f"the walltime, {minutes} min, is too short: give more time in the profile"
+            minutes = walltime // 60
+            reason = f"the walltime, {minutes:.0f} min, is too short: give more time in the profile"
             code = UnavailableError.exit_code
         life.end("broken", reason, code)
         raise RuntimeError(reason) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UnavailableError, UserError, nearest
-from orchestrator.submissions.cluster import choose
+from orchestrator.submissions.profiles import AUTO, choose, the_one
 from slurm import available
 from slurm.profile import Profile
 
@@ -59,7 +59,7 @@ def scheduler(
     elif dask == SLURM:
         from orchestrator.results.slurm_workers import WORKERS, slurm_workers
 
-        profile = of_slurm(cluster or "auto")
+        profile = of_slurm(cluster or AUTO)
         with slurm_workers(folder, profile, workers or WORKERS, tell) as client:
             yield client
     elif dask.startswith(ADDRESSES):
@@ -80,7 +80,8 @@ def of_slurm(cluster: str) -> Profile:
     UnavailableError
         Where SLURM is not installed.
     """
-    profile = choose(cluster)
+    # a job may submit jobs, too
+    profile = the_one() if cluster == AUTO else choose(cluster)
     if not available():
         raise UnavailableError("sbatch is not on PATH: is this a SLURM login node?")
     if profile is None:

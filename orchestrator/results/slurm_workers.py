@@ -175,17 +175,18 @@ class _Jobs:
 
     def submit(self, arguments: Sequence[str], n: int) -> None:
         try:
-            self.profile.activate()
-            arrays.submit_array(
-                self.profile,
-                "cpu",
-                self.logs,
-                _FUNCTION,
-                [arguments] * n,
-                self.name,
-                timeout_signal_seconds=_SIGNAL_SECONDS,
-                submitted=self.ids.extend,
-            )
+            with self.profile.active():
+                arrays.submit_array(
+                    self.profile,
+                    "cpu",
+                    self.logs,
+                    _FUNCTION,
+                    [arguments] * n,
+                    self.name,
+                    comment=str(self.folder.absolute()),
+                    timeout_signal_seconds=_SIGNAL_SECONDS,
+                    submitted=self.ids.extend,
+                )
         except ValueError as error:
             raise UserError(str(error)) from None
         except ClusterError as error:
@@ -198,7 +199,8 @@ class _Jobs:
         ------
         ClusterError
         """
-        return list(states.ask(self.ids, self._started).values())
+        with self.profile.active():
+            return list(states.ask(self.ids, self._started).values())
 
     def end(self) -> None:
         """Cancel those that are not over.
@@ -206,7 +208,8 @@ class _Jobs:
         By their names, which are known also of jobs whose submission was interrupted.
         """
         names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
-        with suppress(ClusterError):  # a worker without a scheduler ends by itself
+        # a worker without a scheduler ends by itself
+        with suppress(ClusterError), self.profile.active():
             for name in sorted(names):
                 commands.run(["scancel", f"--user={getpass.getuser()}", f"--name={name}"])
 

@@ -1,70 +1,30 @@
-"""A sweep's tasks as jobs of a SLURM cluster: which profile, how large, with what left out."""
+"""A sweep's tasks as jobs of a SLURM cluster: how large, with what left out."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UserError
+from orchestrator.grids.sweepfile import read_sweep_file
+from orchestrator.paths import SweepPaths
 from orchestrator.submissions.sizing import Shape
-from orchestrator.submissions.submission import LOCAL, Submission
+from orchestrator.submissions.submission import Submission
 from orchestrator.working.node import EACH_CORE, EACH_GPU
-from slurm import available
 from slurm.discover import Cluster
-from slurm.profile import Profile, Resources, find_profile, read_profile, user_folder
+from slurm.profile import Profile, Resources
 
-AUTO = "auto"
-TESTCLUSTER = "testcluster"
 SIGNAL_SECONDS = 120
 """How long before its walltime a task is asked to end."""
 
 _SHARE = 0.5
 """Of the walltime, that a task's estimated time may take: estimates err, and cores differ."""
 _PARALLELISM = 256
-
-
-def choose(name: str, memory: str | None = None) -> Profile | None:
-    """Return the profile of a cluster, with other memory where given; None for this machine.
-
-    ``auto`` is SLURM where ``sbatch`` and a profile of the user's are there, else this machine.
-    A running test cluster is chosen by its name alone.
-
-    Raises
-    ------
-    UserError
-        For an unknown or wrong profile, and where ``auto`` could mean several.
-    """
-    profile = None if name == LOCAL else _read(name)
-    if memory is None:
-        return profile
-    if profile is None:
-        raise UserError(
-            "this machine gives every process what it asks for", key="--memory", value=memory
-        )
-    try:
-        return profile.with_memory(memory)
-    except ValueError as error:
-        raise UserError(str(error), key="--memory", value=memory) from None
-
-
-def _read(name: str) -> Profile | None:
-    try:
-        if name != AUTO:
-            return read_profile(find_profile(name))
-        if not available():
-            return None
-        there = [p for p in sorted(user_folder().glob("*.toml")) if p.stem != TESTCLUSTER]
-        if len(there) > 1:
-            raise UserError(
-                "there are several cluster profiles",
-                key="--cluster",
-                remedy=f"choose one: {', '.join(path.stem for path in there)}, or local",
-            )
-        return read_profile(there[0]) if there else None
-    except ValueError as error:
-        raise UserError(str(error), key="--cluster", value=name) from None
+_SHOWN = 40
+"""Letters of the sweep's name in a job's."""
 
 
 def shapes(
@@ -153,6 +113,13 @@ def lives_on(submissions: Iterable[Submission], cluster: str) -> list[dict[str, 
         if submission.cluster == cluster
         for life in submission.lives()
     ]
+
+
+def unique_name(paths: SweepPaths, kind: str = "") -> str:
+    """Return a name for jobs: the sweep's name, what they are, and what no other jobs have."""
+    sweep = re.sub(r"[^A-Za-z0-9_-]+", "-", read_sweep_file(paths.sweep_file).name)
+    parts = (sweep[:_SHOWN].strip("-") or "manyseed", kind, uuid.uuid4().hex[:12])
+    return "-".join(filter(None, parts))
 
 
 def logs(folder: Path) -> Path:

@@ -69,15 +69,16 @@ def check(
         When the cluster does not answer.
     """
     try:
-        cluster = discover.discover()
-        findings = [
-            Finding("cluster", f"{cluster.name}, SLURM {cluster.version}"),
-            Finding("tasks in an array", f"at most {cluster.max_array_size:,}"),
-            Finding("accounting", *_accounting(cluster.has_accounting)),
-        ]
-        for resources in (profile.cpu, profile.gpu):
-            if resources is not None:
-                findings += _check_node(profile, resources, folder, seconds, tell)
+        with profile.active():
+            cluster = discover.discover()
+            findings = [
+                Finding("cluster", f"{cluster.name}, SLURM {cluster.version}"),
+                Finding("tasks in an array", f"at most {cluster.max_array_size:,}"),
+                Finding("accounting", *_accounting(cluster.has_accounting)),
+            ]
+            for resources in (profile.cpu, profile.gpu):
+                if resources is not None:
+                    findings += _check_node(profile, resources, folder, seconds, tell)
     except ClusterError as error:
         raise UnavailableError(str(error)) from None
     return findings

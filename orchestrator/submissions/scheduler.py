@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from orchestrator.errors import UnavailableError
-from slurm import ClusterError, ClusterUnavailable, available, states
+from slurm import ClusterError, available, commands, states
 from slurm.states import JobState
 
 ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "15"))
@@ -50,11 +50,11 @@ class Scheduler:
 
     Parameters
     ----------
-    conf : str, optional
+    conf : Path, optional
         Its configuration file, where the profile names one.
     """
 
-    def __init__(self, conf: str | None) -> None:
+    def __init__(self, conf: Path | None) -> None:
         self._conf = conf
         self._known: dict[str, JobState] = {}
         self._wanted: dict[str, Job] = {}
@@ -139,20 +139,11 @@ class Scheduler:
         ------
         UnavailableError
         """
-        before = os.environ.get("SLURM_CONF")
-        if self._conf is not None:
-            if not Path(self._conf).is_file():  # SLURM's commands would try for a minute
-                raise UnavailableError(f"the cluster does not answer: {self._conf}: no such file")
-            os.environ["SLURM_CONF"] = self._conf
         try:
-            yield
-        except (ClusterError, ClusterUnavailable) as error:
+            with commands.speaking_to(self._conf):
+                yield
+        except ClusterError as error:
             raise UnavailableError(str(error)) from None
-        finally:
-            if self._conf is not None:
-                os.environ.pop("SLURM_CONF")
-                if before is not None:
-                    os.environ["SLURM_CONF"] = before
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -171,6 +162,6 @@ class Scheduler:
 
 
 @cache
-def scheduler_of(conf: str | None) -> Scheduler:
+def scheduler_of(conf: Path | None) -> Scheduler:
     """Return a cluster; one object for all who ask."""
     return Scheduler(conf)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from orchestrator.errors import UserError
 from orchestrator.files import write_json
 from orchestrator.store.files import place
+from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.submission import (
     ELSEWHERE,
-    LOCAL,
     Submission,
     TaskState,
     tasks_of,

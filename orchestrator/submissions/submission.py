@@ -14,14 +14,13 @@ from typing import Any
 from orchestrator.errors import UnavailableError
 from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
+from orchestrator.submissions.intent import FILE, LOCAL, Intent
+from orchestrator.submissions.profiles import own_profile
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import PAUSED, stop_wish
 from slurm import available, local
 from slurm.states import JobState
-
-LOCAL = "local"
-"""The name of this machine, among clusters."""
 
 OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
@@ -83,7 +82,7 @@ class Submission:
     """One submission: its folder, and what it was asked to do."""
 
     folder: Path
-    intent: dict[str, Any]
+    intent: Intent
 
     @property
     def number(self) -> int:
@@ -93,12 +92,12 @@ class Submission:
     @property
     def n_runs(self) -> int:
         """Runs that it was given."""
-        return int(self.intent["runs"])
+        return self.intent.runs
 
     @property
     def cluster(self) -> str:
         """The name of the cluster's profile, or ``local``."""
-        return str(self.intent["cluster"])
+        return self.intent.cluster
 
     @property
     def stop_file(self) -> Path:
@@ -149,15 +148,16 @@ class Submission:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Who knows of its jobs; only where it was submitted to SLURM."""
-        return scheduler_of(self.intent["slurm_conf"])
+        profile = own_profile(self.intent)
+        return scheduler_of(None if profile is None else profile.slurm_conf)
 
     @cached_property
     def arrays(self) -> dict[int, Array]:
         """Its arrays, by the number of their first task; empty for a submission to this machine."""
-        user = self.intent.get("user", getpass.getuser())
+        user = self.intent.user or getpass.getuser()
         return {
-            array["first"]: Array(array["name"], self.intent["submitted"], user, self.folder)
-            for array in self.intent.get("arrays", [])
+            array.first: Array(array.name, self.intent.submitted, user, self.folder)
+            for array in self.intent.arrays
         }
 
     def noted_jobs(self) -> dict[int, Job]:
@@ -210,7 +210,7 @@ class Submission:
     @property
     def is_being_submitted(self) -> bool:
         """Whether its submitter still works on it, as far as can be seen from here."""
-        return not self.is_noted and local.is_alive(self.intent["submitter"])
+        return not self.is_noted and local.is_alive(self.intent.submitter)
 
     def local_state(self, lives: Sequence[dict[str, Any]]) -> TaskState:
         """Return the state of the one task of a submission to this machine."""
@@ -229,7 +229,7 @@ class Submission:
         """
         job = self.folder / "job.json"
         # without a note of the job it is being submitted, or its submitter died
-        first = read_json(job)["process"] if job.exists() else self.intent["submitter"]
+        first = read_json(job)["process"] if job.exists() else self.intent.submitter
         running = [life["process"] for life in lives if life["state"] == "running"]
         if any(local.is_alive(name) for name in (first, *running)):
             return True
@@ -314,7 +314,7 @@ class _Look:
     def states(self) -> list[TaskState]:
         if self.submission.cluster == LOCAL:
             return [self.submission.local_state(self.lives.get(0, []))]
-        return [self._state(number) for number in range(self.submission.intent["tasks"])]
+        return [self._state(number) for number in range(self.submission.intent.tasks)]
 
     def _last(self, number: int) -> str:
         lives = self.lives.get(number)
@@ -379,19 +379,24 @@ class _Look:
             return True
         if any(state.state != "gone" for state in (self.known or {}).values()):
             return False
-        if local.is_here(self.submission.intent["submitter"]):
+        if local.is_here(self.submission.intent.submitter):
             return False
-        meant: str = self.submission.intent["scheduler"]
-        return self.submission.scheduler.cluster_name != meant
+        return self.submission.scheduler.cluster_name != self.submission.intent.scheduler
 
 
 _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}
 
 
+def last_intent(paths: SweepPaths) -> Intent | None:
+    """Return what was intended last; None where nothing was submitted."""
+    folders = [folder for folder in paths.submissions() if (folder / FILE).exists()]
+    return Intent.read(folders[-1]) if folders else None
+
+
 def submissions(paths: SweepPaths) -> list[Submission]:
     """Return a sweep's submissions, oldest first."""
     return [
-        Submission(folder, read_json(folder / "intent.json"))
+        Submission(folder, Intent.read(folder))
         for folder in paths.submissions()
-        if (folder / "intent.json").exists()
+        if (folder / FILE).exists()
     ]

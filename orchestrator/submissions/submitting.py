@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
+import re
 import shutil
-import time
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -26,12 +22,14 @@ from orchestrator.plans.plan import Plan
 from orchestrator.plans.room import Stored, require_room
 from orchestrator.plans.tuned import require_hparams
 from orchestrator.query import matching
-from orchestrator.submissions import cluster
+from orchestrator.store.files import sync_folder
+from orchestrator.submissions import cluster, profiles
+from orchestrator.submissions.intent import LOCAL, Intent, TaskArray
 from orchestrator.submissions.recipes import require_same
 from orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from orchestrator.submissions.sizing import Shape, cut
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, LOCAL, Submission, submissions, tasks_of
+from orchestrator.submissions.submission import ELSEWHERE, Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.working.neighbours import shards_of, write_shards
 from orchestrator.working.node import broken_nodes, is_environment
@@ -85,7 +83,7 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
         state = survey(paths)
         rows = _chosen(state, request)
         earlier = submissions(paths)
-        scheduler = scheduler_of(_conf(request.profile)) if request.profile else None
+        scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
 
         def dispensable(other: Scheduler) -> bool:
             # a cluster that is silent keeps nobody from going on elsewhere
@@ -107,7 +105,7 @@ def submit(paths: SweepPaths, request: Request) -> Submission | None:
         groups = Groups.read(paths)
         _check_room(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
-        number = len(paths.submissions()) + 1
+        number = _next_number(paths)
         submitter = _Submitter(paths, number, state.plan, groups, request)
         if request.profile is None:
             return submitter.to_this_machine(rows, wished, gpu)
@@ -121,22 +119,19 @@ class _Submitter:
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
-        self.intent: dict[str, Any] = {
-            "cluster": request.profile.name if request.profile else LOCAL,
-            "submitter": local.fingerprint(os.getpid()),
-            "user": getpass.getuser(),
-            "submitted": time.time(),
-        }
+        self.intent = Intent.now(request.profile.name if request.profile else LOCAL)
 
     def to_this_machine(self, rows: pl.DataFrame, wished: pl.Series, gpu: str | None) -> Submission:
         """One task, which keeps all processes busy."""
         resource = pl.lit("gpu" if gpu else "cpu")
         work = rows.with_columns(resource=resource, task=pl.lit(0, dtype=pl.UInt32))
-        if "gpu" in wished:
-            self.intent["gpu"] = gpu or "none"
+        self.intent = replace(
+            self.intent,
+            workers=self.request.workers,
+            gpu=(gpu or "none") if "gpu" in wished else "",
+        )
         try:
-            self._write_tasks(work)
-            self._write_intent(workers=self.request.workers)
+            self._write(work)
             with deferred():  # a job that starts and is not noted would be submitted again
                 job = local.submit(
                     self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
@@ -160,8 +155,8 @@ class _Submitter:
         nodes = {} if is_environment(lives) else broken_nodes(lives)
         profile = cluster.without_nodes(profile, sorted(nodes))
         try:
-            profile.activate()
-            there = discover()
+            with profile.active():
+                there = discover()
             shapes = cluster.shapes(profile, classes, there, n_waiting)
         except ValueError as error:
             raise UserError(str(error)) from None
@@ -170,39 +165,42 @@ class _Submitter:
         self._check_walltime(rows, costs, observed, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
-        arrays = self._write_arrays(work, shapes)
-        self._write_intent(
-            arrays=arrays,
+        self.intent = replace(
+            self.intent,
+            arrays=self._arrays(work, shapes),
             scheduler=there.name,
-            profile=str(profile.path),
-            slurm_conf=_conf(profile),
+            profile=str(profile.path.absolute()),
             excluded=nodes,
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
-            walltime={name: profile.resources(name).minutes * 60 for name in classes},
+            walltime={name: profile.resources(name).minutes * 60.0 for name in classes},
         )
+        profiles.remember(profile)
+        self._write(work)
         submission = Submission(self.folder, self.intent)
         jobs: dict[int, str] = {}
         try:
-            for array in arrays:
-                numbers = range(array["first"], array["first"] + array["count"])
+            for array in self.intent.arrays:
+                numbers = range(array.first, array.first + array.count)
 
-                def note(ids: list[str], first: int = array["first"]) -> None:
+                def note(ids: list[str], first: int = array.first) -> None:
                     start = max((n + 1 for n in jobs if n >= first), default=first)
                     jobs.update(enumerate(ids, start))
                     submission.note_jobs(jobs)
 
-                resources = profile.resources(array["resource"])
+                resources = profile.resources(array.resource)
                 each = cluster.workers(resources, shapes[resources.name])
-                submit_array(
-                    profile,
-                    array["resource"],
-                    cluster.logs(self.folder),
-                    FUNCTION,
-                    [self._arguments(number, each) for number in numbers],
-                    array["name"],
-                    timeout_signal_seconds=cluster.SIGNAL_SECONDS,
-                    submitted=note,
-                )
+                with profile.active():
+                    submit_array(
+                        profile,
+                        array.resource,
+                        cluster.logs(self.folder),
+                        FUNCTION,
+                        [self._arguments(number, each) for number in numbers],
+                        array.name,
+                        comment=str(self.folder.absolute()),
+                        timeout_signal_seconds=cluster.SIGNAL_SECONDS,
+                        submitted=note,
+                    )
         except ClusterUnavailable as error:
             # it may have got the job all the same: whoever submits next looks for it
             raise UnavailableError(
@@ -225,7 +223,7 @@ class _Submitter:
             )
         (self.folder / "submitted").touch()
         raise UnavailableError(
-            f"SLURM took {len(jobs):,} of {submission.intent['tasks']:,} tasks, then refused: "
+            f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
             f"{reason}\n  submit the rest when these are done: "
             f"manyseed resume {self.paths.directory}"
         )
@@ -233,35 +231,36 @@ class _Submitter:
     def _arguments(self, task: int, workers: int | str) -> list[str]:
         return [str(self.paths.directory.resolve()), str(self.number), str(task), str(workers)]
 
-    def _write_tasks(self, work: pl.DataFrame) -> None:
-        (self.folder / "lives").mkdir(parents=True)
+    def _write(self, work: pl.DataFrame) -> None:
+        """Write the submission's folder, which is there whole or not at all."""
+        folder = self.paths.tasks / ".submission.partial"
+        shutil.rmtree(folder, ignore_errors=True)  # of a submitter that was killed
+        (folder / "lives").mkdir(parents=True)
         shards = []
         for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
-            task.write(self.folder / f"task-{number:04d}.json")
+            task.write(folder / f"task-{number:04d}.json")
             shards.append(shards_of(task))
-        write_shards(self.folder, shards)
-        self.intent |= {"runs": len(work), "tasks": len(shards)}
+        write_shards(folder, shards)
+        self.intent = replace(self.intent, runs=len(work), tasks=len(shards))
+        self.intent.write(folder)
+        folder.rename(self.folder)
+        sync_folder(self.paths.tasks)
 
-    def _write_arrays(self, work: pl.DataFrame, shapes: dict[str, Shape]) -> list[dict[str, Any]]:
-        self._write_tasks(work)
-        name = f"manyseed-{uuid.uuid4().hex[:12]}"
+    def _arrays(self, work: pl.DataFrame, shapes: dict[str, Shape]) -> tuple[TaskArray, ...]:
+        name = cluster.unique_name(self.paths)
         counts = work.group_by("resource").agg(
             first=pl.col("task").min(), last=pl.col("task").max()
         )
-        return [
-            {
-                "resource": resource,
-                "name": f"{name}-{resource}",
-                "first": first,
-                "count": last + 1 - first,
-                "processes": shapes[resource].processes,
-            }
+        return tuple(
+            TaskArray(
+                resource=resource,
+                name=f"{name}-{resource}",
+                first=first,
+                count=last + 1 - first,
+                processes=shapes[resource].processes,
+            )
             for resource, first, last in counts.sort("first").iter_rows()
-        ]
-
-    def _write_intent(self, **more: Any) -> None:
-        self.intent |= more
-        write_json(self.folder / "intent.json", self.intent)
+        )
 
     def _check_walltime(
         self, rows: pl.DataFrame, costs: pl.DataFrame, observed: pl.DataFrame, profile: Profile
@@ -313,8 +312,11 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     return chosen
 
 
-def _conf(profile: Profile) -> str | None:
-    return None if profile.slurm_conf is None else str(profile.slurm_conf)
+def _next_number(paths: SweepPaths) -> int:
+    """Return the number of the next submission, which none ever had: journals outlive folders."""
+    journals = paths.journals.iterdir() if paths.journals.is_dir() else ()
+    numbers = (re.match(r"\d{4}(?=-|$)", p.name) for p in (*paths.submissions(), *journals))
+    return 1 + max((int(number[0]) for number in numbers if number), default=0)
 
 
 def _held(

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.devices import gpus
 from orchestrator.files import read_json
+from orchestrator.submissions.intent import Intent
 from slurm import ClusterError, control, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
@@ -96,7 +97,7 @@ def is_environment(lives: Iterable[Mapping[str, Any]]) -> bool:
     return not worked and len(broken_nodes(lives)) >= _SUSPECTS
 
 
-def keep_away(submission: Path, intent: Mapping[str, Any]) -> None:
+def keep_away(submission: Path, intent: Intent) -> None:
     """Keep the waiting tasks of a submission from its broken nodes, or stop it.
 
     A broken node ends task after task within seconds, and would soon have ended all.
@@ -108,10 +109,10 @@ def keep_away(submission: Path, intent: Mapping[str, Any]) -> None:
     nodes = broken_nodes(lives)
     if stops := is_environment(lives):
         (submission / "stop").touch()
-    for array in intent["arrays"]:
-        numbers = range(array["first"], array["first"] + array["count"])
+    for array in intent.arrays:
+        numbers = range(array.first, array.first + array.count)
         waiting = [jobs[str(n)] for n in numbers if jobs.get(str(n), "") not in {"", *started}]
-        excluded = [text for text in (intent["exclude"][array["resource"]],) if text]
+        excluded = [text for text in (intent.exclude.get(array.resource, ""),) if text]
         with suppress(ClusterError):  # where jobs may not change jobs, `resume` does it
             if stops:
                 control.cancel(waiting)

@@ -20,6 +20,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
+from orchestrator.submissions.intent import Intent
 from orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from orchestrator.working.node import Node, keep_away
 from orchestrator.working.pool import Message, Pool, Worker
@@ -76,7 +77,7 @@ class TaskLife:
         self.paths, self.node = paths, node
         self.task_file = submission / f"task-{number:04d}.json"
         self.task = Task.read(self.task_file)
-        self.intent = read_json(submission / "intent.json")
+        self.intent = Intent.read(submission)
         self.earlier = _earlier_lives(submission, number)
         self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
         self.folder.mkdir(parents=True)
@@ -151,7 +152,7 @@ class TaskLife:
 
     def _fruitless(self) -> int:
         """Return how many lives until now were ended by the walltime without any progress."""
-        walltime = self.intent["walltime"][self.task.resource]
+        walltime = self.intent.walltime[self.task.resource]
         saved = _last_checkpoint(self.paths, self.task)
         times = 0
         for life in reversed(self.earlier):

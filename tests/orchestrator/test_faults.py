@@ -207,7 +207,7 @@ def test_a_full_disk_ends_the_task_and_loses_nothing(
     sweep = small_disk
     if "tmpfs" in request.node.name:
         filler = fill(sweep.directory.parent)
-        refused = command("submit", sweep.directory)
+        refused = command("submit", sweep.directory, "--workers", 2)
         assert refused.returncode == 4
         assert "make room" in refused.stderr
         assert not sweep.paths.store.exists()

@@ -229,11 +229,11 @@ def test_another_recipe_is_refused_until_it_is_wanted(tmp_path: Path) -> None:
     recipes = sweep.paths.recipes
     recipes.mkdir()
     (recipes / "0001.json").write_text('{"form": "sequential", "device_class": "abacus"}')
-    refused = command("submit", sweep.directory)
+    refused = command("submit", sweep.directory, "--cluster", "local")
     assert refused.returncode == 2
     assert "--other-recipe" in refused.stderr
     assert not sweep.paths.submissions()
-    assert command("submit", sweep.directory, "--other-recipe").returncode == 0
+    assert command("submit", sweep.directory, "--workers", 2, "--other-recipe").returncode == 0
     sweep.wait()
     assert len(list(recipes.glob("*.json"))) == 2
 
@@ -255,7 +255,7 @@ def test_a_folder_with_the_users_own_modules_changes_nothing(users_folder: Path)
     verbs = ("submit", "status", "resume", "verify", "compact", "analyze", "query", "report")
     for arguments in (
         ("plan", "sweep.toml", "--dry-run"),
-        ("run", "sweep.toml", "--out", "sweep"),
+        ("run", "sweep.toml", "--out", "sweep", "--cluster", "local"),
         ("plan", "sweep.toml", "--out", "sweep"),
         *((verb, "sweep") for verb in (*verbs, "cancel")),
     ):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from slurm import ClusterUnavailable
+from slurm import ClusterUnavailable, commands
 from slurm.profile import KEYS, find_profile, minutes, read_profile, user_folder
 
 ROOT = Path(__file__).parents[2]
@@ -137,11 +139,19 @@ def test_a_cluster_of_its_own_is_spoken_to(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
     conf = tmp_path / "slurm.conf"
     profile = read_profile(write(tmp_path, f'time = "60"\nslurm-conf = "{conf}"'))
-    with pytest.raises(ClusterUnavailable, match="no such file"):
-        profile.activate()
+    with pytest.raises(ClusterUnavailable, match="no such file"), profile.active():
+        pass
     conf.touch()
-    profile.activate()
-    assert os.environ["SLURM_CONF"] == str(conf)
+    default = read_profile(write(tmp_path, 'time = "60"', "default.toml"))
+    asked = partial(commands.run, ["printenv", "SLURM_CONF"])
+    with profile.active():
+        assert asked() == f"{conf}\n"
+        with ThreadPoolExecutor() as others:
+            assert others.submit(asked).result() == "/etc/slurm/slurm.conf\n", "another thread's"
+        with default.active():
+            assert asked() == "/etc/slurm/slurm.conf\n"
+        assert os.environ["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+    assert asked() == "/etc/slurm/slurm.conf\n", "of the next in the same process"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.progress.watch import progress
+from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.submission import Submission
 from slurm import local
 
@@ -18,7 +19,7 @@ from slurm import local
 def dead(tmp_path: Path) -> Submission:
     """A submission to this machine whose process ended before it wrote anything."""
     host, boot, pid, _ = local.fingerprint(os.getpid()).split()
-    intent = {"runs": 3, "cluster": "local", "submitter": f"{host} {boot} {pid} 1"}
+    intent = Intent("local", f"{host} {boot} {pid} 1", runs=3)
     return Submission(tmp_path, intent)
 
 

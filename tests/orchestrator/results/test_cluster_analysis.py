@@ -114,7 +114,8 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
     (sweep.paths.analyses / "0001").mkdir(parents=True)
     write_json(
         sweep.paths.analyses / "0001" / "intent.json",
-        {"request": request, "walltime": walltime, "modules": "."},
+        {"cluster": "lab", "submitter": "a b 1 2", "request": request}
+        | {"walltime": walltime, "modules": "."},  # as versions before wrote it
     )
     if state == "broken":
         with pytest.raises(RuntimeError, match="the walltime, 1 min, is too short"):

@@ -108,7 +108,7 @@ def test_limits_of_accounting_are_written_and_kept(
             profile = write(tmp_path / f"{qos}.toml", f'{text}qos = "{qos}"\n')
             submission = sweep.submit(cluster=str(profile))
             assert submission is not None
-            assert submission.intent["tasks"] == allowed
+            assert submission.intent.tasks == allowed
             assert sweep.cancel() == (0, allowed)
     finally:
         cluster.stop()

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import UnavailableError
 from orchestrator.progress import watch
 from orchestrator.submissions import scheduler as schedulers
+from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.stopping import unpause
 from orchestrator.submissions.submission import ELSEWHERE, Submission, tasks_of
@@ -72,7 +73,7 @@ def cluster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(commands, "run", cluster.run)
     for module in ("scheduler", "submission"):
         monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: True)
-    fresh: dict[str | None, Scheduler] = {}
+    fresh: dict[Path | None, Scheduler] = {}
     monkeypatch.setattr(
         "orchestrator.submissions.submission.scheduler_of",
         lambda conf: fresh.setdefault(conf, Scheduler(conf)),
@@ -89,7 +90,6 @@ def submit(tmp_path: Path) -> Callable[..., Submission]:
         (folder / "lives").mkdir(parents=True)
         intent = {
             "cluster": "lab",
-            "slurm_conf": None,
             "scheduler": "lab",
             "submitter": "elsewhere boot 1 2",
             "submitted": 0.0,
@@ -98,8 +98,8 @@ def submit(tmp_path: Path) -> Callable[..., Submission]:
             "tasks": tasks,
             "arrays": [{"name": f"m{number}-cpu", "first": 0, "count": tasks}],
         }
-        submission = Submission(folder, intent | more)
-        (folder / "intent.json").write_text(json.dumps(submission.intent))
+        (folder / "intent.json").write_text(json.dumps(intent | more))
+        submission = Submission(folder, Intent.read(folder))
         if noted:
             submission.note_jobs({n: f"{number}_{n}" for n in range(tasks)})
             (folder / "submitted").touch()

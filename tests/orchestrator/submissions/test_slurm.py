@@ -79,9 +79,9 @@ def test_a_sweep_is_trained_in_arrays_and_again_submits_nothing(
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     submission = sweep.submit(cluster=profile)
     assert submission is not None
-    assert submission.intent["tasks"] > 1
+    assert submission.intent.tasks > 1
     finish(sweep, quick)
-    assert sweep.status()["tasks"] == {"finished": submission.intent["tasks"]}
+    assert sweep.status()["tasks"] == {"finished": submission.intent.tasks}
     assert sweep.submit(cluster=profile) is None
     assert "no run is missing" in command("resume", sweep.directory, "--cluster", profile).stdout
     assert sweep.status()["duplicates"] == 0
@@ -139,8 +139,8 @@ def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
     finish(sweep, quick)
     assert sweep.status()["duplicates"] == 0
     jobs = slurm.cluster.command(["squeue", "-h", "-r", "-t", "all", "-o", "%j"]).split()
-    name = submission.intent["arrays"][0]["name"]
-    assert sum(job.rpartition(".")[0] == name for job in jobs) == submission.intent["tasks"]
+    name = submission.intent.arrays[0].name
+    assert sum(job.rpartition(".")[0] == name for job in jobs) == submission.intent.tasks
 
 
 def test_failed_runs_are_explained_and_retried_exactly(tmp_path: Path, profile: str) -> None:
@@ -174,7 +174,7 @@ def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
     sweep = Sweep.plan(write(tmp_path / "gpu.toml", text), tmp_path / "gpu")
     submission = sweep.submit(cluster=profile)
     assert submission is not None
-    assert [array["resource"] for array in submission.intent["arrays"]] == ["cpu", "gpu"]
+    assert [array.resource for array in submission.intent.arrays] == ["cpu", "gpu"]
     nodes: set[tuple[str, str]] = set()
 
     def both_started() -> bool:
@@ -220,7 +220,7 @@ def test_the_scheduler_is_asked_twice_at_most_and_ten_times_a_minute(
         for limit in (1, None):  # one task, then all others beside it
             submission = sweep.submit(cluster=profile, limit=limit)
             assert submission is not None
-            assert (submission.intent["tasks"] > 1) == (limit is None)
+            assert (submission.intent.tasks > 1) == (limit is None)
             calls.write_text("")
             told = json.loads(command("status", sweep.directory, "--json").stdout)
             assert told["cluster_silent"] is None
@@ -250,7 +250,7 @@ def test_an_answer_of_sbatch_that_is_lost_orphans_nothing(
     assert not submission.jobs_file.exists()
     again = command("resume", sweep.directory, "--cluster", profile)
     assert "Nothing to submit" in again.stdout, again.stderr
-    assert len(submission.noted_jobs()) == submission.intent["tasks"]
+    assert len(submission.noted_jobs()) == submission.intent.tasks
     finish(sweep, quick)
     assert sweep.status()["duplicates"] == 0
 
@@ -338,7 +338,7 @@ def test_cancel_pause_and_throttle_reach_the_queue(
         assert sweep.throttle(1) == len(arrays)
         _, held = sweep.pause()
         assert sweep_states() == {"held": held}
-        assert held == submission.intent["tasks"] > 1
+        assert held == submission.intent.tasks > 1
         sweep.submit(cluster=profile)
         assert "held" not in sweep_states()
     finally:

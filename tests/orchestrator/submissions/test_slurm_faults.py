@@ -127,7 +127,7 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         "cpus-per-task": "cpus-per-task = 1",
     }
     submission = submitted(sweep, profile(slurm, tmp_path, **changes))
-    assert submission.intent["tasks"] == 1
+    assert submission.intent.tasks == 1
     with frozen(task := training(sweep, submission)):
         told = Path(f"{asked}-{pid(task)}")
         wait_until(told.exists, "SLURM to tell of the walltime")
@@ -171,7 +171,7 @@ def test_a_task_that_gets_nowhere_stops_itself(
     (problem,) = state["problems"]
     assert problem.startswith("1 task was ended: the walltime ended 3 lives of this task")
     sweep.wait()
-    assert submitted(sweep, str(tmp_path / "lab.toml")).intent["excluded"] == {}, "no node's fault"
+    assert submitted(sweep, str(tmp_path / "lab.toml")).intent.excluded == {}, "no node's fault"
 
 
 def test_where_all_nodes_are_broken_the_submission_stops_itself(
@@ -184,7 +184,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
     text = "cpus-per-task = 8\nparallelism = 12"  # a task a node, and others that wait
     changes = {"time": 'time = "0:05:00"\n' + setup, "cpus-per-task": text, "parallelism": ""}
     submission = submitted(sweep, profile(slurm, tmp_path, **changes))
-    assert submission.intent["tasks"] > 6
+    assert submission.intent.tasks > 6
     sweep.wait()
     state = sweep.status()
     assert state["runs"]["failed"] == state["runs"]["done"] == 0
@@ -194,7 +194,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
     assert "none worked, so the submission stopped itself" in problem
     assert "this environment is broken" in problem
     again = submitted(sweep, profile(slurm, tmp_path))  # mended: no node is kept out for it
-    assert again.intent["excluded"] == {}
+    assert again.intent.excluded == {}
     finish(sweep, expected)
 
 
@@ -203,7 +203,7 @@ def test_arrays_are_cut_to_what_the_cluster_takes(
 ) -> None:
     monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
     submission = submitted(sweep, profile(slurm, tmp_path, parallelism="parallelism = 11"))
-    assert submission.intent["tasks"] > 8  # the largest array
+    assert submission.intent.tasks > 8  # the largest array
     assert len({job.id.partition("_")[0] for job in submission.jobs().values()}) == 2
     finish(sweep, expected)
 
@@ -299,7 +299,7 @@ def test_a_broken_node_fails_no_run_and_is_kept_away_from(
     assert state["tasks"].get("broken", 0) >= 1, report(sweep)
     assert any("c1 is broken" in problem for problem in state["problems"]), report(sweep)
     again = submitted(sweep, file)
-    assert "c1" in again.intent["excluded"]
+    assert "c1" in again.intent.excluded
     finish(sweep, expected)
     assert {task.last["node"] for task in again.tasks()} <= {"c2", "c3"}
 

@@ -1,0 +1,169 @@
+"""Which cluster is meant: never a login node in silence, never one that a sweep directory names."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.run import run
+from orchestrator.errors import UserError
+from orchestrator.submissions.intent import Intent
+from orchestrator.submissions.profiles import choose, own_profile, remember
+from orchestrator.submissions.submission import ELSEWHERE, Submission
+from orchestrator.sweep import Sweep
+from slurm.profile import read_profile, user_folder
+from tests.orchestrator.conftest import QUICK, command, write
+
+SQUEUE = """#!/bin/sh
+echo "$(basename $0) conf=$SLURM_CONF" >> {folder}/asked
+case $(basename $0) in
+  scontrol) echo "ClusterName = here";;
+  squeue) cat {folder}/queue 2>/dev/null;;
+esac
+exit 0
+"""
+OTHERS = Intent("lab", "elsewhere boot 1 2", submitted=1.0, user="anna", scheduler="theirs")
+
+
+@pytest.fixture
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A login node whose SLURM commands note what configuration they are given."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel"):
+        write(bin_folder / name, SQUEUE.format(folder=tmp_path)).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("SLURM_JOB_ID", "SLURM_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def profile_of(name: str, conf: Path | None = None, folder: Path | None = None) -> Path:
+    folder = folder or user_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    text = 'time = "60"\n' + ("" if conf is None else f'slurm-conf = "{conf}"\n')
+    return write(folder / f"{name}.toml", text)
+
+
+def asked(login: Path) -> list[str]:
+    file = login / "asked"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> None:
+    sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    before = sorted(login.rglob("*"))
+    for out in (sweep.directory, login / "new"):
+        with pytest.raises(UserError, match=r"(?s)cluster init.*--cluster local"):
+            run(login / "quick.toml", out=out)
+    refused = command("resume", sweep.directory)
+    assert refused.returncode == 2, refused.stdout
+    assert "manyseed cluster init" in refused.stderr
+    assert "--cluster local" in refused.stderr
+    with pytest.raises(UserError, match=r"(?s)on one machine.*sbatch .*--cluster local"):
+        sweep.tune()
+    assert sorted(login.rglob("*")) == before
+    assert sweep.tune(cluster="local") == []
+
+
+def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="cluster init"):
+        choose("auto")
+    with monkeypatch.context() as patch:
+        patch.setenv("SLURM_JOB_ID", "7")
+        assert choose("auto") is None
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(login))
+        assert choose("auto") is None
+    assert choose("local") is None
+    profile_of("testcluster")
+    with pytest.raises(UserError, match="cluster init"):
+        choose("auto")  # which is chosen by its name alone
+    profile_of("lab")
+    chosen = choose("auto")
+    assert chosen is not None
+    assert chosen.name == "lab"
+    profile_of("other")
+    with pytest.raises(UserError, match=r"several(?s:.*)lab, other, or local"):
+        choose("auto")
+
+
+def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
+    here = Intent.now("local")
+    assert choose("auto", last=here) is None, "this very machine was named before"
+    elsewhere = replace(here, submitter="workstation boot 1 2")
+    with pytest.raises(UserError, match="cluster init"):
+        choose("auto", last=elsewhere)
+    profile_of("lab")
+    profile_of("other")
+    for name in ("lab", "other"):
+        chosen = choose("auto", last=replace(OTHERS, cluster=name))
+        assert chosen is not None
+        assert chosen.name == name
+    with pytest.raises(UserError, match=r"last submitted to gone(?s:.*)cluster init"):
+        choose("auto", last=replace(OTHERS, cluster="gone"))
+    file = profile_of("given", folder=login / "project")
+    intent = replace(OTHERS, cluster="given", profile=str(file))
+    with pytest.raises(UserError, match="no profile of yours"):
+        choose("auto", last=intent)
+    for _ in range(2):
+        remember(read_profile(file))
+    assert len((user_folder().parent / "cluster-files").read_text().splitlines()) == 1
+    chosen = choose("auto", last=intent)
+    assert chosen is not None
+    assert chosen.path == file
+
+
+@pytest.mark.parametrize("key", ["profile", "cluster", "slurm_conf"])
+def test_a_configuration_that_a_sweep_directory_names_reaches_no_command(
+    login: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An intent in a zip of a stranger: SLURM's commands would load the plugins it names."""
+    sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    evil = write(sweep.directory / "evil.conf", "PluginDir=.\n")
+    profile = profile_of("evil", evil, folder=sweep.directory)
+    values = {"slurm_conf": str(evil), "profile": str(profile), "cluster": str(profile)}
+    folder = sweep.paths.submission(1)
+    (folder / "lives").mkdir(parents=True)
+    intent = {
+        "cluster": "evil",
+        "submitter": "elsewhere boot 1 2",
+        "submitted": 1.0,
+        "user": getpass.getuser(),
+        "scheduler": "theirs",
+        "arrays": [{"resource": "cpu", "name": "m", "first": 0, "count": 1}],
+        "runs": 1,
+        "tasks": 1,
+    }
+    (folder / "intent.json").write_text(json.dumps(intent | {key: values[key]}))
+    (folder / "jobs.json").write_text(json.dumps({"0": f"{len(key)}_0"}))
+    (folder / "submitted").touch()
+    monkeypatch.chdir(sweep.directory)  # where evil.toml would be found by its name
+    assert sweep.status()["tasks"] == {"killed": 1}
+    sweep.cancel()
+    with pytest.raises(UserError, match="no profile of yours"):
+        sweep.submit()
+    assert {line.partition("conf=")[2] for line in asked(login)} == {""}
+
+
+def test_a_users_own_profile_of_that_name_is_asked(login: Path) -> None:
+    conf = write(login / "slurm.conf", "")
+    profile_of("lab", conf)
+    folder = login / "0001"
+    (folder / "lives").mkdir(parents=True)
+    submission = Submission(folder, replace(OTHERS, tasks=1))
+    assert own_profile(submission.intent) == read_profile(user_folder() / "lab.toml")
+    with submission.scheduler.active():
+        pass
+    assert submission.scheduler.cluster_name == "here"
+    assert asked(login)[-1] == f"scontrol conf={conf}"
+    assert "SLURM_CONF" not in os.environ
+    assert submission.tasks()[0].note in ("never submitted", ELSEWHERE)

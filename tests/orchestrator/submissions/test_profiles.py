@@ -144,7 +144,7 @@ def test_a_configuration_that_a_sweep_directory_names_reaches_no_command(
         "tasks": 1,
     }
     (folder / "intent.json").write_text(json.dumps(intent | {key: values[key]}))
-    (folder / "jobs.json").write_text(json.dumps({"0": f"{len(key)}_0"}))
+    (folder / "jobs.json").write_text(json.dumps({"0": f"{sum(map(ord, key))}_0"}))
     (folder / "submitted").touch()
     monkeypatch.chdir(sweep.directory)  # where evil.toml would be found by its name
     assert sweep.status()["tasks"] == {"killed": 1}

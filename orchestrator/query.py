@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.means import mean_of
+from orchestrator.conditions import NoCondition, UnknownColumn, condition
 from orchestrator.errors import UserError, nearest
 from orchestrator.results.tables import CURVES, DESCRIPTORS, ENSEMBLES, TABLES, Results
 
@@ -27,6 +27,8 @@ MAIN = {
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
 }
 """What is shown of each table beside the columns that say what a cell is."""
+
+_SHOWN = 200  # of a condition that is refused
 
 _FURTHER = {
     ENSEMBLES: "compute it with: manyseed howmany DIR",
@@ -77,7 +79,7 @@ def query(
         _check(name, schema.names(), "--columns" if name in columns else "--by")
     with _condition(where, schema.names(), "--where"):
         if where:
-            frame = frame.filter(pl.sql_expr(where))
+            frame = frame.filter(condition(where, schema.names()))
         shown = list(columns) or _main_columns(table, frame)
         if by:
             metrics = [c for c in shown if c not in (*by, *DESCRIPTORS) and schema[c].is_numeric()]
@@ -122,24 +124,24 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
         For an unknown column, or what is no condition.
     """
     with _condition(where, frame.columns, option):
-        return frame.filter(pl.sql_expr(where))
+        return frame.filter(condition(where, frame.columns))
 
 
 @contextmanager
 def _condition(where: str | None, columns: Sequence[str], option: str) -> Iterator[None]:
-    """Turn what polars says of a condition into a user's error."""
+    """Turn what is said of a condition into a user's error."""
+    shown = where and where[:_SHOWN]
     try:
         yield
-    except pl.exceptions.ColumnNotFoundError as error:
-        found = re.search(r'"([^"]+)"', str(error))
-        name = found[1] if found else str(error).split()[0]
-        remedy = nearest(name, columns)
-        raise UserError("unknown column", key=option, value=where, remedy=remedy) from None
-    except pl.exceptions.PolarsError as error:
+    except UnknownColumn as error:
+        remedy = nearest(error.name, columns)
+        raise UserError("unknown column", key=option, value=shown, remedy=remedy) from None
+    except (NoCondition, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        # polars compares: a number with a text, for instance
         raise UserError(
             f"not a condition: {str(error).splitlines()[0]}",
             key=option,
-            value=where,
+            value=shown,
             remedy="write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
         ) from None
 

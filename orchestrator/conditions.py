@@ -1,0 +1,354 @@
+"""Conditions over a table's columns, in a subset of SQL: parsed here, so no engine sees the text.
+
+::
+
+    classifier = 'mlp' AND (accuracy > 0.9 OR alpha_hat IS NULL)
+    perturb_continuous LIKE 'relative:%' AND train_fraction BETWEEN 0.25 AND 1
+    dataset IN ('vehicle', 'sick') AND NOT abs(accuracy_mean - 0.5) < 1e-3
+
+There are columns (also in double quotes), numbers, texts in single quotes,
+``TRUE``, ``FALSE`` and ``NULL``; ``OR``, ``AND``, ``NOT``; comparisons, ``[NOT] IN``, ``LIKE``,
+``ILIKE`` and ``BETWEEN``, ``IS [NOT]`` one of the three; ``+ - * / %``; and `FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+MAX_LENGTH = 10_000
+"""Characters of a condition."""
+MAX_DEPTH = 64
+"""Of brackets, signs and sums within each other."""
+
+FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
+    "abs": (range(1, 2), lambda x: x.abs()),
+    "ceil": (range(1, 2), lambda x: x.ceil()),
+    "coalesce": (range(1, 21), pl.coalesce),
+    "floor": (range(1, 2), lambda x: x.floor()),
+    "length": (range(1, 2), lambda x: x.str.len_chars()),
+    "lower": (range(1, 2), lambda x: x.str.to_lowercase()),
+    "round": (range(1, 3), lambda x, digits=None: x.round(0 if digits is None else digits)),
+    "sqrt": (range(1, 2), lambda x: x.sqrt()),
+    "upper": (range(1, 2), lambda x: x.str.to_uppercase()),
+}
+"""Functions by name: how many arguments they take, and what they are."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<text>'(?:[^']|'')*')"
+    r'|(?P<quoted>"(?:[^"]|"")*")'
+    r"|(?P<word>[^\W\d]\w*)"
+    r"|(?P<sign><=|>=|<>|!=|==|[-+*/%<>=(),]))"
+)
+_COMPARISONS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "=": lambda a, b: a == b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+_SUMS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+}
+_PRODUCTS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "%": lambda a, b: a % b,
+}
+_WORDS = frozenset(
+    ("AND", "BETWEEN", "FALSE", "ILIKE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE")
+)
+"""What is no column, unless in quotes."""
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+_LARGEST_WHOLE = 2**63 - 1
+_LARGEST_DIGITS = 15
+
+
+class NoCondition(ValueError):
+    """A text that is no condition; says why."""
+
+
+class UnknownColumn(NoCondition):
+    """A condition over a column that there is not: `name`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name[:100]
+        super().__init__(f"unknown column {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An expression, how deep it is, and its value where it is a constant."""
+
+    expression: pl.Expr
+    depth: int = 1
+    constant: tuple[Any, ...] = ()
+
+
+def condition(text: str, columns: Sequence[str]) -> pl.Expr:
+    """Return a condition as an expression of polars.
+
+    Parameters
+    ----------
+    text : str
+    columns : sequence of str
+        Those that it may be about.
+
+    Raises
+    ------
+    NoCondition
+        For what is none, `UnknownColumn` where it is about another column.
+    """
+    if len(text) > MAX_LENGTH:
+        raise NoCondition(f"it has {len(text):,} characters, and may have {MAX_LENGTH:,}")
+    return _Parser(_tokens(text), columns).whole()
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Return kind and text of each token; words that are no columns are signs, in capitals."""
+    found, at = [], 0
+    end = len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise NoCondition(f"unexpected {text[at:end].strip()[:20]!r}")
+        kind, token, at = match.lastgroup, match[match.lastgroup], match.end()
+        if kind == "word" and token.upper() in _WORDS:
+            kind, token = "sign", token.upper()
+        found.append((kind, token))
+    return found
+
+
+class _Parser:
+    """Reads tokens from left to right, each method a level of precedence, loosest first."""
+
+    def __init__(self, tokens: list[tuple[str, str]], columns: Sequence[str]) -> None:
+        self._tokens = tokens
+        # to polars, some names that are no words are patterns
+        self._columns = frozenset(name for name in columns if name.isidentifier())
+        self._at, self._depth = 0, 0
+
+    def whole(self) -> pl.Expr:
+        found = self._any()
+        if self._at < len(self._tokens):
+            raise self._unexpected()
+        return found.expression
+
+    def _any(self) -> _Node:
+        return self._list("OR", self._all, lambda a, b: a | b)
+
+    def _all(self) -> _Node:
+        return self._list("AND", self._not, lambda a, b: a & b)
+
+    def _list(
+        self, word: str, part: Callable[[], _Node], join: Callable[[pl.Expr, pl.Expr], pl.Expr]
+    ) -> _Node:
+        """Read parts with a word between them, which make a tree as flat as can be."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise NoCondition("it has too many brackets within each other")
+        parts = [part()]
+        while self._take(word):
+            parts.append(part())
+        self._depth -= 1
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            joined = [self._deeper(join(a.expression, b.expression), a, b) for a, b in pairs]
+            parts = [*joined, *parts[len(joined) * 2 :]]
+        return parts[0]
+
+    def _not(self) -> _Node:
+        negated = 0
+        while self._take("NOT"):
+            negated += 1
+        found = self._comparison()
+        return self._deeper(~found.expression, found) if negated % 2 else found
+
+    def _comparison(self) -> _Node:
+        left = self._sum()
+        for sign, compare in _COMPARISONS.items():
+            if self._take(sign):
+                right = self._sum()
+                return self._deeper(compare(left.expression, right.expression), left, right)
+        if self._take("IS"):
+            return self._is(left)
+        negated = self._take("NOT")
+        for word, read in {
+            "IN": self._in,
+            "LIKE": lambda node: self._like(node, "s"),
+            "ILIKE": lambda node: self._like(node, "si"),
+            "BETWEEN": self._between,
+        }.items():
+            if self._take(word):
+                found = read(left)
+                return self._deeper(~found.expression, found) if negated else found
+        if negated:
+            raise self._unexpected()
+        return left
+
+    def _is(self, left: _Node) -> _Node:
+        negated = self._take("NOT")
+        for word, value in _CONSTANTS.items():
+            if self._take(word):
+                same = left.expression.eq_missing(pl.lit(value))
+                found = left.expression.is_null() if value is None else same
+                return self._deeper(~found if negated else found, left)
+        raise self._unexpected()
+
+    def _in(self, left: _Node) -> _Node:
+        self._need("(")
+        values = [self._constant()]
+        while self._take(","):
+            values.append(self._constant())
+        self._need(")")
+        if all(isinstance(value, str) for value in values):
+            return self._deeper(left.expression.is_in(values), left)
+        equal = [left.expression == pl.lit(value) for value in values]
+        return self._deeper(pl.any_horizontal(equal), left)
+
+    def _like(self, left: _Node, flags: str) -> _Node:
+        pattern = self._constant()
+        if not isinstance(pattern, str):
+            raise NoCondition("LIKE takes a text in single quotes")
+        parts = {"%": ".*", "_": "."}
+        expression = "".join(parts.get(letter) or re.escape(letter) for letter in pattern)
+        found = left.expression.str.contains(f"(?{flags})^{expression}$")
+        return self._deeper(found, left)
+
+    def _between(self, left: _Node) -> _Node:
+        low = self._sum()
+        self._need("AND")
+        high = self._sum()
+        return self._deeper(
+            (left.expression >= low.expression) & (left.expression <= high.expression),
+            *(left, low, high),
+        )
+
+    def _sum(self) -> _Node:
+        return self._chain(_SUMS, self._product)
+
+    def _product(self) -> _Node:
+        return self._chain(_PRODUCTS, self._signed)
+
+    def _chain(
+        self, joins: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]], part: Callable[[], _Node]
+    ) -> _Node:
+        found = part()
+        while (sign := self._sign()) in joins:
+            self._at += 1
+            right = part()
+            joined = joins[sign](found.expression, right.expression)
+            found = self._deeper(joined, found, right)
+        return found
+
+    def _signed(self) -> _Node:
+        negative = False
+        while self._sign() in ("-", "+"):
+            negative ^= self._sign() == "-"
+            self._at += 1
+        found = self._single()
+        if not negative:
+            return found
+        if found.constant and isinstance(found.constant[0], int | float):
+            return _Node(pl.lit(-found.constant[0]), constant=(-found.constant[0],))
+        return self._deeper(-found.expression, found)
+
+    def _single(self) -> _Node:
+        if self._take("("):
+            found = self._any()
+            self._need(")")
+            return found
+        for word, value in _CONSTANTS.items():
+            if self._take(word):
+                return _Node(pl.lit(value), constant=(value,))
+        if self._at == len(self._tokens) or self._tokens[self._at][0] == "sign":
+            raise self._unexpected()
+        kind, token = self._tokens[self._at]
+        self._at += 1
+        if kind == "number":
+            number = _number(token)
+            return _Node(pl.lit(number), constant=(number,))
+        if kind == "text":
+            written = token[1:-1].replace("''", "'")
+            return _Node(pl.lit(written), constant=(written,))
+        if kind == "word" and self._take("("):
+            return self._call(token)
+        name = token[1:-1].replace('""', '"') if kind == "quoted" else token
+        if name not in self._columns:
+            raise UnknownColumn(name)
+        return _Node(pl.col(name))
+
+    def _call(self, name: str) -> _Node:
+        if name.lower() not in FUNCTIONS:
+            raise NoCondition(f"unknown function {name[:40]}; there are {', '.join(FUNCTIONS)}")
+        counts, function = FUNCTIONS[name.lower()]
+        arguments = [self._any()]
+        while self._take(","):
+            arguments.append(self._any())
+        self._need(")")
+        if len(arguments) not in counts:
+            raise NoCondition(f"{name} does not take {len(arguments)} arguments")
+        given: list[Any] = [argument.expression for argument in arguments]
+        if name.lower() == "round" and len(arguments) == 2:
+            given[1] = _digits(arguments[1])
+        return self._deeper(function(*given), *arguments)
+
+    def _constant(self) -> Any:
+        found = self._signed()
+        if not found.constant:
+            raise NoCondition("IN and LIKE take numbers and texts in single quotes")
+        return found.constant[0]
+
+    def _deeper(self, expression: pl.Expr, *parts: _Node) -> _Node:
+        depth = 1 + max(part.depth for part in parts)
+        if depth > MAX_DEPTH:
+            raise NoCondition("it is too long a sum, or too deep")
+        return _Node(expression, depth)
+
+    def _sign(self) -> str | None:
+        if self._at < len(self._tokens) and self._tokens[self._at][0] == "sign":
+            return self._tokens[self._at][1]
+        return None
+
+    def _take(self, sign: str) -> bool:
+        if self._sign() != sign:
+            return False
+        self._at += 1
+        return True
+
+    def _need(self, sign: str) -> None:
+        if not self._take(sign):
+            raise self._unexpected(f"{sign} is missing before ")
+
+    def _unexpected(self, before: str = "unexpected ") -> NoCondition:
+        if self._at < len(self._tokens):
+            return NoCondition(f"{before}{self._tokens[self._at][1][:40]}")
+        return NoCondition(f"{before}its end")
+
+
+def _number(token: str) -> int | float:
+    if token.isdigit() and token.isascii():
+        if len(token) > 20 or int(token) > _LARGEST_WHOLE:
+            raise NoCondition(f"{token[:40]} is too large a number")
+        return int(token)
+    number = float(token)
+    if not math.isfinite(number):
+        raise NoCondition(f"{token[:40]} is too large a number")
+    return number
+
+
+def _digits(argument: _Node) -> int:
+    digits = argument.constant[0] if argument.constant else None
+    if not isinstance(digits, int) or not 0 <= digits <= _LARGEST_DIGITS:
+        raise NoCondition(f"round takes 0 to {_LARGEST_DIGITS} digits")
+    return digits

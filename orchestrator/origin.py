@@ -7,14 +7,13 @@ its threads and precision, the device class and the versions of what computes.
 from __future__ import annotations
 
 import json
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from orchestrator.files import read_json
-from orchestrator.store.files import sync_folder
+from orchestrator.store.files import place_new
 
 _PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "xgboost-cpu")
 _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
@@ -75,22 +74,17 @@ def register(folder: Path, value: dict[str, Any]) -> int:
 
     Any number of processes may register at once.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(value, indent=1) + "\n"
     while True:
         known = read_recipes(folder)
         for number, other in known.items():
             if other == value:
                 return number
         number = max(known, default=0) + 1
-        temporary = folder / f".{number:04d}.{os.getpid()}.partial"
-        temporary.write_text(json.dumps(value, indent=1) + "\n")
         try:
-            os.link(temporary, folder / f"{number:04d}.json")  # fails where another was first
-        except FileExistsError:
+            place_new(folder / f"{number:04d}.json", text.encode())
+        except FileExistsError:  # another was first
             continue
-        finally:
-            temporary.unlink()
-        sync_folder(folder)
         return number
 
 

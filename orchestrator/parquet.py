@@ -17,7 +17,7 @@ import google_crc32c
 import polars as pl
 
 from orchestrator.errors import DamagedFile
-from orchestrator.store.files import open_plain, place, placing
+from orchestrator.store.files import open_plain, place, place_new, placing
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
@@ -35,11 +35,15 @@ def write_parquet(
     frame: pl.DataFrame | pl.LazyFrame,
     metadata: Mapping[str, str] | None = None,
     compression_level: int | None = None,
+    *,
+    is_new: bool = False,
 ) -> None:
     """Write a table whole; a lazy one is written as it is computed.
 
     Raises
     ------
+    FileExistsError
+        Where it must be a new file, which a lazy table's is not asked to be, and is none.
     orchestrator.store.errors.StoreUnavailable
         Where the file system refuses.
     """
@@ -50,7 +54,7 @@ def write_parquet(
             buffer, compression="zstd", compression_level=compression_level, metadata=told
         )
         _write_checksum(buffer)
-        place(path, buffer.getvalue())
+        (place_new if is_new else place)(path, buffer.getvalue())
         return
     with placing(path) as partial:
         frame.sink_parquet(

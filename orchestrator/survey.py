@@ -50,7 +50,7 @@ class Survey:
     @cached_property
     def runs(self) -> pl.DataFrame:
         """Every planned run: columns group, cell, repeat, run, row, state (a code of `STATES`)."""
-        parts = []
+        parts = [self.plan.rows.clear().with_columns(state=pl.lit(None, dtype=pl.UInt8))]
         for (group,), rows in self.plan.rows.partition_by(
             "group", as_dict=True, maintain_order=True
         ).items():

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from orchestrator.errors import UserError
-from orchestrator.files import locked, write_json
+from orchestrator.files import locked
 from orchestrator.grids.sweepfile import AXES
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import DROPPED, Plan, drop_files
+from orchestrator.plans.plan import Plan, write_drop
 from orchestrator.query import matching
 from orchestrator.store.arrays import COPY, DONE
 from orchestrator.store.groups import Group, find_group
@@ -42,16 +42,16 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
     Raises
     ------
     UserError
-        For what is no condition, and a condition that no cell meets or that all do.
+        For what is no condition, and a condition that no cell meets or after which none is left.
     """
     plan = Plan.read(paths)
     cells = plan.all_cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
     chosen = matching(cells, where)
     if chosen.is_empty():
         raise UserError("no cell meets this condition", key="--where", value=where)
-    if len(chosen) == len(cells):
+    if plan.cells.join(chosen, on="cell", how="anti").is_empty():
         raise UserError(
-            "every cell meets this condition",
+            "every cell that is left meets this condition",
             key="--where",
             value=where,
             remedy=f"a sweep without cells is none: remove {paths.directory} instead",
@@ -79,11 +79,10 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         require_rest(watch)
         plan = Plan.read(paths)
         rows = _finished(paths, plan, dropped.cells["cell"])
-        file = paths.plan / DROPPED.format(len(drop_files(paths)) + 1)
         new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
         if new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            write_json(file, {"cells": sorted(new), "where": where, "dropped": now})
+            write_drop(paths, {"cells": sorted(new), "where": where, "dropped": now})
         if rows:
             drop_rows(rows, paths.journals, watch)
     return dropped

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from orchestrator.errors import UserError
+from orchestrator.errors import DamagedFile, UserError
 from orchestrator.files import read_json
 from orchestrator.parquet import read_parquet, write_parquet
 from orchestrator.paths import SweepPaths
+from orchestrator.store.files import place_new
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -85,7 +87,11 @@ class Plan:
         A part is the commit of a planning: cells that no part refers to are left over from one
         that was interrupted, and don't exist.
         """
-        parts = tuple(read_parquet(path, ROWS).select(*ROWS) for path in paths.parts())
+        files = paths.parts()
+        for number, file in enumerate(files, 1):
+            if file != paths.part(number):
+                raise DamagedFile(paths.part(number), "is absent, though later parts are there")
+        parts = tuple(read_parquet(file, ROWS).select(*ROWS) for file in files)
         cells = (
             _complete(read_parquet(paths.cells), paths.cells)
             .filter(pl.col("part") <= len(parts))
@@ -180,8 +186,15 @@ def drop_files(paths: SweepPaths) -> list[Path]:
     return sorted(paths.plan.glob(DROPPED.replace("{:04d}", "[0-9][0-9][0-9][0-9]")))
 
 
+def write_drop(paths: SweepPaths, value: dict[str, Any]) -> None:
+    """Write one more file that says which cells were dropped."""
+    numbers = (int(file.stem.rpartition("-")[2]) for file in drop_files(paths))
+    file = paths.plan / DROPPED.format(max(numbers, default=0) + 1)
+    place_new(file, json.dumps(value).encode() + b"\n")
+
+
 def write_plan(paths: SweepPaths, plan: Plan, *, new_part: bool) -> None:
     """Write a plan's cells, then its newest part: the part's appearance commits both."""
     write_parquet(paths.cells, plan.all_cells)
     if new_part:
-        write_parquet(paths.part(len(plan.parts)), plan.parts[-1])
+        write_parquet(paths.part(len(plan.parts)), plan.parts[-1], is_new=True)

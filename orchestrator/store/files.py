@@ -104,10 +104,43 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
     LeaseLost
         If somebody removed the temporary file.
     """
-    with placing(path, before_rename) as partial, partial.open("xb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
+    with placing(path, before_rename) as partial:
+        _write(partial, data)
+
+
+def place_new(path: Path, data: bytes) -> None:
+    """Write a file that must be new: it appears whole, and of several writers one succeeds.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its folder is made if need be.
+    data : bytes
+        Its content.
+
+    Raises
+    ------
+    FileExistsError
+        Where another was first.
+    StoreUnavailable
+        Where the file system refuses.
+    """
+    partial, taken = _partial(path), False
+    with unavailable("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write(partial, data)
+            _sync(partial, os.O_RDONLY)
+            try:
+                path.hardlink_to(partial)
+            except FileExistsError:
+                # a network file system may have done what it was asked twice for
+                taken = not path.samefile(partial)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    if taken:
+        raise FileExistsError(path)
 
 
 @contextlib.contextmanager
@@ -139,7 +172,7 @@ def replacing(
     LeaseLost
         If somebody removed a temporary file.
     """
-    partials = [path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}") for path in paths]
+    partials = [_partial(path) for path in paths]
     with unavailable("write", Path(os.path.commonpath(paths))):
         try:
             for path in paths:
@@ -186,6 +219,18 @@ def remove_partial(folder: Path, name: str = "") -> int:
                 Path(entry.path).unlink(missing_ok=True)
                 removed += 1
     return removed
+
+
+def _partial(path: Path) -> Path:
+    """Return a name beside a file that nobody else uses, on no machine."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
 
 
 def _sync(path: Path, flags: int) -> None:

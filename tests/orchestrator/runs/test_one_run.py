@@ -188,13 +188,29 @@ def test_a_kill_after_the_tombstone_is_completed_by_dropping_again(copy, monkeyp
     assert len(list((copy.directory / "plan").glob("dropped-*.json"))) == 1
 
 
+def test_the_last_cells_cannot_be_dropped(copy):
+    copy.drop("classifier = 'xgb'")
+    with pytest.raises(UserError, match="every cell that is left meets"):
+        copy.drop("classifier = 'lr-sgd'")
+    assert copy.status()["runs"]["runs"] == 32
+
+
+def test_a_sweep_whose_cells_were_all_dropped_once_has_a_state(copy):
+    cells = Plan.read(copy.paths).all_cells["cell"].to_list()
+    (copy.directory / "plan" / "dropped-0007.json").write_text(json.dumps({"cells": cells[:-1]}))
+    copy.drop(f"cell < {cells[3]}")  # nothing new: no further file
+    (copy.directory / "plan" / "dropped-0009.json").write_text(json.dumps({"cells": cells}))
+    assert copy.status()["runs"]["runs"] == 0
+    assert copy.submit(workers=1) is None
+
+
 @pytest.mark.parametrize(
     ("where", "told"),
     [
         ("model = 'xgb'", "unknown column"),
         ("classifier =", "not a condition"),
         ("classifier = 'mlp'", "no cell meets"),
-        ("runs = 4", "every cell meets"),
+        ("runs = 4", "every cell that is left meets"),
     ],
 )
 def test_conditions_that_are_none_drop_nothing(quick, where, told):

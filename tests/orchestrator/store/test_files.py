@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store.errors import LeaseLost, StoreUnavailable
-from orchestrator.store.files import place, remove_partial, replacing
+from orchestrator.store.files import place, place_new, remove_partial, replacing
 from orchestrator.store.journal import JournalWriter
 from orchestrator.store.rows import RowBytes
 
@@ -54,6 +54,28 @@ def test_an_abandoned_file_leaves_nothing(tmp_path):
     with pytest.raises(LeaseLost):
         place(tmp_path / "file", b"new", refuse)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"old"}
+
+
+def test_of_two_writers_of_a_new_file_one_succeeds_and_the_other_leaves_nothing(tmp_path):
+    place_new(tmp_path / "folder" / "file", b"first")
+    with pytest.raises(FileExistsError):
+        place_new(tmp_path / "folder" / "file", b"second")
+    found = {path.name: path.read_bytes() for path in (tmp_path / "folder").iterdir()}
+    assert found == {"file": b"first"}
+
+
+def test_a_new_file_is_one_also_where_the_file_system_was_asked_for_its_name_twice(
+    tmp_path, monkeypatch
+):
+    """As NFS, whose answer was lost and whose client asks again."""
+
+    def twice(source, target, *, original=os.link, **options):
+        original(source, target, **options)
+        original(source, target, **options)
+
+    monkeypatch.setattr(os, "link", twice)
+    place_new(tmp_path / "file", b"content")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"content"]
 
 
 def test_removing_the_temporary_file_stops_its_writer(tmp_path):

@@ -9,23 +9,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import google_crc32c
 
 from orchestrator.errors import DamagedFile, UnavailableError, UserError
 from orchestrator.store.files import place, read_plain
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
 T = TypeVar("T")
+
+_CHECKSUM = b'{"crc32c":'
+_CHECKSUM_BYTES = len(_CHECKSUM) + 11
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by a JSON text, durably."""
-    place(path, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    """Replace `path` by a JSON text, durably; an object begins with its checksum."""
+    text = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    place(path, _checksum(text[1:]) + text[1:] if isinstance(value, dict) and value else text)
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for what is no JSON."""
+    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for what is no JSON.
+
+    An object is compared with its checksum, which is not returned, where it begins with one.
+    """
     try:
-        return json.loads(read_plain(path))
+        return json.loads(_read(path))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise DamagedFile(path, f"is no JSON: {error}") from None
 
@@ -51,31 +63,71 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     from pydantic import ValidationError
 
     try:
-        anything: Any = kind  # not all that pydantic knows is hashable to the type checker
-        record: T = _adapter(anything).validate_json(read_plain(path))
+        record: T = _validator(kind).validate_json(_read(path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        reason = f"{where}: {first['msg']}" if where else first["msg"]
-        raise DamagedFile(path, reason, *([remedy] if remedy else [])) from None
+        raise _damaged(path, _first(error), remedy) from None
+    except DamagedFile as error:
+        raise _damaged(path, error.reason, remedy) from None
     return record
 
 
+def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T]:
+    """Read a file of one record a line, as `read_record` does; none where there is no such file.
+
+    A last line that is not complete is left out: it is being written, or its writer was killed.
+    """
+    from pydantic import ValidationError
+
+    found: list[T] = []
+    try:
+        for line in read_plain(path).split(b"\n")[:-1]:
+            found += [_validator(kind).validate_json(line)]
+    except FileNotFoundError:
+        return []
+    except ValidationError as error:
+        raise _damaged(path, f"line {len(found) + 1}: {_first(error)}", remedy) from None
+    except DamagedFile as error:
+        raise _damaged(path, error.reason, remedy) from None
+    return found
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first thing that is wrong, and where."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+def _damaged(path: Path, reason: str, remedy: str | None) -> DamagedFile:
+    return DamagedFile(path, reason, *([remedy] if remedy else []))
+
+
+def _read(path: Path) -> bytes:
+    """Return a file's text without its checksum."""
+    text = read_plain(path)
+    if not text.startswith(_CHECKSUM):
+        return text
+    rest = text[_CHECKSUM_BYTES:]
+    if text[:_CHECKSUM_BYTES] != _checksum(rest):
+        raise DamagedFile(path, "is not as it was written: its checksum differs")
+    return b"{" + rest
+
+
+def _checksum(rest: bytes) -> bytes:
+    """Return how the text of an object begins: what follows is all but its first brace."""
+    return b'%s"%08x",' % (_CHECKSUM, google_crc32c.value(rest))
+
+
+def _validator(kind: Any) -> TypeAdapter[Any]:
+    return _cached_validator(kind)
+
+
 @cache
-def _adapter(kind: Any) -> Any:
+def _cached_validator(kind: Any) -> TypeAdapter[Any]:
     """Return pydantic's validator of a type."""
     from pydantic import TypeAdapter  # a task that reads nothing does without
 
     return TypeAdapter(kind)
-
-
-def read_json_lines(path: Path) -> list[Any]:
-    """Read a file of one JSON value a line; a last line that is not complete is left out."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines]
 
 
 @contextmanager

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.files import read_json_lines
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
@@ -20,6 +18,7 @@ from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.reader import statuses
 from orchestrator.store.retraining import count_retrained
+from orchestrator.working.lives import Failure, read_failures
 
 FAILED = 3
 """A state that the store does not know: the latest attempt raised, and nothing was finished."""
@@ -44,7 +43,7 @@ class Survey:
 
     plan: Plan
     states: Mapping[int, NDArray[np.uint8]]
-    failures: Mapping[tuple[int, int], dict[str, Any]]
+    failures: Mapping[tuple[int, int], Failure]
     duplicates: int
 
     @cached_property
@@ -108,12 +107,12 @@ def survey(paths: SweepPaths) -> Survey:
 
 def _failures(
     paths: SweepPaths, states: Mapping[int, NDArray[np.uint8]]
-) -> dict[tuple[int, int], dict[str, Any]]:
+) -> dict[tuple[int, int], Failure]:
     found = {}
     for submission in paths.submissions():
         for file in sorted((submission / "lives").glob("*/failures.jsonl")):
-            for failure in read_json_lines(file):
-                group, row = failure["group"], failure["row"]
-                if states[group][row] == MISSING:
-                    found[group, row] = failure | {"file": str(file)}
+            for failure in read_failures(file.parent):
+                group, row = failure.group, failure.row
+                if row < len(states.get(group, ())) and states[group][row] == MISSING:
+                    found[group, row] = failure
     return found

@@ -20,8 +20,8 @@ from jobs.run import MachineError
 from jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from orchestrator import origin
 from orchestrator.devices import gpus
-from orchestrator.errors import RunsError, UnavailableError
-from orchestrator.files import locked, read_json_lines, write_json
+from orchestrator.errors import DamagedFile, RunsError, UnavailableError
+from orchestrator.files import locked, read_records, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.data import require_fetched
 from orchestrator.plans.plan import Plan
@@ -84,14 +84,24 @@ class _Log:
         self._search, self._recipe = search, recipe
         self._result = paths.tuned(search.id)
         self._file = paths.tasks / "tuning" / f"{search.id}.jsonl"
-        lines = read_json_lines(self._file)
-        # what another recipe judged is not comparable
-        known = lines[1:] if lines[:1] == [recipe] else []
-        self.draws = {line["number"]: Draw(**line["draw"]) for line in known}
+        self.draws = self._judged_before()
         self._file.parent.mkdir(parents=True, exist_ok=True)
         # written anew, because a last line may be torn
         text = [recipe, *({"number": n, "draw": asdict(d)} for n, d in self.draws.items())]
         self._file.write_text("".join(json.dumps(line) + "\n" for line in text))
+
+    def _judged_before(self) -> dict[int, Draw]:
+        """Return the draws that are in the file; none if another recipe judged, or it is damaged.
+
+        What another recipe judged is not comparable, and what is damaged can be judged again.
+        """
+        try:
+            told = read_records(self._file, dict[str, Any])
+            if told[:1] != [self._recipe]:
+                return {}
+            return {int(line["number"]): Draw(**line["draw"]) for line in told[1:]}
+        except (DamagedFile, LookupError, TypeError, ValueError):
+            return {}
 
     def add(self, number: int, draw: Draw) -> None:
         self.draws[number] = draw

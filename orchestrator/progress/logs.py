@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.files import read_json_lines
 from orchestrator.paths import SweepPaths
 from orchestrator.results.job import last_job
 from orchestrator.runs.address import find_run
 from orchestrator.submissions.submission import Submission, submissions
 from orchestrator.survey import survey
+from orchestrator.working.lives import Failure, read_failures
 
 _TAIL_BYTES = 20_000
 
@@ -31,15 +30,15 @@ class FailureGroup:
 
 def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
     """Return the errors of all failed runs, the most frequent first."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Failure]] = {}
     for failure in survey(paths).failures.values():
-        found.setdefault(failure["error"], []).append(failure)
+        found.setdefault(failure.error, []).append(failure)
     groups = [
         FailureGroup(
             error,
             len(same),
-            tuple(f"{one['cell']}:{one['repeat']}:{one['run']}" for one in same[:shown]),
-            same[0]["traceback"],
+            tuple(f"{one.cell}:{one.repeat}:{one.run}" for one in same[:shown]),
+            same[0].traceback,
         )
         for error, same in found.items()
     ]
@@ -70,9 +69,9 @@ def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
     run = find_run(paths, address)
     for submission in submissions(paths):
         for file in sorted((submission.folder / "lives").glob("*/failures.jsonl")):
-            for failure in read_json_lines(file):
-                if (failure["group"], failure["row"]) == (run.spec.number, run.row):
-                    yield file, failure["traceback"]
+            for failure in read_failures(file.parent):
+                if (failure.group, failure.row) == (run.spec.number, run.row):
+                    yield file, failure.traceback
 
 
 def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:

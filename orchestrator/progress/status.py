@@ -17,6 +17,7 @@ from orchestrator.results.job import describe, last_job, look
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.submission import Submission, TaskState, submissions, tasks_of
 from orchestrator.survey import Survey, survey
+from orchestrator.working.lives import UNREADABLE
 from orchestrator.working.node import broken_nodes, is_environment
 
 _FAILURES_SHOWN = 3
@@ -48,8 +49,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     job = last_job(paths)
     running = [t.last for t in every if t.state == "running" and t.last.get("state") == "running"]
     workers = sum(life["workers"] for life in running)
-    errors = Counter(failure["error"] for failure in state.failures.values())
-    files = {failure["error"]: failure["file"] for failure in state.failures.values()}
+    errors = Counter(failure.error for failure in state.failures.values())
+    files = {failure.error: str(failure.file) for failure in state.failures.values()}
     return {
         "directory": str(paths.directory),
         "runs": state.counts,
@@ -147,6 +148,8 @@ def _problems(
 
 def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
     lives = [life for task in tasks for life in task.lives]
+    unreadable = [life["reason"] for life in lives if life["state"] == UNREADABLE]
+    yield from unreadable[:_FAILURES_SHOWN]
     nodes = broken_nodes(lives)
     if is_environment(lives):
         yield (

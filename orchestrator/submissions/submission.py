@@ -17,6 +17,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.submissions.intent import FILE, LOCAL, Intent
 from orchestrator.submissions.profiles import own_profile
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
+from orchestrator.working.lives import UNREADABLE, read_lives
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import PAUSED, stop_wish
 from slurm import available, local
@@ -127,11 +128,7 @@ class Submission:
     def lives(self, task: int | None = None) -> list[dict[str, Any]]:
         """Return what each life, of one task or of all, last told of itself, oldest first."""
         which = "*" if task is None else f"{task:04d}-*"
-        found = [
-            {"node": "", **read_json(file), "life": file.parent.name}
-            for file in (self.folder / "lives").glob(f"{which}/progress.json")
-        ]
-        return sorted(found, key=lambda life: float(life["started"]))
+        return read_lives(self.folder, which)
 
     def is_alive(self) -> bool:
         """Whether a task of this submission trains, or will."""
@@ -233,7 +230,8 @@ class Submission:
         running = [life["process"] for life in lives if life["state"] == "running"]
         if any(local.is_alive(name) for name in (first, *running)):
             return True
-        told = running if lives else [first]
+        is_known = lives and all(life["state"] != UNREADABLE for life in lives)
+        told = running if is_known else [first, *running]
         return any(not local.is_here(name) for name in told) and self.changed_lately()
 
     def changed_lately(self) -> bool:

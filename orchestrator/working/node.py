@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.devices import gpus
 from orchestrator.files import read_json
 from orchestrator.submissions.intent import Intent
+from orchestrator.working.lives import read_lives
 from slurm import ClusterError, control, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
@@ -102,7 +103,7 @@ def keep_away(submission: Path, intent: Intent) -> None:
 
     A broken node ends task after task within seconds, and would soon have ended all.
     """
-    lives = [read_json(file) for file in (submission / "lives").glob("*/progress.json")]
+    lives = read_lives(submission)
     started = {life["job_id"] for life in lives}
     jobs_file = submission / "jobs.json"
     jobs: dict[str, str] = read_json(jobs_file) if jobs_file.exists() else {}

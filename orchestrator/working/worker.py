@@ -15,12 +15,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files import read_json, read_json_lines, write_json
+from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
 from orchestrator.submissions.intent import Intent
+from orchestrator.working.lives import read_failures, read_lives
 from orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from orchestrator.working.node import Node, keep_away
 from orchestrator.working.pool import Message, Pool, Worker
@@ -78,7 +79,7 @@ class TaskLife:
         self.task_file = submission / f"task-{number:04d}.json"
         self.task = Task.read(self.task_file)
         self.intent = Intent.read(submission)
-        self.earlier = _earlier_lives(submission, number)
+        self.earlier = read_lives(submission, f"{number:04d}-*")
         self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
         self.folder.mkdir(parents=True)
         # room to tell how the life ended, on a disk that is full by then
@@ -257,8 +258,8 @@ class TaskLife:
         """Rows that are finished, or failed in an earlier life of this task."""
         settled = self.publisher.finished()
         for life in self.earlier:
-            for failure in read_json_lines(self.folder.parent / life["life"] / "failures.jsonl"):
-                settled.setdefault(failure["group"], set()).add(failure["row"])
+            for failure in read_failures(self.folder.parent / life["life"]):
+                settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 
     @property
@@ -311,13 +312,6 @@ class TaskLife:
 
     def _on_signal(self) -> None:
         self.interrupted = True
-
-
-def _earlier_lives(submission: Path, number: int) -> list[dict[str, Any]]:
-    """Return what earlier lives of a task told, oldest first."""
-    files = (submission / "lives").glob(f"{number:04d}-*/progress.json")
-    lives = [read_json(file) | {"life": file.parent.name} for file in files]
-    return sorted(lives, key=lambda life: float(life["started"]))
 
 
 def _last_checkpoint(paths: SweepPaths, task: Task) -> float:

@@ -569,7 +569,7 @@ def _is_less(answer: Answer, whole: Answer) -> bool:
 
 def _is_wrong(answer: Answer, whole: Answer) -> bool:
     """Whether rows are not what they were, whatever was said."""
-    seen, before = answer["seen"], whole["seen"]
+    seen = answer["seen"]
     if answer["exit"] not in (0, whole["exit"]) or not isinstance(seen, dict):
         return False
     if any(key.count(" ") == 0 for key in seen):

@@ -37,6 +37,22 @@ def test_what_is_no_such_record_is_damage_and_names_the_file(
         read_record(file, Example)
 
 
+def test_a_changed_value_is_seen_by_the_checksum_and_old_files_without_one_are_read(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    for value in ({"a": [1, 2]}, {}, [1, 2], "text"):
+        write_json(file, value)
+        assert read_json(file) == value
+    write_json(file, {"name": "a", "count": 5})
+    file.write_bytes(file.read_bytes().replace(b"5}", b"6}"))
+    for read in (read_json, lambda file: read_record(file, Example)):
+        with pytest.raises(DamagedFile, match=f"{file}.*checksum"):
+            read(file)
+    file.write_text('{"name":"a","count":6}')
+    assert read_record(file, Example).count == read_json(file)["count"] == 6
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_damage(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"

@@ -158,8 +158,8 @@ def test_a_run_that_raises_is_failed_and_the_rest_goes_on(tmp_path: Path) -> Non
     sweep = Sweep(tmp_path / "sweep")
     assert sweep.status()["runs"] == {"runs": 8, "done": 4, "copy": 0, "failed": 4, "missing": 0}
     for failure in sweep.survey().failures.values():
-        assert "Traceback" in failure["traceback"]
-        assert "class" in failure["error"]
+        assert "Traceback" in failure.traceback
+        assert "class" in failure.error
     status = command("status", sweep.directory)
     assert status.returncode == 1
     assert "4 failed" in status.stdout

@@ -1,107 +1,74 @@
-"""The ``manyseed`` command: one verb a command, one place that prints an error."""
+"""The ``manyseed`` command: one place that prints an error, and ends as its user expects.
+
+Importing this imports nothing else: a Ctrl-C is heard from the first moment on.
+"""
 
 from __future__ import annotations
 
-import inspect
-import re
 import sys
-
-import typer
-from rich.markup import escape
-from rich.text import Text
-
-from orchestrator.cli.analyze import analyze, report
-from orchestrator.cli.ask import howmany, query
-from orchestrator.cli.cluster import app as cluster
-from orchestrator.cli.datasets import app as datasets
-from orchestrator.cli.export import export
-from orchestrator.cli.importing import import_
-from orchestrator.cli.logs import logs
-from orchestrator.cli.one import drop, rerun, show
-from orchestrator.cli.output import errors, say
-from orchestrator.cli.pause import cancel, pause, throttle
-from orchestrator.cli.plan import plan
-from orchestrator.cli.run import run
-from orchestrator.cli.status import status
-from orchestrator.cli.submit import resume, submit
-from orchestrator.cli.testcluster import app as testcluster
-from orchestrator.cli.tune import tune
-from orchestrator.cli.verify import compact, verify
-from orchestrator.errors import INTERRUPTED, ManyseedError, UnavailableError
+from contextlib import suppress
 
 __all__ = ["main"]
-
-app = typer.Typer(
-    name="manyseed",
-    help="Train the same classifier thousands of times and learn how much the results vary.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"manyseed {version('manyseed')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
-    ),
-) -> None:
-    pass
-
-
-_PANELS = {
-    "Train": (run, plan, tune, submit, status, logs, resume, cancel, pause, throttle),
-    "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, query, howmany, report, show),
-}
-for _panel, _commands in _PANELS.items():
-    for _command in _commands:
-        app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
-app.add_typer(datasets, name="datasets", rich_help_panel="Data")
-app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
-app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")
-
-
-def _help(docstring: str) -> str:
-    """Return a docstring as help for a terminal of any width, without markup."""
-    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
-    return escape(re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE))
-
-
-for _app in (app, datasets, cluster, testcluster):
-    for _registered in _app.registered_commands:
-        assert _registered.callback is not None
-        _registered.help = _help(_registered.callback.__doc__ or "")
 
 
 def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
     try:
+        code = _guarded()
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def _guarded() -> int:
+    """Run the command with signals and streams of its own; return its exit code."""
+    from orchestrator.cli.process import CLOSED, Process, StreamClosed
+    from orchestrator.errors import INTERRUPTED
+
+    process = Process()
+    try:
+        with process:
+            code = _ended()
+            process.flush()
+    except StreamClosed:
+        code = CLOSED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except Exception:
+        if not process.interrupted:
+            raise
+        code = INTERRUPTED  # a library that was interrupted may raise anything
+    process.end()
+    return code
+
+
+def _ended() -> int:
+    """Run the command; return its exit code."""
+    from orchestrator.errors import ManyseedError, UnavailableError
+
+    try:
+        from orchestrator.cli.commands import app
+
         app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ManyseedError as error:
         _say_error(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except OSError as error:  # a disk or a folder that refuses, wherever it was met
         place = f"{error.filename}: " if error.filename else ""
         _say_error(
             f"{place}{error.strerror or error}\n"
             "  make room or give permission, then give the command again"
         )
-        sys.exit(UnavailableError.exit_code)
-    except KeyboardInterrupt:
-        errors.print("interrupted")
-        sys.exit(INTERRUPTED)
+        return UnavailableError.exit_code
+    return 0
 
 
 def _say_error(message: str) -> None:
-    say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)
+    from rich.text import Text
+
+    from orchestrator.cli.output import errors, say
+
+    with suppress(OSError):  # a terminal that is gone
+        say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)

@@ -200,7 +200,7 @@ def report(directory: Directory) -> None:
 
 def tell_report(page: Path) -> None:
     """Say where the page is, on an unbroken line."""
-    console.print(f"Report: {page}", markup=False, soft_wrap=True)
+    console.print(f"Report: {page}", soft_wrap=True)
 
 
 def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | None = None) -> Path:

@@ -53,7 +53,7 @@ def init(
         raise UnavailableError(f"{cluster.name}: no partition is up")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(profile_text(cluster))
-    console.print(file.read_text(), markup=False, end="")
+    console.print(file.read_text(), end="")
     say(f"\nWrote {file}: complete it.")
     say_next("Next", "cluster", "check", name)
 
@@ -77,7 +77,9 @@ def check(
 
     profile = _profile(name)
     with console.status("asking") as status:
-        findings = nodecheck.check(profile, folder, wait * 60, lambda text: status.update(text))
+        findings = nodecheck.check(
+            profile, folder, wait * 60, lambda text: status.update(Text(text))
+        )
     if as_json:
         print_json({"findings": [vars(finding) for finding in findings]})
     for finding in () if as_json else findings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typer
+from rich.text import Text
 
 from orchestrator.cli.common import Json, SweepToml
 from orchestrator.cli.output import console, counted, print_json, print_table, say
@@ -43,6 +44,8 @@ def fetch(sweep_file: SweepToml) -> None:
 
     expansion = expand(read_sweep_file(sweep_file), sweep_file)
     with console.status("fetching") as status:
-        made = fetch_datasets(expansion.datasets, lambda name: status.update(f"fetching {name}"))
+        made = fetch_datasets(
+            expansion.datasets, lambda name: status.update(Text(f"fetching {name}"))
+        )
     there = len(expansion.datasets) - len(made)
     say(f"Prepared {counted(len(made), 'dataset')}; there already: {there:,}.")

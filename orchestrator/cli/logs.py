@@ -47,8 +47,8 @@ def logs(
         if as_json:
             print_json({"logs": [{"file": str(file), "text": text} for file, text in found]})
         for file, text in () if as_json else found:
-            console.print(str(file), markup=False, soft_wrap=True, style="bold")
-            console.print(f"{text}\n", markup=False, soft_wrap=True)
+            console.print(str(file), soft_wrap=True, style="bold")
+            console.print(f"{text}\n", soft_wrap=True)
         if not found and not as_json:
             say("Nothing was printed.")
         return
@@ -60,7 +60,7 @@ def logs(
         say(Text.assemble((f"{group.count:,} × ", "bold"), group.error))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
-        console.print(f"{group.traceback}\n", markup=False, soft_wrap=True, style="dim")
+        console.print(f"{group.traceback}\n", soft_wrap=True, style="dim")
     if groups:
         say_next("Retry them", "resume", directory, "--failed")
     else:

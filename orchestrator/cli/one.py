@@ -110,9 +110,9 @@ def _print(value: dict[str, Any]) -> None:
         if isinstance(part, dict) and part:
             console.print(f"{name}:")
             for key, inner in part.items():
-                console.print(f"  {key:<20} {_text(inner)}", markup=False, soft_wrap=True)
+                console.print(f"  {key:<20} {_text(inner)}", soft_wrap=True)
         else:
-            console.print(f"{name:<22} {_text(part)}", markup=False, soft_wrap=True)
+            console.print(f"{name:<22} {_text(part)}", soft_wrap=True)
 
 
 def _text(value: Any) -> str:

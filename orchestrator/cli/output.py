@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 10_000
 """The width where there is no terminal: a table in a file or a pipe lacks nothing."""
-# CELL:REPEAT:RUN is no emoji
-console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _UNLIMITED)
-errors = Console(stderr=True, highlight=False, emoji=False)
+# What is printed is data: [/] is a name like others, and CELL:REPEAT:RUN no emoji.
+console = Console(
+    highlight=False,
+    emoji=False,
+    markup=False,
+    width=None if sys.stdout.isatty() else _UNLIMITED,
+)
+errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
@@ -35,7 +40,7 @@ def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | Non
 def say_next(what: str, *arguments: object) -> None:
     """Say which command goes on from here, on an unbroken line, so that it can be copied."""
     command = shlex.join(map(str, arguments))
-    console.print(f"{what}: manyseed {command}", markup=False, soft_wrap=True)
+    console.print(f"{what}: manyseed {command}", soft_wrap=True)
 
 
 def counted(n: int, noun: str) -> str:
@@ -47,8 +52,12 @@ def counted(n: int, noun: str) -> str:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object."""
-    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False, default=str)
-    sys.stdout.write("\n")
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # JSON has its own way to write it
+        text = json.dumps(value, indent=2, allow_nan=False, default=str)
+    sys.stdout.write(f"{text}\n")
 
 
 def print_table(

@@ -27,10 +27,10 @@ def bar() -> Progress:
     """Return a progress bar in the command's style."""
     return Progress(
         SpinnerColumn(finished_text="✓"),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None if console.is_terminal else 40),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

@@ -68,7 +68,7 @@ def start(
         raise UnavailableError(str(error)) from None
     _show(cluster)
     own = f"\nFor SLURM's own commands: export SLURM_CONF={cluster.conf}"
-    console.print(own, markup=False, soft_wrap=True)
+    console.print(own, soft_wrap=True)
     say("Submit to it: manyseed submit DIR --cluster testcluster")
 
 

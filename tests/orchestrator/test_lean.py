@@ -81,7 +81,7 @@ def sgd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("orchestrator.cli", (*SLOW, "zarr", "numpy")),
+        ("orchestrator.cli.commands", (*SLOW, "zarr", "numpy")),
         ("orchestrator.working.worker", (*SLOW, "zarr")),
         ("orchestrator.working.process", (*SLOW, "zarr")),
         ("orchestrator.survey", tuple({*SLOW} - {"polars"})),

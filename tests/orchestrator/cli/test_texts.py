@@ -10,7 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from orchestrator.cli import app, output, progress
+from orchestrator.cli import output, progress
+from orchestrator.cli.commands import app
 
 COLUMNS = 80
 

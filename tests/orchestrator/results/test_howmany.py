@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from analysis.options import Options
 from orchestrator import Sweep
-from orchestrator.cli import app
+from orchestrator.cli.commands import app
 from orchestrator.errors import UserError
 from orchestrator.importing import import_predictions
 from orchestrator.query import query

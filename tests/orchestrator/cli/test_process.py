@@ -1,0 +1,165 @@
+"""The command as a process: Ctrl-C at any moment, pipes that are closed, terminals of ASCII."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from orchestrator import Sweep
+from tests.orchestrator.conftest import MANYSEED, inside
+
+AT = """
+import os, sys
+class At:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ.get("AT"):
+            os.environ["AT"] = ""
+            os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+sys.meta_path.insert(0, At())
+"""
+"""A Python that sends itself a signal as it imports a module."""
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A small sweep whose names are those of rich's markup, and whose folder is a pattern."""
+    folder = tmp_path_factory.mktemp("a[b]*?")
+    rng = np.random.default_rng(0)
+    np.savez(
+        folder / "given.npz",
+        scores=rng.normal(size=(4, 30)).astype(np.float32),
+        y_true=rng.integers(0, 2, 30),
+    )
+    return Sweep.import_predictions(
+        [folder / "given.npz"], folder / "s*[1]?", dataset="[/]é", classifier="[bold]x[/]"
+    )
+
+
+def ends(
+    *arguments: object, shell: str = '"$@"', **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command within a line of bash; stdout may be closed, so both are one."""
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}", "bash", MANYSEED, *map(str, arguments)],
+        env={**os.environ, "COLUMNS": "80", **environment},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def signalled(folder: Path, module: str, number: int, *arguments: object) -> tuple[int, bytes]:
+    (folder / "sitecustomize.py").write_text(AT)
+    found = ends(*arguments, PYTHONPATH=str(folder), AT=module, SIGNAL=str(int(number)))
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["orchestrator.cli.process", "typer", "orchestrator.sweep", "orchestrator.survey"]
+)
+def test_ctrl_c_is_heard_from_the_first_import_on(
+    sweep: Sweep, tmp_path: Path, module: str
+) -> None:
+    code, told = signalled(tmp_path, module, signal.SIGINT, "status", sweep.directory)
+    assert code == 130, told
+    assert b"Traceback" not in told
+
+
+def test_what_is_terminated_leaves_nothing(sweep: Sweep, tmp_path: Path) -> None:
+    file = sweep.export(tmp_path / "all.zip")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asked = ("import", file, "--out", tmp_path / "sweep")
+        code, told = signalled(tmp_path, "orchestrator.survey", number, *asked)
+        assert code == 128 + number, told
+        assert b"Traceback" not in told
+    left = {"all.zip", "sitecustomize.py", "__pycache__"}
+    assert {path.name for path in tmp_path.iterdir()} <= left
+
+
+@pytest.mark.parametrize(
+    ("shell", "code"),
+    [
+        ('"$@" | head -c 1', 141),
+        ('"$@" >&-', 0),
+        ('"$@" <&- >/dev/null', 0),
+        ('"$@" <&- >&- 2>&-', 0),
+    ],
+)
+def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> None:
+    found = ends("show", sweep.directory, "0:0:0", shell=shell)
+    assert found.returncode == code, found.stderr
+    assert found.stderr == b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_letters_shows_what_it_can(sweep: Sweep, encoding: str) -> None:
+    few = {"PYTHONIOENCODING": encoding, "LC_ALL": "C"}
+    shown = ends("analyze", "--help", **few).stdout.decode(encoding)
+    assert "a^" in shown
+    found = ends("status", sweep.directory, **few)
+    assert found.returncode == 0, found.stderr
+    assert ("[/]e" if encoding == "ascii" else "[/]é") in found.stdout.decode(encoding)
+    told = ends("status", sweep.directory, "--json", **few).stdout.decode(encoding)
+    assert json.loads(told)["groups"][0]["dataset"] == "[/]é"
+
+
+def test_names_of_markup_and_folders_of_patterns_are_names_like_others(sweep: Sweep) -> None:
+    copy = sweep.directory.with_name("sxxx1x")  # what the folder's name would match
+    copy.mkdir(exist_ok=True)
+    asked: Sequence[Sequence[object]] = (
+        ("analyze",),
+        ("query", "-t", "runs"),
+        ("query", "--where", "dataset = '[/]é'"),
+        ("howmany", "--draws", "2"),
+        ("report",),
+        ("status",),
+        ("verify",),
+        ("compact",),
+        ("export", "--output", sweep.directory.with_name("all.parquet")),
+    )
+    for verb, *options in asked:
+        code, told = inside(verb, sweep.directory, *options)
+        assert code in (0, 3), told
+        if verb in ("analyze", "status", "howmany"):
+            assert "[/]é" in told, verb
+            assert "[bold]x[/]" in told, verb
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
+    dice = Random(0)
+    for verb in ("status", "logs", "show", "analyze", "export", "plan") * 6:
+        more = {"show": ["0:0:0"], "logs": ["--failed"], "export": ["--output", "never.zip"]}
+        process = subprocess.Popen(
+            [sys.executable, "-c", _RUN, verb, sweep.directory, *more.get(verb, [])],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=sweep.directory.parent,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        time.sleep(dice.uniform(0, 1))  # any moment is right
+        process.send_signal(signal.SIGINT)
+        told = process.stdout.read()
+        assert process.wait() in (130, 0, 2, -2), told
+        assert b"Traceback" not in told, (verb, told)
+        assert process.returncode != -2 or not told, "only where all was done"
+        sweep.directory.with_name("never.zip").unlink(missing_ok=True)
+
+
+_RUN = """
+import sys
+from orchestrator.cli import main
+print("begun", flush=True)
+main()
+"""

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files import read_json
+from orchestrator.files import read_record
 from orchestrator.store.files import place_new
 
 _PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "xgboost-cpu")
@@ -90,4 +90,8 @@ def register(folder: Path, value: dict[str, Any]) -> int:
 
 def read_recipes(folder: Path) -> dict[int, dict[str, Any]]:
     """Return all recorded recipes by number."""
-    return {int(path.stem): read_json(path) for path in sorted(folder.glob("[0-9]*.json"))}
+    return {
+        int(path.stem): read_record(path, dict[str, Any])
+        for path in sorted(folder.glob("[0-9]*.json"))
+        if path.stem.isdigit()
+    }

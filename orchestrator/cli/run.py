@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,7 +114,8 @@ def _print_promise(sweep: Sweep) -> None:
     }
     names = {"hours": "training", "store_bytes": "store", "store_files": "files"}
     told = [
-        f"{names.get(name, name)} {shown[name](found)} (planned {shown[name](promised)})"
+        f"{names.get(name, name)} {shown[name](found)} "
+        f"(planned {'–' if math.isnan(promised) else shown[name](promised)})"
         for name, (promised, found) in figures.items()
     ]
     say(f"\nCost: {', '.join(told)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,5 +80,5 @@ def search(
             progress.stop()
             say_next("Go on with", "tune", sweep.directory)
             raise typer.Exit(INTERRUPTED) from None
-    results = [found(sweep.paths, each.id) or {} for each in done]
-    return [result | {"draws": len(result["draws"])} for result in results]
+    results = [found(sweep.paths, each.id) for each in done]
+    return [asdict(result) | {"draws": len(result.draws)} for result in results if result]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import google_crc32c
 import polars as pl
 
-from orchestrator.errors import UserError, toml_value
-from orchestrator.files import read_json, write_json
+from orchestrator.errors import DamagedFile, UserError, toml_value
+from orchestrator.files import read_record, write_json
 from orchestrator.grids.expansion import Expansion
 from orchestrator.grids.sweepfile import SweepFile
 from orchestrator.paths import SweepPaths
+from orchestrator.store.errors import LayoutTooNew, StoreError
 from orchestrator.store.schema import GroupSpec
 
 _FIXED = {
@@ -26,6 +30,9 @@ _FIXED = {
 }
 """What of a layout a file decides, and what users call it."""
 
+_CHECKSUM = "crc32c"
+"""Beside a group's attributes: that of their JSON. Earlier versions wrote none."""
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -35,13 +42,30 @@ class Groups:
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Groups:
-        """Read a sweep's groups."""
-        values = read_json(paths.groups)
-        return cls(tuple(GroupSpec.from_attributes(value, paths.groups) for value in values))
+        """Read a sweep's groups.
+
+        Raises
+        ------
+        DamagedFile
+            For what is no list of groups, in the order of their numbers.
+        """
+        specs = []
+        for number, value in enumerate(read_record(paths.groups, list[dict[str, Any]])):
+            try:
+                spec = GroupSpec.from_attributes(value, paths.groups)
+            except LayoutTooNew:
+                raise
+            except (StoreError, TypeError, ValueError) as error:
+                raise DamagedFile(paths.groups, f"group {number}: {error}") from None
+            if spec.number != number or value.get(_CHECKSUM, _crc(spec)) != _crc(spec):
+                raise DamagedFile(paths.groups, f"group {number} is not as it was written")
+            specs.append(spec)
+        return cls(tuple(specs))
 
     def write(self, paths: SweepPaths) -> None:
         """Write a sweep's groups."""
-        write_json(paths.groups, [spec.to_attributes() for spec in self.specs])
+        values = [spec.to_attributes() | {_CHECKSUM: _crc(spec)} for spec in self.specs]
+        write_json(paths.groups, values)
 
     @cached_property
     def _numbers(self) -> dict[tuple[str, str], int]:
@@ -85,6 +109,10 @@ class Groups:
             else:
                 specs[number] = _merged(specs[number], spec, number < len(self.specs), path)
         return Groups(tuple(specs))
+
+
+def _crc(spec: GroupSpec) -> int:
+    return int(google_crc32c.value(json.dumps(spec.to_attributes(), sort_keys=True).encode()))
 
 
 def _spec(

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+from annotated_types import Interval
 
 from orchestrator.errors import DamagedFile, UserError
-from orchestrator.files import read_json
+from orchestrator.files import read_record
 from orchestrator.parquet import read_parquet, write_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.store.files import place_new
@@ -58,6 +59,13 @@ DROPPED = "dropped-{:04d}.json"
 
 
 @dataclass(frozen=True)
+class _Dropped:
+    """The cells that one `drop` took out."""
+
+    cells: list[Annotated[int, Interval(ge=0, lt=2**32)]]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The cells and runs that a sweep holds.
 
@@ -97,7 +105,7 @@ class Plan:
             .filter(pl.col("part") <= len(parts))
             .sort("cell")
         )
-        dropped = [number for file in drop_files(paths) for number in read_json(file)["cells"]]
+        dropped = [n for file in drop_files(paths) for n in read_record(file, _Dropped).cells]
         return cls(cells, parts, _numbers(dropped))
 
     @cached_property

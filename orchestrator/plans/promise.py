@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from orchestrator.files import read_json, write_json
+from orchestrator.errors import DamagedFile
+from orchestrator.files import read_record, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
+from orchestrator.plans.tuned import read_found
 from orchestrator.store.arrays import DONE
 from orchestrator.store.groups import find_group
 from orchestrator.store.reader import read_array
@@ -32,14 +36,22 @@ def write_promise(paths: SweepPaths, summary: dict[str, Any]) -> None:
 
 def promise_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
     """Return for each of `FIGURES` what the plan promised and what there is."""
-    promised = read_json(paths.plan / _NAME)
+    promised = _read_promise(paths.plan / _NAME)
     found = _outcome(paths)
-    return {name: (promised[name], found[name]) for name in FIGURES}
+    return {name: (promised.get(name, math.nan), found[name]) for name in FIGURES}
+
+
+def _read_promise(file: Path) -> dict[str, float]:
+    """Return what was promised; what cannot be read, as of a damaged file, is not a number."""
+    try:
+        return read_record(file, dict[str, float])
+    except (FileNotFoundError, DamagedFile):
+        return {}
 
 
 def _outcome(paths: SweepPaths) -> dict[str, float]:
-    searches = [read_json(file)["draws"] for file in sorted((paths.plan / "tuned").glob("*.json"))]
-    draws = [draw["seconds"] for search in searches for draw in search]
+    searches = [read_found(file) for file in sorted((paths.plan / "tuned").glob("*.json"))]
+    draws = [draw.seconds for search in searches for draw in search.draws]
     fits, seconds = len(draws), float(sum(draws))
     for spec in Groups.read(paths).specs:
         if (group := find_group(paths.store, spec)) is None:

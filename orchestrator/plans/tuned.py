@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.run import Cell, MachineError
 from jobs.training.handling import Device
-from jobs.tuning import is_tuned, search_id, with_hparams
-from orchestrator.errors import UserError
-from orchestrator.files import read_json
+from jobs.tuning import Draw, is_tuned, search_id, with_hparams
+from orchestrator.errors import DamagedFile, UserError
+from orchestrator.files import read_record
 from orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -52,10 +53,57 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     return [search for search in needed.values() if found(paths, search.id) is None]
 
 
-def found(paths: SweepPaths, search: str) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Found:
+    """What a search found, as its file holds it.
+
+    Attributes
+    ----------
+    hparams : dict
+        Those of the draw with the highest accuracy.
+    draw : int
+        Which that was.
+    accuracy : float
+    draws : list of Draw
+        All of them.
+    dataset, classifier : str
+        As the sweep file called them.
+    search, recipe : dict
+        What was searched for, and how fits were made.
+    """
+
+    hparams: dict[str, Any]
+    draw: int
+    accuracy: float
+    draws: list[Draw]
+    dataset: str = ""
+    classifier: str = ""
+    search: dict[str, Any] = field(default_factory=dict)
+    recipe: dict[str, Any] = field(default_factory=dict)
+
+
+def found(paths: SweepPaths, search: str) -> Found | None:
     """Return what a search's file holds; None where it is still to be done."""
-    file = paths.tuned(search)
-    return read_json(file) if file.exists() else None
+    try:
+        return read_found(paths.tuned(search))
+    except FileNotFoundError:
+        return None
+
+
+def read_found(file: Path) -> Found:
+    """Return what a search's file holds.
+
+    Raises
+    ------
+    FileNotFoundError
+    DamagedFile
+    """
+    result = read_record(file, Found)
+    if not 0 <= result.draw < len(result.draws):
+        raise DamagedFile(file, f"draw: there is none of the number {result.draw}")
+    if result.draws[result.draw].hparams != result.hparams:
+        raise DamagedFile(file, "hparams: not those of the draw that was chosen")
+    return result
 
 
 def fitted(paths: SweepPaths, cell: Cell) -> Cell:
@@ -74,7 +122,7 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
             f"{paths.tuned(search_id(cell))} is not there: search for its hparams with: "
             f"manyseed tune {paths.directory}"
         )
-    return with_hparams(cell, result["hparams"])
+    return with_hparams(cell, result.hparams)
 
 
 def require_hparams(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -14,6 +14,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.plans import cost
 from orchestrator.progress.watch import summed
 from orchestrator.results.job import describe, last_job, look
+from orchestrator.store import retraining
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.submission import Submission, TaskState, submissions, tasks_of
 from orchestrator.survey import Survey, survey
@@ -105,6 +106,8 @@ def _problems(
     paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
 ) -> Iterator[str]:
     """Yield what is wrong with what was submitted last or goes on, and what to do about it."""
+    if told := retraining.damage(paths.journals):
+        yield told
     if not listed:
         return
     submission = listed[-1]

@@ -19,9 +19,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.errors import DamagedFile
 from orchestrator.store.arrays import COPY
 from orchestrator.store.errors import StoreUnavailable
-from orchestrator.store.files import unavailable
+from orchestrator.store.files import open_plain, unavailable
 from orchestrator.store.journal import SUFFIX
 from orchestrator.store.records import (
     HEADER_SIZE,
@@ -152,7 +153,7 @@ class JournalIndex:
             self._journals.append(_Journal(name))
         journal = self._journals[number]
         try:
-            with path.open("rb", buffering=0) as file:
+            with open_plain(path) as file:
                 status = os.fstat(file.fileno())
                 if status.st_mtime_ns != journal.modified:
                     # What failed before may have been on its way through a network file system.
@@ -163,8 +164,8 @@ class JournalIndex:
                 journal.size, journal.modified = status.st_size, status.st_mtime_ns
         except FileNotFoundError:
             self._set_gone(journal, True)
-        except OSError as error:
-            raise StoreUnavailable(f"cannot read {path}: {error.strerror}") from error
+        except DamagedFile as error:
+            raise StoreUnavailable(f"cannot read {path}: {error.reason}") from error
 
     def _set_gone(self, journal: _Journal, gone: bool) -> None:
         if journal.gone != gone:
@@ -343,7 +344,7 @@ class JournalIndex:
 def _opened(path: Path) -> Iterator[int | None]:
     """Open a file that may have been removed."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         yield None
         return

@@ -6,20 +6,23 @@ before they are removed; it names them, so that an interrupted removal counts no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
+from orchestrator.errors import DamagedFile
+from orchestrator.files import read_record, write_json
 from orchestrator.store.arrays import DONE
-from orchestrator.store.files import place, unavailable
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.reader import read_array
 
 LEDGER = "retrained.json"
+REMEDY = "remove it: fits that were trained more than once before are then no longer counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +37,57 @@ class Ledger:
         Those of them that may still be there; they are counted already.
     """
 
-    count: int = 0
+    count: Annotated[int, Interval(ge=0, le=2**40)] = 0
     journals: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Read the ledger of a folder of journals; empty where there is none."""
-        with unavailable("read", file := folder / LEDGER):
-            if not file.exists():
-                return cls()
-            value = json.loads(file.read_bytes())
-        return cls(value["count"], frozenset(value["journals"]))
+        """Read the ledger of a folder of journals; empty where there is none.
+
+        Raises
+        ------
+        DamagedFile
+        """
+        try:
+            return read_record(folder / LEDGER, cls, REMEDY)
+        except FileNotFoundError:
+            return cls()
 
     def write(self, folder: Path) -> None:
         """Replace the ledger."""
-        value = {"count": self.count, "journals": sorted(self.journals)}
-        place(folder / LEDGER, json.dumps(value).encode())
+        write_json(folder / LEDGER, {"count": self.count, "journals": sorted(self.journals)})
 
 
 def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
     """Return how many fits, ever, were trained although another one of the same run was kept."""
-    ledger = Ledger.read(journals.folder)
+    ledger = _known(journals)
     return ledger.count + _in_vain(groups, journals, ledger.journals)
 
 
 def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[str]) -> None:
     """Add to the ledger what journals tell that are about to be removed."""
-    ledger, groups = Ledger.read(journals.folder), list(groups)
+    ledger, groups = _known(journals), list(groups)
     before = _in_vain(groups, journals, ledger.journals)
     after = _in_vain(groups, journals, ledger.journals | set(removed))
     if ledger.count or before > after:
         Ledger(ledger.count + before - after, frozenset(removed)).write(journals.folder)
+
+
+def damage(folder: Path) -> str:
+    """Return what is wrong with the ledger of a folder of journals; empty where all is well."""
+    try:
+        Ledger.read(folder)
+    except DamagedFile as error:
+        return str(error)
+    return ""
+
+
+def _known(journals: JournalIndex) -> Ledger:
+    """Return the ledger; of a damaged one nothing: it is a count, on which no result depends."""
+    try:
+        return Ledger.read(journals.folder)
+    except DamagedFile:
+        return Ledger()
 
 
 def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collection[str]) -> int:

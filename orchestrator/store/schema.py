@@ -293,7 +293,26 @@ class GroupSpec:
         known = {field: value[field] for field in cls.__dataclass_fields__}
         for field in ("class_names", "epochs"):
             known[field] = tuple(known[field])
+        _require_types(known)
         return cls(**known)
+
+
+def _require_types(values: Mapping[str, Any]) -> None:
+    """Refuse attributes of another type than the layout's.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    lengths = [values[name] for name in ("shard_length", "chunk_length", "split_length")]
+    for number in (values["number"], values["samples"], *lengths, *values["epochs"]):
+        if type(number) is not int or not 0 <= number < 2**31:
+            raise ValueError(f"{number!r} is no whole number from 0")
+    for text in (values["dataset"], values["classifier"], *values["class_names"]):
+        if not isinstance(text, str) or not text:
+            raise TypeError(f"{text!r} is no name")
+    if type(values["curves"]) is not bool:
+        raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
 
 
 def encode_name(name: str) -> str:

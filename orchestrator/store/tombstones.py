@@ -7,13 +7,16 @@ on. A new life's journal has a new name, so what it trains counts.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from orchestrator.store.files import place, unavailable
+from annotated_types import Interval
+
+from orchestrator.files import read_record, write_json
+from orchestrator.store.files import unavailable
 from orchestrator.store.journal import SUFFIX as JOURNAL_SUFFIX
 
 SUFFIX = ".tombstone"
@@ -23,7 +26,7 @@ SUFFIX = ".tombstone"
 class Tombstone:
     """Rows, by group number, and the names of the journals in which they are void."""
 
-    rows: Mapping[int, frozenset[int]]
+    rows: Mapping[int, frozenset[Annotated[int, Interval(ge=0, lt=2**32)]]]
     journals: frozenset[str]
 
 
@@ -36,13 +39,17 @@ def write_tombstone(folder: Path, rows: Mapping[int, Iterable[int]]) -> Path:
         "journals": journals,
     }
     path = folder / f"{uuid.uuid4().hex}{SUFFIX}"
-    place(path, json.dumps(document).encode())
+    write_json(path, document)
     return path
 
 
 def read_tombstone(path: Path) -> Tombstone:
-    """Read what `write_tombstone` wrote."""
+    """Read what `write_tombstone` wrote.
+
+    Raises
+    ------
+    orchestrator.errors.DamagedFile
+        Which rows are void is then not known, so nothing of the journals may be used.
+    """
     with unavailable("read", path):
-        document = json.loads(path.read_bytes())
-    rows = {int(group): frozenset(numbers) for group, numbers in document["rows"].items()}
-    return Tombstone(rows, frozenset(document["journals"]))
+        return read_record(path, Tombstone)

@@ -21,7 +21,7 @@ from orchestrator.submissions.submission import (
     tasks_of,
 )
 from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import PAUSED, STOPPED
+from orchestrator.working.wishes import PAUSED, SKIP_FILE, STOPPED
 from slurm import control
 
 _Act = Callable[[Iterable[str]], None]
@@ -61,7 +61,7 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
     cancelled = 0
     for submission, tasks in alive:
         skipped = sorted({*submission.skipped_cells, *cells})
-        write_json(submission.folder / "skip.json", skipped)
+        write_json(submission.folder / SKIP_FILE, skipped)
         waiting = [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
         idle = [
             task.job_id

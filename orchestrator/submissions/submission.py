@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UnavailableError
-from orchestrator.files import read_json, write_json
+from orchestrator.errors import DamagedFile, UnavailableError
+from orchestrator.files import read_record, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.submissions.intent import FILE, LOCAL, Intent
 from orchestrator.submissions.profiles import own_profile
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from orchestrator.working.lives import UNREADABLE, read_lives
+from orchestrator.working.node import JOBS_FILE, read_jobs
 from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import PAUSED, stop_wish
+from orchestrator.working.wishes import PAUSED, skipped_cells, stop_wish
 from slurm import available, local
 from slurm.states import JobState
 
@@ -79,6 +81,13 @@ class TaskState:
 
 
 @dataclass(frozen=True)
+class _LocalJob:
+    """The job of a submission to this machine; `process` is its fingerprint."""
+
+    process: str
+
+
+@dataclass(frozen=True)
 class Submission:
     """One submission: its folder, and what it was asked to do."""
 
@@ -113,8 +122,7 @@ class Submission:
     @property
     def skipped_cells(self) -> list[int]:
         """The cells of which its tasks shall train no more."""
-        file = self.folder / "skip.json"
-        return list(read_json(file)) if file.exists() else []
+        return skipped_cells(self.folder)
 
     @property
     def task_files(self) -> list[Path]:
@@ -159,10 +167,11 @@ class Submission:
 
     def noted_jobs(self) -> dict[int, Job]:
         """Return the job of every task, as far as its submitter noted them."""
-        noted: dict[str, str] = read_json(self.jobs_file) if self.jobs_file.exists() else {}
-        firsts = sorted(self.arrays)
+        noted, firsts = read_jobs(self.folder), sorted(self.arrays)
+        if noted and min(noted) < min(firsts, default=math.inf):
+            raise DamagedFile(self.jobs_file, "tells of tasks that were not submitted")
         return {
-            int(number): Job(job, self.arrays[firsts[bisect_right(firsts, int(number)) - 1]])
+            number: Job(job, self.arrays[firsts[bisect_right(firsts, number) - 1]])
             for number, job in noted.items()
         }
 
@@ -197,7 +206,7 @@ class Submission:
     @property
     def jobs_file(self) -> Path:
         """The job ids of tasks, by number."""
-        return self.folder / "jobs.json"
+        return self.folder / JOBS_FILE
 
     @property
     def is_noted(self) -> bool:
@@ -211,11 +220,10 @@ class Submission:
 
     def local_state(self, lives: Sequence[dict[str, Any]]) -> TaskState:
         """Return the state of the one task of a submission to this machine."""
-        alive = self._is_alive_locally(lives)
         state = lives[-1]["state"] if lives else "waiting"
         if state not in OVER:
             state = "running" if lives else "waiting"
-            state = state if alive else "killed"
+            state = state if self._is_alive_locally(lives) else "killed"
         return TaskState(0, state, tuple(lives))
 
     def _is_alive_locally(self, lives: Sequence[dict[str, Any]]) -> bool:
@@ -226,7 +234,7 @@ class Submission:
         """
         job = self.folder / "job.json"
         # without a note of the job it is being submitted, or its submitter died
-        first = read_json(job)["process"] if job.exists() else self.intent.submitter
+        first = read_record(job, _LocalJob).process if job.exists() else self.intent.submitter
         running = [life["process"] for life in lives if life["state"] == "running"]
         if any(local.is_alive(name) for name in (first, *running)):
             return True

@@ -31,8 +31,8 @@ class Life:
     state: str
     process: str
     started: _Seconds
-    done: dict[str, _Count]
-    failed: dict[str, _Count]
+    done: dict[str, _Count] = field(default_factory=dict)
+    failed: dict[str, _Count] = field(default_factory=dict)
     node: str = ""
     job_id: str = ""
     updated: _Seconds = 0.0
@@ -100,7 +100,7 @@ def _read(file: Path) -> Life:
         return read_record(file, Life)
     except DamagedFile as error:
         began = file.parent.stat().st_mtime
-        return Life(UNREADABLE, "", began, {}, {}, reason=f"{file}: {error.reason}")
+        return Life(UNREADABLE, "", began, reason=f"{file}: {error.reason}")
 
 
 def read_failures(life: Path) -> list[Failure]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.devices import gpus
+from orchestrator.errors import DamagedFile
 from orchestrator.files import read_json
 from orchestrator.submissions.intent import Intent
 from orchestrator.working.lives import read_lives
@@ -21,6 +22,7 @@ from slurm import ClusterError, control, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
+JOBS_FILE = "jobs.json"
 _NO_DEVICES = ("", "NoDevFiles", "-1")
 
 EACH_CORE, EACH_GPU = "node", "gpu:"
@@ -98,6 +100,26 @@ def is_environment(lives: Iterable[Mapping[str, Any]]) -> bool:
     return not worked and len(broken_nodes(lives)) >= _SUSPECTS
 
 
+def read_jobs(submission: Path) -> dict[int, str]:
+    """Return the job id of each task of a submission, as far as they are noted.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    file = submission / JOBS_FILE
+    try:
+        noted = read_json(file)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(noted, dict) or not all(
+        number.isascii() and number.isdecimal() and isinstance(job, str) and job
+        for number, job in noted.items()
+    ):
+        raise DamagedFile(file, "is no list of tasks and their jobs")
+    return {int(number): job for number, job in noted.items()}
+
+
 def keep_away(submission: Path, intent: Intent) -> None:
     """Keep the waiting tasks of a submission from its broken nodes, or stop it.
 
@@ -105,14 +127,13 @@ def keep_away(submission: Path, intent: Intent) -> None:
     """
     lives = read_lives(submission)
     started = {life["job_id"] for life in lives}
-    jobs_file = submission / "jobs.json"
-    jobs: dict[str, str] = read_json(jobs_file) if jobs_file.exists() else {}
+    jobs = read_jobs(submission)
     nodes = broken_nodes(lives)
     if stops := is_environment(lives):
         (submission / "stop").touch()
     for array in intent.arrays:
         numbers = range(array.first, array.first + array.count)
-        waiting = [jobs[str(n)] for n in numbers if jobs.get(str(n), "") not in {"", *started}]
+        waiting = [jobs[n] for n in numbers if jobs.get(n, "") not in {"", *started}]
         excluded = [text for text in (intent.exclude.get(array.resource, ""),) if text]
         with suppress(ClusterError):  # where jobs may not change jobs, `resume` does it
             if stops:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orchestrator.errors import DamagedFile
 from orchestrator.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -100,30 +102,67 @@ class Task:
 
     @classmethod
     def read(cls, path: Path) -> Task:
-        """Read a task's file."""
-        value = read_json(path)
-        if value["v"] != TASK_VERSION:
-            raise ValueError(f"{path}: a task of version {value['v']}; this is {TASK_VERSION}")
-        return cls(
-            {int(group): name for group, name in value["groups"].items()},
-            {
-                int(number): TaskCell(canonical, tuple(snapshots), *device)
-                for number, (canonical, snapshots, *device) in value["cells"].items()
-            },
-            tuple(Span(*span) for span in value["spans"]),
-            value.get("resource", "cpu"),
-        )
+        """Read a task's file.
+
+        Raises
+        ------
+        DamagedFile
+            For what is no task, or one of another version.
+        """
+        with _telling(path):
+            value = read_json(path)
+            spans = _read_spans(value)
+            task = cls(
+                {int(group): str(name) for group, name in value["groups"].items()},
+                {
+                    int(number): TaskCell(dict(canonical), tuple(map(int, snapshots)), *device)
+                    for number, (canonical, snapshots, *device) in value["cells"].items()
+                },
+                spans,
+                str(value.get("resource", "cpu")),
+            )
+            unknown = (
+                {s.group for s in spans} - task.groups.keys(),
+                {s.cell for s in spans} - task.cells.keys(),
+            )
+            if any(unknown):
+                raise ValueError("runs of groups or cells that it does not describe")
+        return task
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a task's file into `DamagedFile`."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = f"lacks {error}" if isinstance(error, LookupError) else str(error)
+        raise DamagedFile(path, f"is no task: {reason}") from None
+
+
+def _read_spans(value: Any) -> tuple[Span, ...]:
+    """Return the spans of a task's JSON value."""
+    if value["v"] != TASK_VERSION:
+        raise ValueError(f"of version {value['v']}; this is {TASK_VERSION}")
+    spans = tuple(Span(*span) for span in value["spans"])
+    for span in spans:
+        numbers = (span.group, span.shard, span.row, span.cell, span.repeat, span.run, span.count)
+        if not all(type(number) is int and 0 <= number < 2**32 for number in numbers):
+            raise ValueError(f"numbers of runs out of range: {span}")
+        if type(span.source) is not int or not -1 <= span.source < 2**32:
+            raise ValueError(f"source out of range: {span}")
+    return spans
 
 
 def held_rows(files: Iterable[Path]) -> pl.DataFrame:
     """Return the runs of tasks: columns group, row and cell."""
     import polars as pl
 
-    spans = [
-        (span[0], span[2], span[3], span[6])
-        for file in files
-        for span in read_json(file)["spans"]  # not `Task.read`: there may be thousands
-    ]
+    spans = []
+    for file in files:
+        with _telling(file):  # not `Task.read`: there may be thousands
+            held = _read_spans(read_json(file))
+        spans += [(span.group, span.row, span.cell, span.count) for span in held]
     schema = {"group": pl.UInt32, "row": pl.UInt32, "cell": pl.UInt32, "count": pl.UInt32}
     return (
         pl.DataFrame(spans, schema=schema, orient="row")

@@ -12,12 +12,13 @@ import time
 import traceback
 import uuid
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files import read_json, write_json
+from orchestrator.errors import DamagedFile, UnavailableError
+from orchestrator.files import write_json
 from orchestrator.paths import SweepPaths
-from orchestrator.store.errors import StoreError
 from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
 from orchestrator.submissions.intent import Intent
@@ -28,6 +29,7 @@ from orchestrator.working.pool import Message, Pool, Worker
 from orchestrator.working.publisher import Publisher
 from orchestrator.working.queue import Queue
 from orchestrator.working.tasks import Task
+from orchestrator.working.wishes import skipped_cells
 from slurm import local, signals
 
 _TICK = 0.2
@@ -117,7 +119,7 @@ class TaskLife:
                     lease.take()
                     with lease.kept():
                         state = self._run(lease)
-        except (StoreError, OSError) as error:
+        except (UnavailableError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
         except SystemExit:  # the scheduler has no more patience
             state, patience = _INTERRUPTED, 0.0
@@ -278,8 +280,8 @@ class TaskLife:
         """See what users wish: to stop, or to train no more of some cells."""
         self._looked = time.monotonic()
         self.stopping = (self.submission / "stop").exists()
-        if (self.submission / "skip.json").exists():
-            self.queue.skip(read_json(self.submission / "skip.json"))
+        with suppress(DamagedFile):  # a wish that cannot be read ends nothing
+            self.queue.skip(skipped_cells(self.submission))
 
     def _tell_if_due(self) -> None:
         if time.monotonic() - self._told >= _PROGRESS_SECONDS:

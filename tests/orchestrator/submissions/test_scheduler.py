@@ -171,10 +171,10 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
 ) -> None:
     """Accounting may leave out jobs that were cancelled while they waited."""
     submission = submit(3, scheduler="theirs")
-    span = Span(0, 0, 0, 0, 0, 0, 1)
     for number, cells in enumerate(([1], [1, 2], [2])):
         asked = {cell: TaskCell({}, ()) for cell in cells}
-        Task({}, asked, (span,)).write(submission.task_file(number))
+        span = Span(0, 0, 0, cells[0], 0, 0, 1)
+        Task({0: "a/b"}, asked, (span,)).write(submission.task_file(number))
     (submission.folder / "lives" / "0002-a").mkdir()
     life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
     (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(life))

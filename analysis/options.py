@@ -15,6 +15,9 @@ ReferenceKind = Literal["others", "half", "loo_ensemble", "ensemble"]
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
 
 
+_MOST = 1_000_000  # of numbers that arrays are as long as
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Conventions of one analysis; equal options and predictions give equal tables, bit for bit.
@@ -104,6 +107,8 @@ class Options:
         for name, minimum in least.items():
             if getattr(self, name) < minimum:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it is at least {minimum}")
+            if name != "block_bytes" and getattr(self, name) > _MOST:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it is at most {_MOST:,}")
 
     @property
     def probe_limit(self) -> float | None:

@@ -86,7 +86,7 @@ def resolve_cell(
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(
-        seed=integer("seed", seed, least=0),
+        seed=integer("seed", seed, least=0, most=2**63 - 1),
         dataset=dataset.canonical,
         classifier=classifier.canonical,
         hparams=classifier.hparams,

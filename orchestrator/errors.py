@@ -15,6 +15,7 @@ Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from typing import Any, ClassVar
 NOT_FINISHED = 3
 INTERRUPTED = 130
 _UNSET: Any = object()
+_LONGEST = 1000  # of a value that a message shows
 
 
 class ManyseedError(Exception):
@@ -61,7 +63,7 @@ class UserError(ManyseedError):
     def __str__(self) -> str:
         where = [] if self.file is None else [str(self.file)]
         if self.key is not None:
-            shown = "" if self.value is _UNSET else f" = {toml_value(self.value)}"
+            shown = "" if self.value is _UNSET else f" = {_short(toml_value(self.value))}"
             where.append(f"{self.key}{shown}")
         text = ": ".join([*where, self.message])
         return text if self.remedy is None else f"{text}\n  {self.remedy}"
@@ -112,12 +114,16 @@ def nearest(value: str, options: Iterable[str]) -> str:
     return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def toml_value(value: Any) -> str:
     """Show a value as it would stand in the sweep file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
     if isinstance(value, dict):

@@ -265,7 +265,7 @@ def _defaults(value: Any) -> Defaults:
 def _epochs(kind: _Kind, options: Mapping[str, Any]) -> tuple[int | None, tuple[int, ...]]:
     if kind.epochs is None:
         return None, ()
-    epochs = integer("epochs", options.get("epochs", kind.epochs), least=1)
+    epochs = integer("epochs", options.get("epochs", kind.epochs), least=1, most=1_000_000)
     snapshots = options.get("snapshots", [])
     if not isinstance(snapshots, list | tuple):
         raise ValueError(f"snapshots is a list of epochs, not {snapshots!r}")

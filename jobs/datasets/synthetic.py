@@ -40,6 +40,9 @@ PARAMETERS = (
 )
 
 
+MOST_SAMPLES, MOST_FEATURES = 100_000_000, 1_000_000
+
+
 def _describe(name: str, given: Mapping[str, Any]) -> Shape:
     """Check the parameters and resolve their defaults.
 
@@ -50,8 +53,12 @@ def _describe(name: str, given: Mapping[str, Any]) -> Shape:
     """
     listed("synthetic", name, NAMES)
     n_classes = integer("n_classes", given.get("n_classes", 2), least=2, most=1000)
-    n_samples = integer("n_samples", given.get("n_samples", 1000), least=2 * n_classes)
-    n_features = integer("n_features", given.get("n_features", 20), least=n_classes)
+    n_samples = integer(
+        "n_samples", given.get("n_samples", 1000), least=2 * n_classes, most=MOST_SAMPLES
+    )
+    n_features = integer(
+        "n_features", given.get("n_features", 20), least=n_classes, most=MOST_FEATURES
+    )
     n_informative = given.get("n_informative", n_features)
     n_categorical = integer(
         "n_categorical", given.get("n_categorical", 0), least=0, most=n_features
@@ -66,7 +73,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> Shape:
         "n_labels": integer("n_labels", given.get("n_labels", 4), least=2, most=1000),
         "separation": number("separation", given.get("separation", 2.0), least=0),
         "flip": number("flip", given.get("flip", 0.0), least=0, most=1),
-        "seed": integer("seed", given.get("seed", 0), least=0),
+        "seed": integer("seed", given.get("seed", 0), least=0, most=2**63 - 1),
     }
     if n_categorical == 0:
         del parameters["n_labels"]

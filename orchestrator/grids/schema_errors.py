@@ -18,7 +18,7 @@ _TABLES_OF_USERS = ("dataset", "classifier")
 
 def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
     """Return the error that tells a user what pydantic found."""
-    location = detail["loc"]
+    location = tuple(part for part in detail["loc"] if part != "[key]")
     key = key_text(location)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":

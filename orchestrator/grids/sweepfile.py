@@ -6,11 +6,15 @@ asks `jobs`. ``docs/sweep-file.md`` describes every key.
 
 from __future__ import annotations
 
+import math
 import tomllib
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,7 +27,7 @@ from pydantic import (
 )
 
 from orchestrator.errors import UserError
-from orchestrator.grids.schema_errors import user_error
+from orchestrator.grids.schema_errors import key_text, user_error
 
 AXES = (
     "dataset",
@@ -36,6 +40,8 @@ AXES = (
     "vary",
 )
 """What a grid varies: the keys of a ``[[grid]]`` table, and columns of every result."""
+
+_LARGEST = 2**63 - 1  # TOML's whole numbers have 64 bits
 
 Scores = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
@@ -50,6 +56,18 @@ def _typed(expected: str, *types: type) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("must be a finite number")
+    return value
+
+
+def _plain_name(value: str) -> str:
+    if not value or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
+        raise ValueError("a name has one letter or more, and no control characters")
+    return value
 
 
 def _flag(value: Any) -> Any:
@@ -79,10 +97,11 @@ def _patterns(value: Any) -> Any:
 Text = Annotated[StrictStr, _typed("text in quotes", str)]
 Whole = Annotated[StrictInt, _typed("a whole number", int)]
 Flag = Annotated[StrictBool, BeforeValidator(_flag)]
-Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float)]
+Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float), AfterValidator(_finite)]
 Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
 Repeats = Annotated[Whole, Field(ge=1, le=10_000)]
 Runs = Annotated[Whole, Field(ge=1, le=60_000)]
+PlainName = Annotated[str, AfterValidator(_plain_name)]
 Texts = Annotated[list[Text], BeforeValidator(_list)]
 Numbers = Annotated[list[Number], BeforeValidator(_list)]
 Patterns = Annotated[list[Any], BeforeValidator(_patterns)]
@@ -160,17 +179,17 @@ class Analysis(_Table):
         list[Annotated[Text, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]],
         BeforeValidator(_list),
     ] = []
-    resamples: Annotated[Whole, Field(ge=2)] | None = None
+    resamples: Annotated[Whole, Field(ge=2, le=1_000_000)] | None = None
     epsilon: Annotated[Number, Field(gt=0, lt=1)] | None = None
     empty_union: Annotated[Number, Field(ge=0, le=1)] | None = None
     alpha_mode: Literal["exact", "paper"] | None = None
     alpha_reference: Literal["others", "half", "loo_ensemble", "ensemble"] | None = None
-    max_references: Annotated[Whole, Field(ge=3)] | None = None
+    max_references: Annotated[Whole, Field(ge=3, le=1_000_000)] | None = None
     probe: Literal["gap", "true_margin"] | None = None
     clip: Annotated[Number, Field(gt=0)] | None = None
     standardise: bool | None = None
-    ece_bins: Annotated[Whole, Field(ge=1)] | None = None
-    max_pair_runs: Annotated[Whole, Field(ge=0)] | None = None
+    ece_bins: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
+    max_pair_runs: Annotated[Whole, Field(ge=0, le=1_000_000)] | None = None
 
 
 class DatasetTable(BaseModel):
@@ -222,13 +241,25 @@ class SweepFile(_Table):
     tune: Tune = Tune()
     analysis: Analysis = Analysis()
     grid: Annotated[list[Grid], BeforeValidator(_list)]
-    dataset: dict[str, DatasetTable] = {}
-    classifier: dict[str, ClassifierTable] = {}
+    dataset: dict[PlainName, DatasetTable] = {}
+    classifier: dict[PlainName, ClassifierTable] = {}
 
     def keep_of(self, dataset: str) -> Keep:
         """Return what is kept of a dataset: its own table's settings go before the file's."""
         table = self.dataset.get(dataset)
         return self.keep if table is None else table.keep.over(self.keep)
+
+
+def _whole_numbers(
+    value: Any, location: tuple[int | str, ...] = ()
+) -> Iterator[tuple[tuple[int | str, ...], int]]:
+    """Yield every whole number of a file with its place."""
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in entries:
+            yield from _whole_numbers(inner, (*location, key))
+    elif isinstance(value, int):
+        yield location, value
 
 
 def read_sweep_file(path: Path) -> SweepFile:
@@ -264,8 +295,16 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
     """Check the text of a sweep file; `path` is named in messages."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of whole numbers of thousands of digits
         raise UserError(f"not valid TOML: {error}", file=path) from None
+    for location, number in _whole_numbers(table):
+        if not -_LARGEST <= number <= _LARGEST:
+            raise UserError(
+                "a whole number lies between -2^63 and 2^63",
+                file=path,
+                key=key_text(location),
+                value=number,
+            )
     try:
         return SweepFile.model_validate(table)
     except ValidationError as error:

@@ -1,0 +1,372 @@
+"""Faults at random while a sweep is trained, damage while it rests, and a book of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.storm.damage import HOW, Damage, targets
+from benchmarks.storm.faults import WHILE_TRAINING
+from benchmarks.storm.ground import DOCUMENTED, LEASE_SECONDS, Ground, Told
+from benchmarks.storm.ledger import Ledger
+from orchestrator.paths import SweepPaths
+from slurm.testcluster import TestCluster
+
+AT_REST = {"damage": 6.0, "cut-at-rest": 3.0}
+"""Faults that need nothing to run, and how often beside the others."""
+KINDS = (*WHILE_TRAINING, *AT_REST)
+
+_FEW_MISSING = 40
+_FEWEST_FINISHED = 12
+_MORE_RUNS = 4
+_MOST_RESUMES = 40
+_SIGNAL_CODES = {
+    signal.SIGKILL: {-9},
+    signal.SIGTERM: {-15, 143},
+    signal.SIGHUP: {-1, 129},
+    signal.SIGINT: {130},
+}
+
+
+@dataclass
+class Breach:
+    """A promise that broke."""
+
+    fault: int
+    kind: str
+    what: str
+
+
+@dataclass
+class Storm:
+    """A sweep, what happens to it, and what was seen."""
+
+    ground: Ground
+    rng: random.Random
+    text: Callable[[int], str]
+    runs: int
+    kinds: Collection[str] = KINDS
+    tell: Callable[[str], None] = lambda text: None
+    breaches: list[Breach] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    ordinal: int = 0
+    current: str = "start"
+    commands: int = 0
+    planned: int = 0
+    healed: int = 0
+    exports: int = 0
+    beyond_mending: int = 0
+    recent: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(SweepPaths(self.ground.sweep))
+        self.is_root = os.geteuid() == 0
+
+    @property
+    def cluster(self) -> TestCluster:
+        assert self.ground.cluster is not None
+        return self.ground.cluster
+
+    @property
+    def sweep_file(self) -> Path:
+        return self.ground.folder / "storm-sweep.toml"
+
+    # commands
+
+    def words(self, verb: str) -> tuple[str, ...]:
+        """Return a command line of a verb."""
+        sweep = str(self.ground.sweep)
+        if verb == "plan":
+            return verb, str(self.sweep_file), "--out", sweep
+        if verb in ("submit", "resume"):
+            return verb, sweep, *self.place()
+        if verb == "export":
+            self.exports += 1
+            ending = self.rng.choice(("zip", "parquet"))
+            return verb, sweep, "--output", str(self.ground.folder / f"{self.exports}.{ending}")
+        if verb == "repair":
+            return "verify", sweep, "--repair", "--json"
+        return verb, sweep
+
+    def place(self) -> tuple[str, ...]:
+        if self.ground.cluster is not None and self.rng.random() < 0.7:
+            return "--cluster", str(self.ground.profile)
+        return "--cluster", "local", "--workers", "2"
+
+    def judge(self, told: Told, *codes: int) -> Told:
+        """Check what every command promises, and an exit code where one is expected."""
+        self.commands += 1
+        self.note(f"{' '.join(told.arguments[:1])} → {told.code}")
+        if told.code is None:
+            self.breach("hangs", str(told))
+        elif "Traceback" in told.output:
+            self.breach("traceback", str(told))
+        elif (
+            told.signal and told.code not in DOCUMENTED | _SIGNAL_CODES[signal.Signals(told.signal)]
+        ) or (not told.signal and told.code not in DOCUMENTED):
+            self.breach("exit code", str(told))
+        elif codes and told.code not in codes:
+            self.breach("exit code", f"one of {codes} was expected\n{told}")
+        return told
+
+    def note(self, text: str) -> None:
+        self.recent = [*self.recent[-11:], text]
+
+    def breach(self, kind: str, what: str) -> None:
+        before = "; ".join(self.recent)
+        text = f"{what}\n  before: {before}"
+        self.breaches.append(Breach(self.ordinal, kind, text))
+        self.tell(f"!! {kind} at fault {self.ordinal} ({self.current}): {text}")
+
+    def command(self, verb: str, *codes: int) -> Told:
+        return self.judge(self.ground.run(*self.words(verb)), *codes)
+
+    def resume(self, *, other_host: bool = False) -> None:
+        if other_host and self.is_root:
+            words = ("resume", str(self.ground.sweep), "--cluster", "local", "--workers", "1")
+            self.ground.on_other_host(*words, stay=self.rng.uniform(5, 30))
+            return
+        self.command("resume")
+
+    def cut(self, verb: str) -> str:
+        """Kill a command in the middle."""
+        typical = self.ground.seconds.get(verb, 2.0)
+        number = self.rng.choice(
+            (signal.SIGKILL,) * 4 + (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        )
+        # an interpreter that starts cannot answer yet
+        least = 0.0 if number == signal.SIGKILL else min(0.8, typical / 2)
+        words = self.words(verb)
+        moment = self.rng.uniform(least, max(least, typical) * 1.1)
+        told = self.judge(self.ground.run(*words, cut=moment, number=number))
+        if verb == "export" and told.signal:  # the next one is not refused for what is left
+            again = self.judge(self.ground.run(*words))
+            if again.code == 2 and "exists" in again.output:
+                self.breach("left over", f"{told}\n{again}")
+            Path(words[-1]).unlink(missing_ok=True)
+        if verb == "plan":
+            self.plan()
+        how = f"by {number.name} after {moment:.2f} s" if told.signal else "too late"
+        return f"{verb} {how}"
+
+    # the sweep
+
+    def plan(self) -> None:
+        """Plan the sweep file to its end."""
+        for _ in range(20):
+            told = self.judge(self.ground.run(*self.words("plan")))
+            if told.code == 0:
+                break
+            if "locked" not in told.output and not self.disturbed:
+                self.breach("stuck", str(told))
+                return
+            self.unlock(told)
+            time.sleep(1)
+        for changed in self.ledger.read_plan():
+            self.breach("plan", changed)
+        self.planned = len(self.ledger.names)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a disk is full or read-only now: commands may well fail."""
+        return any(self.ground.is_pending(what) for what in ("disk", "read-only"))
+
+    def unlock(self, told: Told) -> None:
+        """Follow the advice to remove a dead process's lock; that it has to be given is noted."""
+        lock = self.ground.sweep / ".lock"
+        if "locked" not in told.output or not lock.exists():
+            return
+        holder = lock.read_text()
+        end = time.monotonic() + 3 * LEASE_SECONDS
+        while time.monotonic() < end:
+            time.sleep(0.3)
+            if not lock.exists() or lock.read_text() != holder:
+                return
+        if not self.ground.processes(self.ground.sweep, "/manyseed"):
+            again = self.ground.run(
+                "submit", self.ground.sweep, "--cluster", "local", "--workers", 2
+            )
+            if "locked" in again.output and lock.exists() and lock.read_text() == holder:
+                self.breach("stuck", f"a dead process's lock stays: {holder}\n{again}")
+                lock.unlink()
+
+    def grow(self) -> None:
+        """Ask for more runs, so that there always is something to train."""
+        self.runs += _MORE_RUNS
+        self.sweep_file.write_text(self.text(self.runs))
+        if not self.disturbed and self.rng.random() < 0.3 and "cut" in self.kinds:
+            self.count("cut", self.cut("plan"))
+        else:
+            self.plan()
+
+    def keep_working(self) -> None:
+        """Be the user who goes on with it."""
+        if not self.disturbed and self.planned - len(self.ledger.finished) < _FEW_MISSING:
+            self.grow()
+        idle = not self.ground.training() and not self.ground.jobs("PD,R,CF,CG")
+        if idle or self.rng.random() < 0.1:
+            told = self.command("resume")
+            self.unlock(told)
+
+    # faults
+
+    def strike(self) -> None:
+        """Let one fault happen."""
+        weights = {k: w for k, (_, w) in WHILE_TRAINING.items()} | AT_REST
+        kinds = [kind for kind in weights if kind in self.kinds]
+        kind = self.rng.choices(kinds, [weights[kind] for kind in kinds])[0]
+        self.current = kind
+        if kind in AT_REST:
+            self.at_rest(kind)
+            return
+        if done := WHILE_TRAINING[kind][0](self):
+            self.count(kind, done)
+
+    def count(self, kind: str, done: str) -> None:
+        self.ordinal += 1
+        self.counts[kind] += 1
+        self.note(f"#{self.ordinal} {kind}: {done}")
+        self.tell(f"{self.ordinal:4d} {kind}: {done}")
+
+    def check(self) -> None:
+        """Compare what is finished with what was."""
+        if self.ground.is_read_only:
+            return
+        for lost in self.ledger.look():
+            self.breach(
+                "lost" if lost.what == "lost" else "wrong",
+                f"{self.ledger.name(lost.row)}: {lost.what}",
+            )
+
+    def at_rest(self, kind: str) -> None:
+        """Let nothing run, then harm the sweep several times."""
+        if len(self.ledger.finished) < _FEWEST_FINISHED:
+            return
+        gently = self.rng.random() < 0.5
+        if not self.ground.rest(gently=gently):
+            self.breach("stuck", "processes of the sweep do not end")
+        self.check()
+        for _ in range(self.rng.randint(1, 2)):
+            if "cut-at-rest" in self.kinds:
+                verb = self.rng.choice(
+                    ("compact", "compact", "repair", "analyze", "export", "submit")
+                )
+                self.current = "cut-at-rest"
+                self.count("cut-at-rest", self.cut(verb))
+                if verb == "submit":
+                    self.ground.rest(gently=False)
+                self.check()
+        if "damage" in self.kinds:
+            self.current = "damage"
+            self.harm()
+        told = self.command("status")
+        if told.code not in (0, 1, 3):
+            self.breach("stuck", str(told))
+
+    def harm(self) -> None:
+        """Damage files at rest, repair, and compare what is gone with what had to be."""
+        if self.rng.random() < 0.3:
+            self.command("compact", 0)
+            self.check()
+        kinds = (
+            ("store",) * 4
+            + ("predictions",) * 2
+            + ("metadata", "journals", "journals", "plan", "notes")
+        )
+        kind = self.rng.choice(kinds)
+        files = targets(self.ledger, kind)
+        if not files:
+            return
+        damage = Damage(self.ledger)
+        chosen = self.rng.sample(files, min(len(files), self.rng.choice((1, 1, 2, 3))))
+        for file in chosen:
+            damage.harm(file, self.rng.choice(HOW), self.rng)
+        for file in chosen:
+            self.count("damage", f"{damage.how[file]} {file.relative_to(self.ground.sweep)}")
+        if kind in ("plan", "notes"):
+            for verb in self.rng.sample(("status", "verify", "analyze", "query"), 2):
+                self.command(verb)
+            for file in chosen:
+                damage.restore(file)
+            self.check()
+            return
+        self.command(self.rng.choice(("verify", "analyze", "status", "verify")))
+        if self.rng.random() < 0.25 and "cut-at-rest" in self.kinds:
+            self.count("cut-at-rest", self.cut("repair"))
+        self.repair(damage)
+
+    def repair(self, damage: Damage) -> None:
+        sure, maybe = damage.destroyed()
+        told = self.command("repair")
+        for _ in range(5):
+            if told.code == 0:
+                break
+            # what cannot be mended is named, and comes back from a copy
+            named = [file for file in damage.before if str(file) in told.output.replace("\n", "")]
+            if told.code not in (1, 4) or not named:
+                self.breach("stuck", f"{damage}\n{told}")
+                named = list(damage.before)
+            for file in named:
+                self.beyond_mending += 1
+                damage.restore(file)
+            sure, maybe = damage.destroyed()
+            told = self.command("repair")
+        try:
+            result = json.loads(told.output)
+        except ValueError:
+            result = {}
+        again = self.command("verify")
+        if again.code != 0:
+            self.breach("repair", f"{damage}: after it, verify finds more\n{told}\n{again}")
+        present = self.ledger.present()
+        gone = {row for row in self.ledger.finished if row not in present}
+        if unjust := gone - sure - maybe:
+            names = ", ".join(self.ledger.name(row) for row in sorted(unjust)[:3])
+            self.breach("set back", f"{damage}: {len(unjust)} runs could be kept: {names}\n{told}")
+        if ghosts := sure - gone:
+            names = ", ".join(self.ledger.name(row) for row in sorted(ghosts)[:3])
+            self.breach(
+                "not named",
+                f"{damage}: {len(ghosts)} runs are gone and count as there: {names}\n{told}",
+            )
+        self.healed += int(result.get("runs_healed", 0))
+        set_back = {row for row in gone if row in damage.published}
+        if result and len(set_back) != result.get("runs_set_back", 0):
+            self.note(f"{len(set_back)} set back, {result.get('runs_set_back')} named")
+        self.ledger.forget(gone | sure)
+        self.check()
+
+    # the end
+
+    def finish(self) -> None:
+        """Resume until nothing is missing."""
+        self.current = "the end"
+        self.ground.rest(gently=True)
+        self.check()
+        for _ in range(_MOST_RESUMES):
+            self.ground.calm()
+            told = self.command("status")
+            if told.code in (0, 1):
+                break
+            told = self.command("resume")
+            self.unlock(told)
+            self.wait()
+            self.check()
+        else:
+            self.breach("stuck", f"not finished after {_MOST_RESUMES} resumes\n{told}")
+        self.ground.rest(gently=True)
+
+    def wait(self, most: float = 300) -> None:
+        """Wait until nothing of the sweep trains."""
+        end, quiet = time.monotonic() + most, 0
+        while time.monotonic() < end and quiet < 3:
+            at_work = self.ground.processes(self.ground.sweep) or self.ground.jobs("PD,R,CF,CG")
+            quiet = 0 if at_work else quiet + 1
+            time.sleep(0.3)

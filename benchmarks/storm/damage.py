@@ -1,0 +1,170 @@
+"""Damage to files while nothing runs; what it destroys is worked out without the product's help."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+from benchmarks.storm.ledger import Ledger, Row
+from orchestrator.store.chunkfile import ChunkReader, parse
+from orchestrator.store.groups import Group
+
+HOW = ("flip", "flip", "truncate", "empty", "delete", "zero", "garbage")
+RECORDS = ("status", "crc")
+OTHERS = ("fit_seconds", "recipe", "clipped")
+
+
+@dataclass
+class Damage:
+    """Files that were damaged, and what they held.
+
+    Attributes
+    ----------
+    before : dict
+        Content by file.
+    formats : dict
+        Of each array of the store before the damage: its ``zarr.json``, by folder.
+    groups : list of Group
+        As they were before.
+    """
+
+    ledger: Ledger
+    before: dict[Path, bytes] = field(default_factory=dict)
+    how: dict[Path, str] = field(default_factory=dict)
+    formats: dict[Path, bytes] = field(default_factory=dict)
+    groups: list[Group] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.groups = self.ledger.groups()
+        self.present = self.ledger.present()
+        self.published = {
+            (group.spec.number, row) for group in self.groups for row in _published(group)
+        }
+        for file in self.ledger.paths.store.rglob("zarr.json"):
+            self.formats[file.parent] = file.read_bytes()
+
+    def harm(self, file: Path, how: str, rng: random.Random) -> None:
+        """Damage a file."""
+        content = file.read_bytes()
+        self.before.setdefault(file, content)
+        self.how[file] = how
+        place, data = rng.randrange(len(content) or 1), bytearray(content)
+        if how == "delete" or not content:
+            file.unlink()
+            self.how[file] = "delete"
+            return
+        if how == "flip":
+            data[place] ^= 1 << rng.randrange(8)
+        elif how == "truncate":
+            del data[place:]
+        elif how == "empty":
+            data.clear()
+        elif how == "zero":
+            data[place : place + 4096] = bytes(len(data[place : place + 4096]))
+        else:
+            data[place : place + 64] = rng.randbytes(len(data[place : place + 64]))
+        file.write_bytes(data)
+
+    def restore(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(self.before.pop(file))
+
+    def __str__(self) -> str:
+        root = self.ledger.paths.directory
+        return ", ".join(f"{how} {file.relative_to(root)}" for file, how in self.how.items())
+
+    def destroyed(self) -> tuple[set[Row], set[Row]]:
+        """Return the rows that nothing holds any more, and those of which that may be so.
+
+        A row is there while its predictions can be decoded, or a journal has them. That it was
+        finished must follow from one of status and checksum.
+        """
+        journaled, sure, maybe = self.ledger.journaled(), set(), set()
+        sources = {
+            row: {(row[0], one.source) for _, one in here if one.status == 2}
+            for row, here in journaled.items()
+        }
+        intact, unclear = self._published_still()
+        held = {row for row, here in journaled.items() if any(one.status == 1 for _, one in here)}
+        alive = intact | unclear | held
+        for row in self.ledger.finished:
+            if row in alive or sources.get(row, set()) & alive:
+                if row in unclear and row not in held:
+                    maybe.add(row)
+                continue
+            sure.add(row)
+        return sure, maybe
+
+    def _published_still(self) -> tuple[set[Row], set[Row]]:
+        """Return published rows whose predictions are as they were, and those without a proof."""
+        intact, unclear = set(), set()
+        for group in self.groups:
+            rows = sorted(row for number, row in self.published if number == group.spec.number)
+            for shard in sorted({row // group.spec.shard_length for row in rows}):
+                start, stop = group.span(shard)
+                here = [row for row in rows if start <= row < stop]
+                harmed = [a.name for a in group.spec.arrays if group.file(a, shard) in self.before]
+                good = self._intact(group, shard, here, harmed)
+                found = {(group.spec.number, row) for row in good}
+                if len(set(harmed) & {*RECORDS}) == len(RECORDS):
+                    unclear |= found
+                else:
+                    intact |= found
+        return intact, unclear
+
+    def _intact(self, group: Group, shard: int, rows: list[int], harmed: list[str]) -> list[int]:
+        arrays = [a for a in group.spec.arrays if a.role == "prediction"]
+        if not any(a.name in harmed for a in arrays):
+            return rows
+        crcs = dict.fromkeys(rows, 0)
+        start, _ = group.span(shard)
+        for array in arrays:
+            form = parse(self.formats[group.folder / array.name])
+            try:
+                with group.file(array, shard).open("rb") as file:
+                    reader = ChunkReader(form, file.fileno())
+                    for row in list(crcs):
+                        value = form.empty(1)
+                        try:
+                            reader.read(row - start, row - start + 1, value)
+                        except Exception:  # those of damaged bytes are of many kinds
+                            del crcs[row]
+                        else:
+                            crcs[row] = google_crc32c.extend(crcs[row], value.tobytes())
+            except (OSError, ValueError):
+                return []
+        known = self.ledger.finished
+        return [
+            row for row, crc in crcs.items() if known.get((group.spec.number, row)) in (None, crc)
+        ]
+
+
+def _published(group: Group) -> list[int]:
+    from orchestrator.store.reader import read_array
+
+    status = read_array(group, "status")
+    found: list[int] = np.flatnonzero((status == 1) | (status == 2)).tolist()
+    return found
+
+
+def targets(ledger: Ledger, kind: str) -> list[Path]:
+    """Return the files of a kind: store, predictions, metadata, journals, plan, notes."""
+    paths = ledger.paths
+    if kind == "plan":
+        return [*sorted(f for f in paths.plan.rglob("*") if f.is_file()), paths.sweep_file]
+    if kind == "journals":
+        return sorted(f for f in paths.journals.glob("*.journal") if f.stat().st_size)
+    if kind == "notes":
+        notes = [f for f in paths.tasks.rglob("*") if f.is_file() and f.suffix != ".journal"]
+        return sorted(f for f in notes if "submitit" not in f.parts)
+    every = sorted(f for f in paths.store.rglob("*") if f.is_file())
+    if kind == "metadata":
+        return [f for f in every if f.name == "zarr.json"]
+    predictions = [f for f in every if f.parent.name in ("label", "margin", "score", "confidence")]
+    if kind == "predictions":
+        return [f for f in predictions if f.name != "zarr.json"]
+    return [f for f in every if f.name != "zarr.json" and f not in predictions]

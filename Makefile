@@ -7,7 +7,7 @@ XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 # a process a core; each takes its tests in order, so that few fixtures are made twice
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: quickstart test test-slow lint format bench clean
+.PHONY: quickstart test test-slow lint format bench storm clean
 
 quickstart: $(VENV)/.installed-run
 	$(BIN)/manyseed run examples/quickstart.toml --cluster local
@@ -31,6 +31,10 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-run
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB),bench]'
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench --quick || exit 1; done
+
+# Half an hour of faults; STORM='--seed 2 --minutes 5' for another one.
+storm: $(VENV)/.installed-run slurm
+	$(BIN)/python -m benchmarks.storm $(STORM)
 
 # The report is tested in a real browser.
 .PHONY: browser

@@ -35,6 +35,7 @@ from benchmarks.storm.ground import Ground
 from slurm.testcluster.cluster import MissingPackages, check_packages
 
 MOST_RETRAINED = 0.05
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 SWEEP = """
 name    = "storm"
@@ -115,7 +116,8 @@ source = "sklearn:breast_cancer"
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in ENDING:  # also where a shell ignores them
+        signal.signal(number, signal.default_int_handler)
     rng = random.Random(options.seed)
     tell = (lambda text: None) if options.json else (lambda text: print(text, flush=True))
     text = QUICK if options.quick else SWEEP
@@ -136,6 +138,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        for number in ENDING:  # a second one shall not keep the rest from being cleared away
+            signal.signal(number, signal.SIG_IGN)
         if options.keep and storm.breaches and ground.sweep.exists():
             shutil.copytree(ground.sweep, options.keep, dirs_exist_ok=True)
         ground.stop()

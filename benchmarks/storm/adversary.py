@@ -106,7 +106,7 @@ class Storm:
         self.note(f"{' '.join(told.arguments[:1])} → {told.code}")
         if told.code is None:
             self.breach("hangs", str(told))
-        elif "Traceback" in told.output:
+        elif "Traceback (most recent" in told.output:
             self.breach("traceback", str(told))
         elif (
             told.signal and told.code not in DOCUMENTED | _SIGNAL_CODES[signal.Signals(told.signal)]
@@ -266,9 +266,22 @@ class Storm:
         if "damage" in self.kinds:
             self.current = "damage"
             self.harm()
-        told = self.command("status")
-        if told.code not in (0, 1, 3):
+        self.compare_status()
+
+    def compare_status(self) -> int:
+        """Compare what the product tells, at rest, with what is there; return what is missing."""
+        told = self.judge(self.ground.run("status", self.ground.sweep, "--json"), 0, 1, 3)
+        try:
+            runs = json.loads(told.output)["runs"]
+        except ValueError:
             self.breach("stuck", str(told))
+            return -1
+        there = len(self.ledger.present().keys() & self.ledger.names.keys())
+        # payloads are checked when they are read
+        unread = len(self.ledger.journaled(good=False))
+        if not there <= runs["done"] + runs["copy"] <= there + unread:
+            self.breach("wrong", f"{there} runs are finished, status says {runs}")
+        return int(runs["missing"])
 
     def harm(self) -> None:
         """Damage files at rest, repair, and compare what is gone with what had to be."""
@@ -352,21 +365,23 @@ class Storm:
         self.check()
         for _ in range(_MOST_RESUMES):
             self.ground.calm()
-            told = self.command("status")
-            if told.code in (0, 1):
+            if self.compare_status() == 0:
                 break
-            told = self.command("resume")
+            here = ("--cluster", "local", "--workers", "2")
+            told = self.judge(self.ground.run("resume", self.ground.sweep, *here))
             self.unlock(told)
-            self.wait()
+            if not self.wait():
+                self.ground.rest(gently=True)
             self.check()
         else:
             self.breach("stuck", f"not finished after {_MOST_RESUMES} resumes\n{told}")
         self.ground.rest(gently=True)
 
-    def wait(self, most: float = 300) -> None:
-        """Wait until nothing of the sweep trains."""
+    def wait(self, most: float = 300) -> bool:
+        """Wait until nothing of the sweep trains; return whether that came."""
         end, quiet = time.monotonic() + most, 0
         while time.monotonic() < end and quiet < 3:
             at_work = self.ground.processes(self.ground.sweep) or self.ground.jobs("PD,R,CF,CG")
             quiet = 0 if at_work else quiet + 1
             time.sleep(0.3)
+        return quiet >= 3

@@ -166,7 +166,7 @@ class Ground:
             return Told(words, None, process.communicate()[0], most, sent)
         took = time.monotonic() - started
         if not sent:
-            self.seconds[words[0]] = took
+            self.seconds[words[0]] = max(took, 0.7 * self.seconds.get(words[0], 0.0))
         return Told(words, process.returncode, output, took, sent)
 
     def on_other_host(self, *words: str, stay: float) -> None:

@@ -28,7 +28,7 @@ Row = tuple[int, int]
 
 
 class Record(NamedTuple):
-    """A good record of a journal."""
+    """A record of a journal; a good one, if its payload's checksum fits."""
 
     offset: int
     end: int
@@ -36,10 +36,11 @@ class Record(NamedTuple):
     status: int
     source: int
     crc: int
+    good: bool
 
 
 def read_journal(data: bytes) -> list[Record]:
-    """Return the records of a journal whose checksums, both, fit (docs/store.md)."""
+    """Return the whole records of a journal, as docs/store.md has them."""
     found, offset, inside = [], 0, 0
     while offset < len(data):
         fields = _header(data, offset)
@@ -53,8 +54,9 @@ def read_journal(data: bytes) -> list[Record]:
         status, group, row, source, crc, length = fields
         inside, end = offset + SIZE, offset + SIZE + length
         payload = data[inside:end]
-        if len(payload) == length and (status == COPY or google_crc32c.value(payload) == crc):
-            found.append(Record(offset, end, (group, row), status, source, crc))
+        if len(payload) == length:
+            good = status == COPY or google_crc32c.value(payload) == crc
+            found.append(Record(offset, end, (group, row), status, source, crc, good))
         offset = end
     return found
 
@@ -127,8 +129,8 @@ class Ledger:
         self.names = now
         return changed
 
-    def journaled(self) -> dict[Row, list[tuple[str, Record]]]:
-        """Return the good records of each row that count, whichever journals they are in."""
+    def journaled(self, *, good: bool = True) -> dict[Row, list[tuple[str, Record]]]:
+        """Return the good, or damaged, records of each row that are not void, with journals."""
         folder = self.paths.journals
         void: list[tuple[set[Row], set[str]]] = []
         for stone in sorted(folder.glob("*.tombstone")):
@@ -142,7 +144,7 @@ class Ledger:
         for journal in sorted(folder.glob("*.journal")):
             for record in self._read(journal):
                 dead = any(record.row in rows and journal.name in names for rows, names in void)
-                if not dead:
+                if not dead and record.good is good:
                     found.setdefault(record.row, []).append((journal.name, record))
         return found
 
@@ -158,7 +160,7 @@ class Ledger:
             return []
         counted = self._counted.setdefault(journal.name, set())
         for record in before[1]:
-            if record.status == DONE and record.offset not in counted:
+            if record.good and record.status == DONE and record.offset not in counted:
                 counted.add(record.offset)
                 self.fits[record.row] += 1
         return before[1]

@@ -75,6 +75,7 @@ def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:
             dtype=source.dtype,
             probability=source.probability,
             repeats=len(source.y_true),
+            runs=len(source.runs),
         )
         specs.append(spec)
         own = _cells(source, spec, first)

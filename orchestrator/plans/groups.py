@@ -17,7 +17,7 @@ from orchestrator.grids.expansion import Expansion
 from orchestrator.grids.sweepfile import SweepFile
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import LayoutTooNew, StoreError
-from orchestrator.store.schema import GroupSpec
+from orchestrator.store.schema import GroupSpec, encode_name
 
 _FIXED = {
     "scores": "keep.scores",
@@ -84,7 +84,7 @@ class Groups:
         Parameters
         ----------
         asked : DataFrame
-            Columns dataset, classifier, repeats and group (null for a new cell).
+            Columns dataset, classifier, repeats, runs and group (null for a new cell).
         file, expansion
             What is asked for.
         path : Path
@@ -93,16 +93,26 @@ class Groups:
         Raises
         ------
         UserError
-            When the file stores a group that exists in another way.
+            When the file stores a group that exists in another way, or one that can't be stored.
         """
         specs = list(self.specs)
         numbers = dict(self._numbers)
         wanted = asked.group_by("dataset", "classifier", "group", maintain_order=True).agg(
-            pl.col("repeats").max()
+            pl.col("repeats").max(), all=(pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum()
         )
-        for dataset, classifier, group, repeats in wanted.iter_rows():
+        for dataset, classifier, group, repeats, runs in wanted.iter_rows():
             number = numbers.get((dataset, classifier)) if group is None else group
-            spec = _spec(len(specs), dataset, classifier, repeats, file, expansion)
+            _check_names(dataset, classifier, path)
+            try:
+                spec = _spec(len(specs), dataset, classifier, (repeats, runs), file, expansion)
+            except ValueError as error:
+                raise UserError(
+                    str(error),
+                    file=path,
+                    key="dataset",
+                    value=dataset,
+                    remedy='give it fewer test points with "test", or fewer snapshots',
+                ) from None
             if number is None:
                 numbers[dataset, classifier] = len(specs)
                 specs.append(spec)
@@ -115,9 +125,30 @@ def _crc(spec: GroupSpec) -> int:
     return int(google_crc32c.value(json.dumps(spec.to_attributes(), sort_keys=True).encode()))
 
 
+def _check_names(dataset: str, classifier: str, path: Path) -> None:
+    """Refuse names that no folder of the store can have."""
+    for key, name in (("dataset", dataset), ("classifier", classifier)):
+        try:
+            encode_name(name)
+        except ValueError as error:
+            raise UserError(
+                str(error),
+                file=path,
+                key=key,
+                value=name,
+                remedy="choose a shorter name: a character beyond ASCII takes 6 to 12 of them",
+            ) from None
+
+
 def _spec(
-    number: int, dataset: str, classifier: str, repeats: int, file: SweepFile, asked: Expansion
+    number: int,
+    dataset: str,
+    classifier: str,
+    planned: tuple[int, int],
+    file: SweepFile,
+    asked: Expansion,
 ) -> GroupSpec:
+    """Return the layout of a new group; `planned` is its repeats, and its runs in all of them."""
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))
@@ -131,7 +162,8 @@ def _spec(
         scores=scores,
         dtype=dtype,
         probability=model.probability,
-        repeats=repeats,
+        repeats=planned[0],
+        runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
     )
 

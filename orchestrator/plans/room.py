@@ -46,7 +46,8 @@ class Stored:
         named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
-        return Stored(GroupSpec.create(**named | keep), self.rows, self.repeats)
+        spec = GroupSpec.create(**named | keep, repeats=self.repeats, runs=self.rows)
+        return Stored(spec, self.rows, self.repeats)
 
 
 def store_bytes(groups: Iterable[Stored]) -> int:

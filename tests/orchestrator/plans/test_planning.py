@@ -154,6 +154,46 @@ def test_how_a_group_is_stored_cannot_change(sweep, addition, told):
     assert tree(directory) == before
 
 
+def test_how_a_group_is_cut_stays_however_it_grows(tmp_path):
+    many = SMALL.replace("sklearn:breast_cancer", "sklearn:digits")
+    file = tmp_path / "sweep.toml"
+    file.write_text(many)
+    plan_sweep(file, tmp_path / "sweep")
+    before = Groups.read(SweepPaths(tmp_path / "sweep")).specs
+    file.write_text(many.replace("runs    = 3", "runs    = 500"))
+    plan_sweep(file, tmp_path / "sweep")
+    assert Groups.read(SweepPaths(tmp_path / "sweep")).specs == before
+    plan_sweep(file, tmp_path / "new")
+    after = Groups.read(SweepPaths(tmp_path / "new")).specs
+    assert [spec.chunk_length for spec in before] < [spec.chunk_length for spec in after]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            SMALL.replace("cancer", "é" * 43, 1).replace("dataset.cancer", f'dataset."{"é" * 43}"'),
+            ["dataset", "é" * 43, "258 bytes", "shorter name"],
+        ),
+        (
+            SMALL.replace("sklearn:breast_cancer", "synthetic:gaussian").replace('"xgb"', '"mlp"')
+            + "n_samples = 100_000_000\ntest = 90_000_000\n"
+            f"[classifier.mlp]\nepochs = 30\nsnapshots = {list(range(1, 31))}\n",
+            ["cancer", "90,000,000 points in a test set, at 30 snapshots", "fewer test points"],
+        ),
+    ],
+    ids=["name", "test set"],
+)
+def test_what_the_store_cannot_hold_is_refused_by_the_plan(text, told, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, tmp_path / "sweep")
+    for part in [str(file), *told]:
+        assert part in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
+
+
 def test_a_device_may_change_and_is_recorded(sweep):
     file, directory = sweep
     file.write_text(SMALL + '[classifier.xgb]\ndevice = "gpu"\n')

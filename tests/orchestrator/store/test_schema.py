@@ -41,6 +41,56 @@ def test_lengths_keep_their_bounds(samples, n_classes, epochs, scores, dtype):
     assert GroupSpec.from_attributes(json.loads(json.dumps(chosen.to_attributes()))) == chosen
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    samples=st.integers(1, 200_000),
+    n_classes=st.sampled_from([2, 3, 10, 300]),
+    scores=st.sampled_from(["all", "margin", "none"]),
+    runs=st.integers(1, 20_000),
+)
+def test_little_is_stored_beyond_what_is_planned(samples, n_classes, scores, runs):
+    keywords = {
+        "number": 0,
+        "dataset": "d",
+        "classifier": "c",
+        "samples": samples,
+        "class_names": tuple(map(str, range(n_classes))),
+        "scores": scores,
+    }
+    made, unknown = GroupSpec.create(**keywords, runs=runs), GroupSpec.create(**keywords)
+    label, score, *_ = made.part_bytes
+    largest = max(label, score)
+    vain = -runs % made.chunk_length
+    assert vain <= 0.1 * runs or vain * largest < 2.1 * 2**20
+    assert made.chunk_length <= unknown.chunk_length * 1.1
+    assert made.shard_length % made.chunk_length == 0
+    assert abs(made.shard_length - unknown.shard_length) <= 0.15 * unknown.shard_length + 1
+    assert made.chunk_length == unknown.chunk_length or made.chunk_length * largest > 0.8 * 2**20
+
+
+def test_a_small_group_of_many_classes_takes_what_its_data_take():
+    """As digits: 120 runs of 450 test points and 10 classes were 18 MB once."""
+    made = GroupSpec.create(
+        number=0,
+        dataset="d",
+        classifier="c",
+        samples=450,
+        class_names=tuple("abcdefghij"),
+        scores="all",
+        runs=120,
+    )
+    assert made.stored_bytes(120) < 1.1 * 120 * made.row_bytes
+
+
+def test_test_sets_are_cut_before_the_compressor_would_refuse_them():
+    keywords = {"number": 0, "dataset": "d", "classifier": "c", "class_names": ("a", "b")}
+    assert GroupSpec.create(**keywords, samples=450, repeats=10).split_length == 10
+    many = GroupSpec.create(**keywords, samples=30_000, repeats=10_000)
+    assert 100 < many.split_length < 2**31 / 30_000 / 8
+    with pytest.raises(ValueError, match="300,000,000 points in a test set"):
+        GroupSpec.create(**keywords, samples=300_000_000)
+
+
 def test_labels_have_large_chunks_for_ten_classes():
     chosen = GroupSpec.create(
         number=0,
@@ -104,6 +154,7 @@ def test_curves_are_named_only_where_there_are_any():
         (2, {"epochs": (20,)}),
         (2, {"epochs": (2, 20), "dtype": "float16", "curves": True}),
         (10, {"epochs": (5,), "scores": "all"}),
+        (10, {"epochs": (5,), "scores": "all", "runs": 200}),
         (30, {"epochs": (50,), "curves": True}),
         (3, {"epochs": (0,), "scores": "none"}),
     ],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import google_crc32c
 
-from orchestrator.errors import DamagedFile, UnavailableError, UserError
+from orchestrator.errors import DamagedFile, UserError
 from orchestrator.store.files import place, read_plain
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
+
+    from orchestrator.store.lease import Lease
 
 T = TypeVar("T")
 
@@ -131,62 +131,30 @@ def _cached_validator(kind: Any) -> TypeAdapter[Any]:
 
 
 @contextmanager
-def locked(path: Path, doing: str) -> Iterator[None]:
-    """Hold a lock file while planning or submitting.
+def locked(path: Path, doing: str) -> Iterator[Lease]:
+    """Hold the lock `path` while planning or submitting.
 
-    The lock of a process that died on this machine is removed; one of another machine is not,
-    because whether that process lives cannot be seen from here.
+    It is a lease whose file goes with it. That of a process which lives on this machine is never
+    taken over, though it be suspended; that of a dead one is at once, and that of a process which
+    cannot be seen from here when it stood still for the lease time.
 
     Raises
     ------
     UserError
         When somebody else holds it.
+    UnavailableError
+        Where the folder cannot be written.
     """
-    owner = {"host": socket.gethostname(), "pid": os.getpid(), "doing": doing}
-    for _ in range(2):
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        except FileExistsError:
-            if not _remove_dead(path):
-                break
-            continue
-        except OSError as error:
-            raise _unavailable(path, error) from None
-        try:
-            try:
-                with os.fdopen(descriptor, "w") as file:
-                    json.dump(owner, file)
-            except OSError as error:
-                raise _unavailable(path, error) from None
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-        return
-    holder = path.read_text() if path.exists() else "another process"
-    raise UserError(
-        f"the sweep is locked by {holder}",
-        file=path,
-        remedy="wait for it; if that process is gone, remove the file",
-    )
+    from orchestrator.store.lease import Lease, LeaseWatch
 
-
-def _unavailable(path: Path, error: OSError) -> UnavailableError:
-    reason = error.strerror or str(error)
-    return UnavailableError(f"cannot write {path}: {reason}; make room or give permission")
-
-
-def _remove_dead(path: Path) -> bool:
-    try:
-        holder = read_json(path)
-    except (OSError, ValueError):
-        return False
-    if holder.get("host") != socket.gethostname():
-        return False
-    try:
-        os.kill(int(holder["pid"]), 0)
-    except ProcessLookupError:
-        path.unlink(missing_ok=True)
-        return True
-    except PermissionError:
-        return False
-    return False
+    watch = LeaseWatch(path.parent)
+    lease = Lease(watch, path.name, doing=doing, vanishes=True)
+    if not lease.try_take():
+        if not lease.is_held_here():
+            watch.wait_until_dead([path.name])
+        if lease.is_held_here() or not lease.try_take():
+            raise UserError(
+                f"the sweep is locked by {lease.holder()}", file=path, remedy="wait for it"
+            )
+    with lease.kept():
+        yield lease

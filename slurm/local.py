@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm.processes import fingerprint
+
 _NO_TIMEOUT_MIN = 60 * 24 * 365 * 10
 
 
@@ -71,35 +73,9 @@ def submit(
     return LocalJob(job_id, fingerprint(int(job_id)))
 
 
-def fingerprint(pid: int) -> str:
-    """Name a process so that no other one, of another start or machine, has the same name."""
-    return " ".join([*_machine(), str(pid), _start(pid)])
-
-
-def is_alive(fingerprint: str) -> bool:
-    """Whether a process of this machine still runs (a zombie does not)."""
-    host, boot, pid, start = (*fingerprint.split(), "")[:4]
-    return (host, boot) == _machine() and start == _start(int(pid)) != ""
-
-
 def is_here(fingerprint: str) -> bool:
     """Whether a fingerprint is of a process of this machine, alive or not."""
     return fingerprint.split()[0] == socket.gethostname()
-
-
-def _machine() -> tuple[str, str]:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return socket.gethostname(), boot
-
-
-def _start(pid: int) -> str:
-    """Return when a process started, in ticks since boot; empty when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]
 
 
 def available_cores() -> int:

@@ -26,7 +26,7 @@ from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs, unique_name
 from orchestrator.submissions.intent import FILE, Intent, TaskArray
 from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
 from orchestrator.working.node import Node
-from slurm import ClusterError, ClusterUnavailable, arrays, local, signals
+from slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
 from slurm.discover import configuration
 from slurm.profile import Profile
 
@@ -257,7 +257,7 @@ class _Life:
             "started": self.started,
             "node": node.name,
             "job_id": node.job_id,
-            "process": local.fingerprint(os.getpid()),
+            "process": processes.fingerprint(os.getpid()),
             "done": {"blocks": 0},
             "failed": {},
             "blocks": 0,

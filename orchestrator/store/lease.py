@@ -3,8 +3,10 @@
 The lease `name` is the file ``name.<generation>.lease`` with the highest generation. Its holder
 raises a counter in it; whoever watches the counter stand still for the lease time, by their own
 clock, may take the lease over: by creating the next generation with O_EXCL, which only one can.
-Older generations are then removed, lowest first, and the highest never is, so that numbers do not
-come back: while a holder's file exists and the next generation does not, the lease is the holder's.
+Then it looks again. Where the generation that it superseded is no longer there as it was seen, or a
+higher one is, others went on since: the number was used before, and it gives up. Else it removes
+all lower generations, lowest first. So while a holder's file exists and the next generation does
+not, the lease is the holder's, however long others were suspended between two of these steps.
 
 A holder may be suspended and wake after a takeover. It cannot notice in time by looking first and
 acting then, so what it prepares must be removable by the next holder (`files.remove_partial`).
@@ -14,24 +16,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.store.errors import LeaseHeld, LeaseLost, StoreError
+from orchestrator.errors import UnavailableError, UserError
+from orchestrator.store import leasefiles as files
+from orchestrator.store.errors import LeaseHeld, LeaseLost
 from orchestrator.store.files import sync_folder, unavailable
-from orchestrator.store.owner import Owner
+from orchestrator.store.leasefiles import State
+from slurm.processes import Process
 
-SUFFIX = ".lease"
-LEASE_SECONDS = float(os.environ.get("MANYSEED_LEASE_SECONDS", "60"))
-"""The same in all processes of a sweep; tests take a shorter one."""
-
-_RECORD_SIZE = 512  # always the same, so that a heartbeat overwrites the one before
+_VARIABLE = "MANYSEED_LEASE_SECONDS"
+_SECONDS = 60.0
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 86_400.0
+_BEATS = 6
 
 
 def clock() -> float:
@@ -39,27 +43,25 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """One look at a lease."""
+def lease_seconds() -> float:
+    """Return the lease time, the same in all processes of a sweep; tests take a shorter one.
 
-    generation: int
-    content: bytes
-
-    def record(self) -> dict[str, Any] | None:
-        try:
-            value = json.loads(self.content)
-        except ValueError:  # being written
-            return None
-        return value if isinstance(value, dict) else None
-
-    def is_free(self) -> bool:
-        record = self.record()
-        return self.generation == 0 or (record is not None and record["state"] == "free")
-
-    def is_gone(self) -> bool:
-        record = self.record()
-        return record is not None and Owner(**record["owner"]).is_gone()
+    Raises
+    ------
+    UserError
+        Where the environment asks for none that makes sense.
+    """
+    text = os.environ.get(_VARIABLE, str(_SECONDS))
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds) and _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+            return seconds
+    raise UserError(
+        f"no lease time: seconds from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}",
+        key=_VARIABLE,
+        value=text,
+        remedy=f"unset it, for {_SECONDS:g}",
+    )
 
 
 class LeaseWatch:
@@ -69,51 +71,81 @@ class LeaseWatch:
     ----------
     folder : Path
         Holds the leases.
-    seconds : float
-        A lease whose counter stands still for so long is dead.
+    seconds : float, optional
+        A lease whose counter stands still for so long is dead; by default `lease_seconds`.
     """
 
-    def __init__(self, folder: Path, seconds: float = LEASE_SECONDS) -> None:
+    def __init__(self, folder: Path, seconds: float | None = None) -> None:
         self.folder = folder
-        self.seconds = seconds
-        self._seen: dict[str, tuple[_State, float]] = {}
+        self.seconds = lease_seconds() if seconds is None else seconds
+        self._seen: dict[str, tuple[State, float]] = {}
 
     def is_alive(self, name: str) -> bool:
         """Return whether a lease is held by somebody not known to be dead.
 
         One that is held and seen for the first time counts as alive.
         """
-        return self._is_alive(name, _look(self.folder, name))
+        return self._is_alive(name, files.look(self.folder, name))
 
     def alive(self) -> list[str]:
         """Return the names of all leases that are alive."""
-        return sorted(name for name in self.names() if self.is_alive(name))
+        looks = self._looks(files.listed(self.folder))
+        return sorted(name for name, state in looks if self._is_alive(name, state))
 
     def names(self) -> set[str]:
         """Return the names of all leases, held or not."""
-        with unavailable("list", self.folder):
-            if not self.folder.exists():
-                return set()
-            files = [entry.name for entry in os.scandir(self.folder)]
-        return {name.rsplit(".", 2)[0] for name in files if name.endswith(SUFFIX)}
+        return set(files.listed(self.folder))
 
-    def wait_until_dead(self, besides: Collection[str] = (), poll: float = 0.1) -> list[str]:
+    def wait_until_dead(
+        self,
+        names: Collection[str] | None = None,
+        *,
+        besides: Collection[str] = (),
+        poll: float = 0.1,
+    ) -> list[str]:
         """Watch until every lease is free, dead, or seen to live; return those that live.
 
-        Takes as long as a lease lasts where somebody died on another machine. The leases `besides`
-        are passed over.
+        Takes as long as a lease lasts where somebody died on another machine.
+
+        Parameters
+        ----------
+        names : collection of str, optional
+            The leases to watch; by default all of the folder.
+        besides : collection of str
+            Leases that are passed over.
+        poll : float
+            Seconds between two looks.
         """
         until = clock() + self.seconds
-        first = {name: _look(self.folder, name) for name in self.names()}
+        first: dict[str, State] = {}
+        over: dict[str, int] = {}  # generations that never live again
         while True:
-            alive = [name for name in self.alive() if name not in besides]
-            moved = [n for n in alive if _look(self.folder, n) != first.get(n)]
-            if not alive or set(moved) == set(alive) or clock() > until + poll:
-                return alive
+            alive, moved = [], 0
+            open_ = {
+                name: generations
+                for name, generations in files.listed(self.folder).items()
+                if name not in besides
+                and (names is None or name in names)
+                and over.get(name) != max(generations)
+            }
+            for name, state in self._looks(open_):
+                if self._is_alive(name, state):
+                    alive.append(name)
+                    moved += first.setdefault(name, state) != state
+                elif name not in self._seen:
+                    over[name] = state.generation
+            if len(alive) == moved or clock() > until + poll:
+                return sorted(alive)
             time.sleep(poll)
 
-    def _is_alive(self, name: str, state: _State) -> bool:
-        if state.is_free() or state.is_gone():
+    def _looks(self, listed: Mapping[str, list[int]]) -> Iterator[tuple[str, State]]:
+        """Look at leases without another listing of the folder."""
+        for name, generations in listed.items():
+            state = files.read(self.folder, name, max(generations))
+            yield name, state if state.generation else files.look(self.folder, name)
+
+    def _is_alive(self, name: str, state: State) -> bool:
+        if state.is_over():
             self._seen.pop(name, None)
             return False
         before = self._seen.get(name)
@@ -132,13 +164,20 @@ class Lease:
         Of the folder; share one between all leases of a process.
     name : str
         What is leased.
+    doing : str
+        What for: told to those who find it held.
+    vanishes : bool
+        Let no file stay when it is released: for what has a name of its own, or is rarely wanted.
     """
 
-    def __init__(self, watch: LeaseWatch, name: str) -> None:
-        if not name or "/" in name or name.startswith("."):
+    def __init__(
+        self, watch: LeaseWatch, name: str, *, doing: str = "", vanishes: bool = False
+    ) -> None:
+        if not name or "/" in name or name.startswith(".."):
             raise ValueError(f"{name!r} cannot name a lease")
         self.watch = watch
         self.name = name
+        self._doing, self._vanishes = doing, vanishes
         self._id = uuid.uuid4().hex
         self._generation: int | None = None
         self._counter = 0
@@ -158,12 +197,14 @@ class Lease:
                 self._generation = None
             else:
                 return True
-        state = _look(self.watch.folder, self.name)
-        record = state.record()
-        ours = record is not None and record["id"] == self._id  # stale, but nobody took it
-        if not ours and self.watch._is_alive(self.name, state):
-            return False
-        return self._create(state.generation + 1)
+        while True:
+            state = files.look(self.watch.folder, self.name)
+            record = state.record()
+            ours = record is not None and record.id == self._id  # stale, but nobody took it
+            if not ours and self.watch._is_alive(self.name, state):
+                return False
+            if self._supersede(state):
+                return True
 
     def take(self, wait: float = 0.0, poll: float = 0.1) -> None:
         """Take the lease, waiting at most `wait` seconds for its holder to release it or die.
@@ -177,10 +218,22 @@ class Lease:
         while not self.try_take():
             if clock() >= until:
                 raise LeaseHeld(
-                    f"{self.name} is held by {_describe(_look(self.watch.folder, self.name))}: "
-                    "wait for it to finish, or cancel it"
+                    f"{self.name} is held by {self.holder()}: wait for it to finish, or cancel it"
                 )
             time.sleep(poll)
+
+    def is_held_here(self) -> bool:
+        """Whether its holder is a process that is seen to live from here, suspended or not."""
+        record = files.look(self.watch.folder, self.name).record()
+        return record is not None and not record.is_free and record.owner.state() == "alive"
+
+    def holder(self) -> str:
+        """Say who holds the lease, and what for."""
+        record = files.look(self.watch.folder, self.name).record()
+        if record is None:
+            return "somebody"
+        doing = f", {record.doing}" if record.doing else ""
+        return f"process {record.owner.pid} on {record.owner.host}{doing}"
 
     def heartbeat(self) -> None:
         """Raise the counter.
@@ -200,14 +253,19 @@ class Lease:
     def kept(self) -> Iterator[None]:
         """Raise the counter from a thread while the block runs, and release at its end.
 
-        A failing heartbeat shows in `check`.
+        A heartbeat that the file system refuses is tried again while the lease lasts; one that
+        comes too late shows in `check`.
         """
         ended = threading.Event()
 
         def beat() -> None:
-            with contextlib.suppress(StoreError):
-                while not ended.wait(self.seconds / 6):
+            while not ended.wait(self.seconds / _BEATS):
+                try:
                     self.heartbeat()
+                except LeaseLost:
+                    return
+                except (UnavailableError, OSError):
+                    continue
 
         thread = threading.Thread(target=beat, name=f"lease {self.name}", daemon=True)
         thread.start()
@@ -230,118 +288,75 @@ class Lease:
         if self.is_stale:
             raise LeaseLost(f"{self.name}: no heartbeat for {self.seconds:g} s; take it again")
         # In this order: the next generation vanishes only after ours has.
-        following = _file(self.watch.folder, self.name, self._generation + 1).exists()
-        state = _read(self.watch.folder, self.name, self._generation)
-        record = state.record()
-        if following or record is None or record["id"] != self._id:
+        following = files.exists(self.watch.folder, self.name, self._generation + 1)
+        record = files.read(self.watch.folder, self.name, self._generation).record()
+        if following or record is None or record.id != self._id:
             raise LeaseLost(f"{self.name} was taken over")
 
     def release(self) -> None:
-        """Give the lease back, where it is still ours."""
-        try:
-            self.check()
-            self._record("free")
-        except LeaseLost:
-            pass
-        finally:
-            self._generation = None
+        """Give the lease back, where it is still ours.
 
-    def _create(self, generation: int) -> bool:
-        folder = self.watch.folder
-        path = _file(folder, self.name, generation)
-        with unavailable("take the lease", path):
-            folder.mkdir(parents=True, exist_ok=True)
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                os.close(os.open(path, flags, 0o666))
-            except FileExistsError:
-                return False
-            self._generation, self._counter = generation, 0
-            self._beaten = clock()
-            try:
-                self._record("held")
-            except LeaseLost:  # suspended since, and taken over
-                self._generation = None
-                return False
-            except BaseException:
-                self._generation = None
-                path.unlink(missing_ok=True)
-                raise
+        Where the file system refuses, others take it when it has stood still for long enough.
+        """
+        with contextlib.suppress(LeaseLost, UnavailableError):
+            self.check()
+            if not self._vanishes:
+                self._record("free")
+            elif self._generation is not None:
+                files.remove(self.watch.folder, self.name, self._generation)
+        self._generation = None
+
+    def _supersede(self, seen: State) -> bool:
+        """Create the generation after one that was seen to be over; return whether it is ours."""
+        folder, generation = self.watch.folder, seen.generation + 1
+        beaten = clock()  # before it can be seen
+        if not files.create(folder, self.name, generation):
+            return False
+        generations = files.listed(folder).get(self.name, [])
+        is_highest = max(generations, default=0) == generation
+        if not is_highest or files.read(folder, self.name, seen.generation) != seen:
+            files.remove(folder, self.name, generation)  # others had that number since the look
+            return False
+        self._generation, self._counter, self._beaten = generation, 0, beaten
+        try:
+            self._record("held")
+        except LeaseLost:  # suspended since, and taken over
+            self._generation = None
+            return False
+        except BaseException:
+            self._generation = None
+            files.remove(folder, self.name, generation)
+            raise
+        with unavailable("take the lease", folder):
             sync_folder(folder)
-            for older in sorted(_generations(folder, self.name)):
-                if older < generation:
-                    _file(folder, self.name, older).unlink(missing_ok=True)
+        for older in sorted(generations):
+            if older < generation:
+                files.remove(folder, self.name, older)
         return True
 
     def _record(self, state: str) -> None:
-        record = {
+        owner = Process.current()
+        record: dict[str, Any] = {
             "id": self._id,
-            "owner": asdict(Owner.current()),
+            "owner": {
+                "host": owner.host,
+                "machine": f"{owner.boot} {owner.namespace}",
+                "pid": owner.pid,
+                "started": owner.started,
+            },
             "counter": self._counter,
             "state": state,
         }
+        if self._doing:
+            record["doing"] = self._doing
         assert self._generation is not None
-        path = _file(self.watch.folder, self.name, self._generation)
-        with unavailable("write the lease", path):
-            try:
-                file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                raise LeaseLost(f"{self.name} was taken over") from None
-            try:
-                os.pwrite(file, json.dumps(record).encode().ljust(_RECORD_SIZE), 0)
-                os.fsync(file)
-            finally:
-                os.close(file)
+        content = json.dumps(record).encode()
+        if not files.write(self.watch.folder, self.name, self._generation, content):
+            raise LeaseLost(f"{self.name} was taken over")
 
 
 def remove_dead_leases(watch: LeaseWatch) -> None:
     """Remove the files of all leases; only where none is alive and nobody starts work."""
-    for name in watch.names():
-        for generation in sorted(_generations(watch.folder, name)):
-            _file(watch.folder, name, generation).unlink(missing_ok=True)
-
-
-def _file(folder: Path, name: str, generation: int) -> Path:
-    return folder / f"{name}.{generation:08d}{SUFFIX}"
-
-
-def _generations(folder: Path, name: str) -> list[int]:
-    with unavailable("list", folder):
-        if not folder.exists():
-            return []
-        files = [entry.name for entry in os.scandir(folder)]
-    prefix = f"{name}."
-    numbers = (
-        file[len(prefix) : -len(SUFFIX)]
-        for file in files
-        if file.startswith(prefix) and file.endswith(SUFFIX)
-    )
-    return [int(number) for number in numbers if number.isdigit()]
-
-
-def _look(folder: Path, name: str) -> _State:
-    """Return the highest generation; generation 0 where nobody ever held the lease."""
-    while True:
-        generations = _generations(folder, name)
-        if not generations:
-            return _State(0, b"")
-        state = _read(folder, name, max(generations))
-        if state.generation:
-            return state
-        # Removed by the holder of a newer one: look again.
-
-
-def _read(folder: Path, name: str, generation: int) -> _State:
-    path = _file(folder, name, generation)
-    with unavailable("read the lease", path):
-        try:
-            return _State(generation, path.read_bytes())
-        except FileNotFoundError:
-            return _State(0, b"")
-
-
-def _describe(state: _State) -> str:
-    record = state.record()
-    if record is None:
-        return "somebody"
-    return f"process {record['owner']['pid']} on {record['owner']['host']}"
+    for name, generations in files.listed(watch.folder).items():
+        for generation in sorted(generations):
+            files.remove(watch.folder, name, generation)

@@ -12,7 +12,7 @@ from orchestrator.store.encoding import Array
 from orchestrator.store.errors import SplitMismatch, StoreError
 from orchestrator.store.files import place, remove_partial
 from orchestrator.store.groups import Group
-from orchestrator.store.lease import LEASE_SECONDS, Lease, LeaseWatch
+from orchestrator.store.lease import Lease, LeaseWatch
 
 Integers = NDArray[np.integer[Any]]
 
@@ -24,7 +24,7 @@ def write_splits(
     test_index: Integers,
     watch: LeaseWatch,
     *,
-    wait: float = 2 * LEASE_SECONDS,
+    wait: float | None = None,
 ) -> None:
     """Store the test sets of consecutive repeats, or check them where they are stored.
 
@@ -40,8 +40,8 @@ def write_splits(
         Positions of the test points in the prepared dataset.
     watch : LeaseWatch
         Of the folder of leases.
-    wait : float
-        Seconds to wait where another process writes.
+    wait : float, optional
+        Seconds to wait where another process writes; by default twice the lease time.
 
     Raises
     ------
@@ -51,6 +51,7 @@ def write_splits(
         If shape, classes or positions cannot be the group's.
     """
     _check(group, first, y_true, test_index)
+    wait = 2 * watch.seconds if wait is None else wait
     length = group.spec.split_length
     stop = first + len(y_true)
     for chunk in range(first // length, -(-stop // length)):

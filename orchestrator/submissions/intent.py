@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedFile
 from orchestrator.files import read_json, write_json
-from slurm import local
+from slurm import processes
 
 LOCAL = "local"
 """The name of this machine, among clusters."""
@@ -102,7 +102,7 @@ class Intent:
         """Return the intent of this process and user, of nothing yet."""
         return cls(
             cluster=cluster,
-            submitter=local.fingerprint(os.getpid()),
+            submitter=processes.fingerprint(os.getpid()),
             submitted=time.time(),
             user=getpass.getuser(),
         )

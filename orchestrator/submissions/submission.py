@@ -22,7 +22,7 @@ from orchestrator.working.lives import UNREADABLE, read_lives
 from orchestrator.working.node import JOBS_FILE, read_jobs
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import PAUSED, skipped_cells, stop_wish
-from slurm import available, local
+from slurm import available, local, processes
 from slurm.states import JobState
 
 OVER = ("finished", "stopped", "broken")
@@ -216,7 +216,7 @@ class Submission:
     @property
     def is_being_submitted(self) -> bool:
         """Whether its submitter still works on it, as far as can be seen from here."""
-        return not self.is_noted and local.is_alive(self.intent.submitter)
+        return not self.is_noted and processes.is_alive(self.intent.submitter)
 
     def local_state(self, lives: Sequence[dict[str, Any]]) -> TaskState:
         """Return the state of the one task of a submission to this machine."""
@@ -229,18 +229,19 @@ class Submission:
     def _is_alive_locally(self, lives: Sequence[dict[str, Any]]) -> bool:
         """Look at processes.
 
-        Of another machine's only their files are seen: one that tells of no end counts as alive
-        while they change.
+        Of those that cannot be seen from here, another machine's or another container's, only
+        their files are: one that tells of no end counts as alive while they change.
         """
         job = self.folder / "job.json"
         # without a note of the job it is being submitted, or its submitter died
         first = read_record(job, _LocalJob).process if job.exists() else self.intent.submitter
         running = [life["process"] for life in lives if life["state"] == "running"]
-        if any(local.is_alive(name) for name in (first, *running)):
+        if any(processes.is_alive(name) for name in (first, *running)):
             return True
         is_known = lives and all(life["state"] != UNREADABLE for life in lives)
         told = running if is_known else [first, *running]
-        return any(not local.is_here(name) for name in told) and self.changed_lately()
+        is_unclear = any(processes.state(name) == "unknown" for name in told)
+        return is_unclear and self.changed_lately()
 
     def changed_lately(self) -> bool:
         """Whether a life told of itself in the last minutes."""

@@ -30,7 +30,7 @@ from orchestrator.working.publisher import Publisher
 from orchestrator.working.queue import Queue
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import skipped_cells
-from slurm import local, signals
+from slurm import processes, signals
 
 _TICK = 0.2
 _LOOK_SECONDS = 1.0
@@ -291,7 +291,7 @@ class TaskLife:
         self._told = time.monotonic()
         value: dict[str, Any] = {
             "state": state,
-            "process": local.fingerprint(os.getpid()),
+            "process": processes.fingerprint(os.getpid()),
             "node": self.node.name,
             "job_id": self.node.job_id,
             "started": self.started,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import DamagedFile
-from orchestrator.files import read_json, read_record, write_json
+from orchestrator.errors import DamagedFile, UserError
+from orchestrator.files import locked, read_json, read_record, write_json
+from orchestrator.store.lease import Lease, LeaseWatch
+from slurm.processes import Process
 
 
 @dataclass(frozen=True)
@@ -73,3 +81,84 @@ def test_neither_a_pipe_nor_a_folder_nor_a_device_is_read(tmp_path: Path) -> Non
 def test_what_is_not_there_is_not_damage(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_record(tmp_path / "file", Example)
+
+
+LOCKED = """
+import sys
+from pathlib import Path
+from orchestrator.files import locked
+with locked(Path(sys.argv[1]), "planning"):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which holds the lock."""
+    command = [sys.executable, "-c", LOCKED, str(tmp_path / ".lock")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_is_held_by_one_and_leaves_nothing(tmp_path: Path) -> None:
+    with locked(tmp_path / ".lock", "planning"):
+        with pytest.raises(UserError, match=f"process {os.getpid()} on .*, planning"):
+            locked(tmp_path / ".lock", "submitting").__enter__()
+        with locked(tmp_path / ".tuning.lock", "tuning"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    holder.kill()
+    holder.wait()
+    with locked(tmp_path / ".lock", "planning"):
+        pass
+
+
+def test_the_lock_of_a_suspended_process_is_not_taken_over(
+    tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYSEED_LEASE_SECONDS", "0.2")
+    holder.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        with pytest.raises(UserError, match="locked"):
+            locked(tmp_path / ".lock", "planning").__enter__()
+        time.sleep(0.15)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_another_hosts_lock_is_taken_over_when_it_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    monkeypatch.setenv("MANYSEED_LEASE_SECONDS", "1")
+    monkeypatch.setattr(Process, "state", lambda self: "unknown")
+    other = Lease(LeaseWatch(tmp_path), ".lock")
+    other.take()
+    began = time.monotonic()
+    if not lives:
+        with locked(tmp_path / ".lock", "planning") as mine:
+            assert time.monotonic() - began >= 1
+            mine.check()
+        return
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.1):
+            other.heartbeat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(UserError, match="locked"):
+            locked(tmp_path / ".lock", "planning").__enter__()
+    finally:
+        ended.set()
+        thread.join()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from orchestrator import Sweep
 from orchestrator.submissions import submitting
-from slurm.local import LocalJob, fingerprint
+from slurm.local import LocalJob
+from slurm.processes import Process
 from tests.orchestrator.conftest import write
 
 SLOW = ("polars", "torch", "dask", "xarray", "pandas", "sklearn", "xgboost")
@@ -72,8 +74,8 @@ def seen(program: str, *arguments: object) -> dict[str, Any]:
 def sgd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     """A sweep of sgd alone, with a task that nobody trains yet."""
     sweep = Sweep.plan(write(tmp_path / "sgd.toml", SGD), tmp_path / "sweep")
-    ended = fingerprint(1).rpartition(" ")[0]
-    monkeypatch.setattr(submitting.local, "submit", lambda *_: LocalJob("1", f"{ended} 0"))
+    ended = str(replace(Process.current(), started=1))
+    monkeypatch.setattr(submitting.local, "submit", lambda *_: LocalJob("1", ended))
     sweep.submit(workers=1)
     return sweep
 

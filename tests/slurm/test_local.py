@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm import local
+from slurm import local, processes
 
 MARK = """
 import os, sys, time
@@ -44,7 +44,7 @@ def test_a_job_runs_detached_with_its_arguments_and_environment(module: Path) ->
     text, greeting, session = result.read_text().split()
     assert (text, greeting) == ("hello", "world")
     assert int(session) != os.getsid(0), "a job must not end with its submitter's terminal"
-    wait_until(lambda: not local.is_alive(job.process))
+    wait_until(lambda: not processes.is_alive(job.process))
     assert list(folder.glob(f"{job.job_id}_0_log.out"))
 
 
@@ -57,28 +57,13 @@ def test_a_job_outlives_the_process_that_submitted_it(module: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
     wait_until(lambda: mark.exists() and mark.read_text() != "")
     pid = int(mark.read_text())
-    assert local.is_alive(local.fingerprint(pid))
+    assert processes.is_alive(processes.fingerprint(pid))
     os.kill(pid, signal.SIGKILL)
 
 
 def test_a_job_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no_such_module"):
         local.submit(tmp_path, "no_such_module:function", [], {})
-
-
-def test_a_fingerprint_names_one_process_only() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    name = local.fingerprint(child.pid)
-    assert local.is_here(name)
-    assert local.is_alive(name)
-    host, boot, pid, start = name.split()
-    assert not local.is_alive(f"{host} {boot} {pid} {int(start) + 1}"), "a later process"
-    assert not local.is_alive(f"{host} other-boot {pid} {start}")
-    assert not local.is_here(f"other {boot} {pid} {start}")
-    child.kill()
-    wait_until(lambda: not local.is_alive(name))  # a zombie is not alive
-    child.wait()
-    assert not local.is_alive(local.fingerprint(child.pid))
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = 60) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,14 +12,14 @@ import pytest
 from orchestrator.progress.watch import progress
 from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.submission import Submission
-from slurm import local
+from slurm.processes import Process
 
 
 @pytest.fixture
 def dead(tmp_path: Path) -> Submission:
     """A submission to this machine whose process ended before it wrote anything."""
-    host, boot, pid, _ = local.fingerprint(os.getpid()).split()
-    intent = Intent("local", f"{host} {boot} {pid} 1", runs=3)
+    ended = str(replace(Process.current(), started=1))
+    intent = Intent("local", ended, runs=3)
     return Submission(tmp_path, intent)
 
 

@@ -1,17 +1,32 @@
+import errno
 import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.store import lease as module
+from orchestrator.store import leasefiles as files
 from orchestrator.store.errors import LeaseHeld, LeaseLost, StoreUnavailable
+from orchestrator.store.files import unavailable
 from orchestrator.store.lease import Lease, LeaseWatch, remove_dead_leases
-from orchestrator.store.owner import Owner
+from slurm.processes import Process
+
+FREE = json.dumps(
+    {
+        "id": "x",
+        "owner": {"host": "h", "machine": "b n", "pid": 1, "started": 1},
+        "counter": 0,
+        "state": "free",
+    }
+)
 
 
 @pytest.fixture
@@ -25,7 +40,7 @@ def now(monkeypatch):
 @pytest.fixture
 def leases(tmp_path, monkeypatch):
     """Two holders that cannot see each other's process, as on two machines."""
-    monkeypatch.setattr(Owner, "is_gone", lambda self: False)
+    monkeypatch.setattr(Process, "state", lambda self: "unknown")
     return tuple(Lease(LeaseWatch(tmp_path, 60), "shard") for _ in range(2))
 
 
@@ -112,12 +127,12 @@ def test_a_taker_that_was_slow_to_decide_loses(leases, now, tmp_path):
     mine, other = leases
     third = Lease(LeaseWatch(tmp_path, 60), "shard")
     mine.take()
-    assert not third.try_take()
+    seen = files.look(tmp_path, "shard")
     assert not other.try_take()
     now[0] = 61
     assert other.try_take()
     other.release()
-    assert not third._create(2)
+    assert not third._supersede(seen)
 
 
 def test_an_empty_file_is_timed_too(leases, now, tmp_path):
@@ -192,9 +207,101 @@ def test_names_that_would_leave_the_folder_are_refused(tmp_path):
         Lease(LeaseWatch(tmp_path), "../x")
 
 
+def test_who_looked_before_two_takeovers_takes_nothing(leases, now, tmp_path):
+    """It saw generation 1 dead; generations 2 and 3 came, and 2 went, before it went on."""
+    mine, other = leases
+    third = Lease(LeaseWatch(tmp_path, 60), "shard")
+    mine.take()
+    seen = files.look(tmp_path, "shard")
+    mine.release()
+    assert other.try_take()
+    other.release()
+    assert mine.try_take()
+    assert not third._supersede(seen)
+    mine.check()
+    assert [file.name for file in tmp_path.iterdir()] == ["shard.00000003.lease"]
+
+
+def test_a_lease_with_a_name_of_its_own_leaves_no_file(tmp_path):
+    held = Lease(LeaseWatch(tmp_path, 60), "life", vanishes=True)
+    held.take()
+    held.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_listing_does_for_all_leases(tmp_path, monkeypatch):
+    watch, scandir, listings = LeaseWatch(tmp_path, 60), os.scandir, []
+    for number in range(50):
+        (tmp_path / f"g0-s{number}.00000001.lease").write_text(FREE)
+    monkeypatch.setattr(os, "scandir", lambda path: listings.append(path) or scandir(path))
+    assert watch.alive() == []
+    assert watch.wait_until_dead() == []
+    remove_dead_leases(watch)
+    assert len(listings) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leases_of_earlier_versions_are_read(tmp_path):
+    watch = LeaseWatch(tmp_path, 60)
+    boot, namespace = Process.current().boot, Process.current().namespace
+    dead = {"host": socket.gethostname(), "machine": f"{boot} {namespace}", "pid": 2**22 + 1}
+    for state, owner in (("held", dead), ("free", dead), ("held", dead | {"machine": ""})):
+        record = {"id": "x", "owner": owner | {"started": 5}, "counter": 7, "state": state}
+        (tmp_path / "shard.00000004.lease").write_text(json.dumps(record).ljust(512))
+        assert watch.is_alive("shard") is (owner["machine"] == "")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"owner": 1}', "\xff", FREE.replace("1", "x")]
+)
+def test_what_is_no_record_is_timed(tmp_path, now, content):
+    (tmp_path / "shard.00000001.lease").write_text(content)
+    mine = Lease(LeaseWatch(tmp_path, 60), "shard")
+    assert not mine.try_take()
+    assert mine.holder() == "somebody"
+    now[0] = 61
+    assert mine.try_take()
+
+
+def test_names_of_no_generation_are_no_leases(tmp_path):
+    for name in ("shard.2.lease", "shard.lease", ".00000001.lease", "shard.²2345678.lease"):
+        (tmp_path / name).touch()
+    assert LeaseWatch(tmp_path, 60).names() == set()
+    Lease(LeaseWatch(tmp_path, 60), "shard").take()
+
+
+def test_one_heartbeat_that_fails_ends_no_lease(tmp_path, monkeypatch):
+    held, write, failed = Lease(LeaseWatch(tmp_path, 1.2), "life"), files.write, []
+
+    def fails_twice(*arguments):
+        if len(failed) < 2:
+            failed.append(errno.ESTALE if failed else errno.ENOSPC)
+            with unavailable("write the lease", tmp_path):
+                raise OSError(failed[-1], "no")
+        return write(*arguments)
+
+    held.take()
+    monkeypatch.setattr(files, "write", fails_twice)
+    with held.kept():
+        until = module.clock() + 2.4
+        while module.clock() < until:
+            held.check()
+            time.sleep(0.02)
+    assert len(failed) == 2
+
+
+@pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "0", "1e9"])
+def test_a_lease_time_that_makes_no_sense_is_one_error(monkeypatch, text):
+    monkeypatch.setenv("MANYSEED_LEASE_SECONDS", text)
+    with pytest.raises(UserError, match="MANYSEED_LEASE_SECONDS"):
+        LeaseWatch(Path())
+    monkeypatch.setenv("MANYSEED_LEASE_SECONDS", "2.5")
+    assert LeaseWatch(Path()).seconds == 2.5
+
+
 def contend(folder, rounds, log, barrier) -> None:
     """Take the lease, note who holds it between check and check, die without releasing it."""
-    Owner.is_gone = lambda self: False  # type: ignore[method-assign]
+    Process.state = lambda self: "unknown"  # type: ignore[method-assign]
     watch = LeaseWatch(folder, 0.15)
     barrier.wait()
     for _ in range(rounds):

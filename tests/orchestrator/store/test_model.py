@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from orchestrator.store import encoding, files
+from orchestrator.store import encoding, files, leasefiles
 from orchestrator.store.compact import compact
 from orchestrator.store.journal import JournalWriter
 from orchestrator.store.lease import Lease
@@ -179,9 +179,8 @@ class StoreMachine(RuleBasedStateMachine):
     def free(self, shard) -> None:
         """Take over the lease of a dead holder, then give it back."""
         name = lease_name(self.world.group, shard)
-        generations = [int(f.name.split(".")[1]) for f in self.world.watch.folder.glob(f"{name}.*")]
         lease = Lease(self.world.watch, name)
-        assert lease._create(max(generations) + 1)
+        assert lease._supersede(leasefiles.look(self.world.watch.folder, name))
         lease.release()
 
     # --- people ---

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store import encoding, files, reader, shards
+from orchestrator.store import encoding, files, leasefiles, reader, shards
 from orchestrator.store.errors import (
     DamagedShard,
     LeaseHeld,
@@ -198,10 +198,7 @@ def test_a_suspended_publisher_cannot_undo_a_later_one(world, monkeypatch):
                 seen.append(path)
                 # Another takes the lease over, publishes more, and gives the lease back.
                 lease = Lease(world.watch, lease_name(world.group, 0))
-                generation = max(
-                    int(f.name.split(".")[1]) for f in world.watch.folder.glob("g*.lease")
-                )
-                assert lease._create(generation + 1)
+                assert lease._supersede(leasefiles.look(world.watch.folder, lease.name))
                 lease.release()
                 world.finish(1)
                 publish(world.group, 0, world.index(), world.watch)

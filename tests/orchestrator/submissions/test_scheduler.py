@@ -195,9 +195,9 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
 def test_where_slurm_is_gone_from_path_its_jobs_are_elsewhere(
     submit: Callable[..., Submission], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slurm import local
+    from slurm import processes
 
-    submission = submit(1, submitter=local.fingerprint(1))
+    submission = submit(1, submitter=processes.fingerprint(1))
     for module in ("scheduler", "submission"):
         monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: False)
     assert [(task.state, task.note) for task in submission.tasks()] == [("killed", ELSEWHERE)]

@@ -128,10 +128,9 @@ def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr("orchestrator.submissions.submission.Submission.note_jobs", crash)
-        patch.setattr(submitting.local, "fingerprint", lambda pid: "elsewhere boot 1 2")
+        patch.setattr(submitting.processes, "fingerprint", lambda pid: "elsewhere boot 1 2")
         with pytest.raises(SystemExit):
             sweep.submit(cluster=profile)
-    sweep.paths.lock.unlink(missing_ok=True)
     (submission,) = sweep.submissions()
     assert not submission.jobs_file.exists()
     assert submission.is_alive()

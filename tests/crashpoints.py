@@ -182,7 +182,7 @@ class Forks:
     Parameters
     ----------
     module : str
-        Its functions take and return JSON values.
+        Its functions take and return JSON values; its `replace_jobs` is called first.
     """
 
     def __init__(self, module: str) -> None:
@@ -237,6 +237,7 @@ class Forks:
 def serve(module: str) -> None:
     """Answer the calls of a `Forks`."""
     functions = importlib.import_module(module)
+    functions.replace_jobs()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what is printed by the way is no answer
     for line in sys.stdin:

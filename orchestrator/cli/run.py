@@ -46,13 +46,14 @@ def run(
     from orchestrator.grids.sweepfile import read_sweep_file
     from orchestrator.paths import SweepPaths
     from orchestrator.plans.data import fetch_datasets
-    from orchestrator.plans.planning import plan_sweep
+    from orchestrator.plans.planning import plan_change, plan_sweep
     from orchestrator.submissions.intent import LOCAL
     from orchestrator.submissions.profiles import AUTO, choose
     from orchestrator.submissions.submission import last_intent
     from orchestrator.sweep import Sweep
 
     directory = out or Path(read_sweep_file(sweep_file).name)
+    plan_change(sweep_file, directory)  # what is wrong in the file is said before all else
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)

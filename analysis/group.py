@@ -79,18 +79,28 @@ def compute(
         Told of each block that is done.
     """
     blocks = [block for group in groups for block in group.blocks]
-    tell = progress if progress is not None else _silent
-    tell(0, len(blocks))
-    if isinstance(scheduler, str):
-        results = _compute_locally(blocks, scheduler, workers, tell)
-    else:
-        results = _compute_on_client(blocks, scheduler, tell)
+    results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
     tables, start = [], 0
     for group in groups:
         stop = start + len(group.blocks)
         tables.append(group.combine(results[start:stop]))
         start = stop
     return tables
+
+
+def compute_all(
+    tasks: Sequence[Delayed],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Compute tasks and return what each gives; the parameters are those of `compute`."""
+    tell = progress if progress is not None else _silent
+    tell(0, len(tasks))
+    if isinstance(scheduler, str):
+        return _compute_locally(tasks, scheduler, workers, tell)
+    return _compute_on_client(tasks, scheduler, tell)
 
 
 def _silent(done: int, total: int) -> None:
@@ -114,16 +124,16 @@ class _Counter(Callback):
 
 def _compute_locally(
     blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: Progress
-) -> list[Block]:
+) -> list[Any]:
     with _Counter(blocks, tell):
         return list(dask_compute(*blocks, scheduler=scheduler, num_workers=workers))
 
 
-def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -> list[Block]:
+def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -> list[Any]:
     from distributed import as_completed
 
     futures = client.compute(list(blocks))
-    found: dict[str, Block] = {}
+    found: dict[str, Any] = {}
     tasks = as_completed(futures, loop=client.loop, with_results=True)
     for done, (future, block) in enumerate(tasks, start=1):
         found[future.key] = block

@@ -20,6 +20,7 @@ from orchestrator.store.repair import repair as repair_store
 from orchestrator.store.repair import require_rest
 from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
+from orchestrator.stored import require_sound
 from orchestrator.submissions.submission import running, submissions
 from orchestrator.working.checkpoints import remove_stale
 
@@ -133,6 +134,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
             file=paths.directory,
             remedy=f"manyseed submit {paths.directory}",
         )
+    require_sound(paths)
     if output.suffix == ".zip":
         files = [paths.sweep_file, *(file for file in paths.plan.rglob("*") if file.is_file())]
         beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}

@@ -257,10 +257,30 @@ class Sweep:
 
     @property
     def predictions(self) -> xr.DataTree:
-        """All predictions, lazily: a tree /dataset/classifier of xarray datasets."""
-        from orchestrator.store.lazy import open_store
+        """The predictions of finished runs, lazily: a tree /dataset/classifier of datasets.
 
-        return open_store(self.paths.store)
+        Paths are percent-encoded. What is published is there; `compact` publishes all that is
+        finished where nothing trains.
+
+        Raises
+        ------
+        orchestrator.errors.ManyseedError
+            Where what is published lacks a file, or differs from the plan.
+        """
+        from orchestrator.stored import open_finished_runs
+
+        return open_finished_runs(self.paths)
+
+    @property
+    def raw_predictions(self) -> xr.DataTree:
+        """As `predictions`, with all rows of the store, also those that hold no predictions.
+
+        Only where ``status`` is 1 or 2 is there anything: other labels, and test sets of padding,
+        look like class 0.
+        """
+        from orchestrator.stored import open_all_rows
+
+        return open_all_rows(self.paths)
 
     def compact(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Compaction:
         """Publish what journals hold, remove what is no longer needed, consolidate metadata.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import xarray as xr
+from dask.delayed import delayed
 
 from analysis.custom import MetricFailed
-from analysis.group import Group, Progress, analyze_group, compute
+from analysis.group import Group, Progress, analyze_group, compute, compute_all
 from analysis.metrics import unavailable
 from analysis.options import Options
 from analysis.predictions import Predictions
@@ -27,7 +28,6 @@ from orchestrator.errors import UserError
 from orchestrator.files import read_json, write_json
 from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
 from orchestrator.results.conventions import from_json, to_json
 from orchestrator.results.curves import KEY as CURVE_KEY
@@ -43,31 +43,73 @@ from orchestrator.results.tables import (
     result_file,
 )
 from orchestrator.results.writing import write_result
-from orchestrator.store.arrays import COPY, DONE
-from orchestrator.store.groups import find_group
+from orchestrator.store.arrays import COPY
+from orchestrator.store.groups import Group as StoredGroup
+from orchestrator.store.index import JournalIndex
 from orchestrator.store.lazy import open_runs
+from orchestrator.store.reader import finished_rows, test_sets
 from orchestrator.store.schema import GroupSpec
+from orchestrator.stored import Compared, stored_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """The finished runs of one group, lazily, and what the store tells of them beside."""
 
-    spec: GroupSpec
+    group: StoredGroup
     predictions: Predictions
     data: xr.Dataset
 
+    @property
+    def spec(self) -> GroupSpec:
+        """Its layout."""
+        return self.group.spec
+
+    def shards(self) -> list[int]:
+        """Return the shards that hold its finished runs."""
+        rows = self.predictions.runs["row"].to_numpy()
+        return [int(shard) for shard in np.unique(rows // self.spec.shard_length)]
+
 
 def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
-    """Yield every group that has finished runs."""
+    """Yield every group that has finished runs.
+
+    Raises
+    ------
+    DamagedFile, DamagedShard
+        Where what is published lacks a file, or differs from the plan.
+    """
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
-    for spec in Groups.read(paths).specs:
-        if (group := find_group(paths.store, spec)) is not None:
-            data = open_runs(group)
-            predictions = _predictions(data, spec, plan, planned)
-            if not predictions.runs.is_empty():
-                yield Published(spec, predictions, data)
+    index = JournalIndex(paths.journals)
+    for group in stored_groups(paths, plan):
+        data = open_runs(group, journaled=index.rows(group.spec.number))
+        predictions = _predictions(data, group, plan, planned)
+        if not predictions.runs.is_empty():
+            yield Published(group, predictions, data)
+
+
+def compare(
+    paths: SweepPaths,
+    groups: Sequence[Published],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    remember: bool,
+) -> None:
+    """Compare the finished runs of groups with their checksums, unless that was done before.
+
+    Raises
+    ------
+    DamagedShard
+        Where a file is missing, or holds what was not published there.
+    """
+    compared = Compared(paths)
+    unseen = compared.unseen((group.group, group.shards()) for group in groups)
+    tasks = [delayed(one.compare, pure=False)() for one in unseen]
+    compute_all(tasks, scheduler=scheduler, workers=workers)
+    if unseen and remember:
+        compared.remember(unseen)
 
 
 def analyze(
@@ -98,7 +140,9 @@ def analyze(
     plan, held = Plan.read(paths), Held(paths)
     lazy: list[Group] = []
     extras, inputs, missing, curves = [], [], [], []
-    for group in published(paths, plan):
+    groups = list(published(paths, plan))
+    compare(paths, groups, scheduler=scheduler, workers=workers, remember=True)
+    for group in groups:
         with users_mistake():
             inputs.append(digests(group.data, group.predictions, group.spec, options))
             runs = group.predictions.runs.join(held.same(inputs[-1]), on=KEY, how="anti")
@@ -172,11 +216,11 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, dict[str, Any]]:
 
 
 def _predictions(
-    data: xr.Dataset, spec: GroupSpec, plan: Plan, planned: Mapping[int, int]
+    data: xr.Dataset, group: StoredGroup, plan: Plan, planned: Mapping[int, int]
 ) -> Predictions:
     """Return a group as `analysis` takes it."""
-    status = data["status"].to_numpy()
-    finished = np.flatnonzero(np.isin(status, (DONE, COPY)))
+    spec, status = group.spec, data["status"].to_numpy()
+    finished = finished_rows(status)
     runs = pl.DataFrame(
         {
             "row": finished.astype(np.uint32),
@@ -198,7 +242,7 @@ def _predictions(
         margin=data["margin"].data if "margin" in data else None,
         score=data["score"].data if "score" in data else None,
         confidence=data["confidence"].data if "confidence" in data else None,
-        y_true=data["y_true"].to_numpy(),
+        y_true=test_sets(group, runs["repeat_index"].to_numpy())[0],
         class_names=spec.class_names,
         probability=spec.probability,
         runs=runs,

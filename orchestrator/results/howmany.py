@@ -21,7 +21,7 @@ from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
-from orchestrator.results.analysing import published, read_analysis
+from orchestrator.results.analysing import compare, published, read_analysis
 from orchestrator.results.conventions import without_own
 from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
@@ -113,6 +113,10 @@ def howmany(
         names: _largest(groups[names].predictions, _only(tables, own), options, wanted)
         for names, own in chosen
     }
+    for names, repeat in largest.items():
+        if not isinstance(repeat, str):
+            drawn_from = replace(groups[names], predictions=repeat.predictions)
+            compare(paths, [drawn_from], workers=workers, remember=False)
     found = []
     for (dataset, classifier), own in chosen:
         here = _only(tables, own)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -15,9 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.errors import ManyseedError
 from orchestrator.store.arrays import ArraySpec
 from orchestrator.store.chunkfile import ChunkReader, ChunkWriter, Format, parse
-from orchestrator.store.errors import DamagedShard, StoreError, StoreUnavailable
+from orchestrator.store.errors import DamagedShard, StoreUnavailable
 from orchestrator.store.groups import array_description
 from orchestrator.store.schema import GroupSpec
 
@@ -26,6 +28,14 @@ _AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # of those that come next while one is de
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
+Needed = Callable[[int], bool]
+"""Whether the file of a number must be there; asked only where it is not."""
+
+
+def nothing_needed(index: int) -> bool:
+    """Take any file that is absent for one that was never written."""
+    del index
+    return False
 
 
 def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
@@ -51,13 +61,15 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     return form.name(index), buffer.getvalue()
 
 
-def read(folder: Path, start: int, stop: int) -> Array:
-    """Read rows of an array; absent files read as the fill value.
+def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
+    """Read rows of an array; files that are absent and not needed read as the fill value.
 
     Raises
     ------
     ValueError
         If a checksum does not fit.
+    DamagedShard
+        If a file that is needed is not there.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
@@ -67,6 +79,9 @@ def read(folder: Path, start: int, stop: int) -> Array:
             low, high = max(start, first), min(stop, first + form.length)
             part = values[low - start : high - start]
             if file is None:
+                if needed(first // form.length):
+                    path = folder / form.name(first // form.length)
+                    raise DamagedShard.of(path, "is missing, and what is published needs it")
                 part[...] = form.fill
             else:
                 ChunkReader(form, file).read(low - first, high - first, part)
@@ -99,6 +114,9 @@ def _open(path: Path, ahead: int) -> int | None:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise ValueError(f"{path.name} is no plain file")
     if ahead:
         os.posix_fadvise(file, 0, ahead, os.POSIX_FADV_WILLNEED)
     return file
@@ -109,26 +127,30 @@ def _close(file: int | None) -> None:
         os.close(file)
 
 
-def read_part(folder: Path, key: tuple[Any, ...]) -> Array:
-    """Read what a basic index selects: a slice or a number for each dimension."""
+def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_needed) -> Array:
+    """Read what a basic index selects: a slice or a number for each dimension; else as `read`."""
     rows = range(_form(folder).rows)[key[0]]
     if isinstance(rows, int):
-        return np.asarray(read(folder, rows, rows + 1)[(0, *key[1:])])
+        return np.asarray(read(folder, rows, rows + 1, needed)[(0, *key[1:])])
     if not rows:
         return np.asarray(read(folder, 0, 0)[(slice(None), *key[1:])])
     low, high = min(rows[0], rows[-1]), max(rows[0], rows[-1])
-    return np.asarray(read(folder, low, high + 1)[:: rows.step][(slice(None), *key[1:])])
+    return np.asarray(read(folder, low, high + 1, needed)[:: rows.step][(slice(None), *key[1:])])
 
 
-def read_rows(folder: Path, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Array:
-    """Read some rows of an array; only inner chunks that hold them are read."""
+def read_rows(
+    folder: Path,
+    rows: Sequence[int] | NDArray[np.integer[Any]],
+    needed: Needed = nothing_needed,
+) -> Array:
+    """Read some rows of an array; only inner chunks that hold them are read. Else as `read`."""
     form, wanted = _form(folder), np.asarray(rows, dtype=np.int64)
     found = form.empty(len(wanted))
     order = np.argsort(wanted, kind="stable")
     edges = np.flatnonzero(np.diff(wanted[order] // form.chunk)) + 1
     for here in np.split(order, edges) if len(wanted) else ():
         first, last = int(wanted[here[0]]), int(wanted[here[-1]])
-        found[here] = read(folder, first, last + 1)[wanted[here] - first]
+        found[here] = read(folder, first, last + 1, needed)[wanted[here] - first]
     return found
 
 
@@ -147,18 +169,16 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
     for attempt in range(ATTEMPTS):
         try:
             return read()
-        except StoreError:
-            raise
         except MemoryError as error:
             raise StoreUnavailable(f"cannot read {folder}: not enough memory") from error
         except Exception as error:  # those of damaged bytes are of many kinds
             failure = error
             time.sleep(0.01 * attempt)
+    if isinstance(failure, ManyseedError):
+        raise failure
     if isinstance(failure, OSError):
         raise StoreUnavailable(f"cannot read {folder}: {failure}") from failure
-    raise DamagedShard(
-        f"{folder} cannot be decoded ({failure}): run manyseed verify --repair, then resume"
-    ) from failure
+    raise DamagedShard.of(folder, f"cannot be decoded ({failure})") from failure
 
 
 def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) -> Bools:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from orchestrator.errors import DamagedFile, UnavailableError, UserError
 
 
@@ -32,7 +34,14 @@ class SplitMismatch(StoreError):
 
 
 class DamagedShard(StoreError):
-    """A published file cannot be decoded and no journal holds what it should hold."""
+    """A published file is missing, cannot be decoded, or holds what was never published there."""
+
+    @classmethod
+    def of(cls, path: Path, problem: str) -> DamagedShard:
+        """Say what is wrong with a file or folder of a store, and what to do about it."""
+        store = next((up for up in path.parents if up.suffix == ".zarr"), None)
+        sweep = "" if store is None else f" {store.parent}"
+        return cls(f"{path} {problem}: run manyseed verify --repair{sweep}, then resume")
 
 
 class LeaseHeld(StoreError):

@@ -260,7 +260,8 @@ def wrong_coordinates(group: Group, parts: Iterable[Rows], *, mend: bool) -> lis
             part = values[start : start + COORDINATE_ROWS]
             found = np.empty_like(part)
             harmed = encoding.read_undamaged(folder, start, start + len(part), len(part), found)
-            if harmed.any() or not np.array_equal(part, found, equal_nan=part.dtype.kind == "f"):
+            same = np.array_equal(part, found, equal_nan=part.dtype.kind == "f")
+            if harmed.any() or not same or not group.file(array, index).exists():
                 wrong.append(array.name)
                 if mend:
                     key, encoded = encoding.encode(metadata, index, part)

@@ -27,6 +27,7 @@ from orchestrator.store.files import remove_partial, replacing
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import Lease, LeaseWatch
+from orchestrator.store.reader import read_rows, require_status
 from orchestrator.store.sources import DamagedRecord, Origin, Source, Sources
 from orchestrator.store.writebehind import write_behind
 
@@ -138,16 +139,15 @@ class _Merge:
         self.journals, self.lease = journals, lease
         self.sources = Sources(group, journals)
         numbers = np.arange(self.start, self.stop)
-        cell = group.folder / "cell"
-        self.padding = encoding.patiently(
-            lambda: encoding.read(cell, self.start, self.stop) < 0, cell
-        )
+        self.padding = read_rows(group, ("cell",), numbers)["cell"] < 0
         self.distrusted = np.isin(numbers, list(distrusted))
         self.dropped = np.isin(numbers, list(dropped)) & ~self.padding
         self.damaged = np.zeros(len(numbers), dtype=np.bool_)
         self.records = [array for array in self.spec.arrays if array.role == "record"]
         self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
         self.published = group.file(self.spec.array("status"), shard).exists()
+        if not self.published:  # what was lost must not be replaced by less
+            require_status(group, shard, [*journals.rows(self.spec.number), *distrusted, *dropped])
 
     def run(self) -> Publication:
         for array in (*self.predictions, *self.records):

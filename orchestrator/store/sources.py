@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.store import encoding
 from orchestrator.store.arrays import COPY, DONE, NO_RECIPE
 from orchestrator.store.encoding import Array
 from orchestrator.store.errors import StoreError
 from orchestrator.store.groups import Group
 from orchestrator.store.index import JournalIndex, Place
+from orchestrator.store.reader import read_rows
 from orchestrator.store.records import Header
 
 Origin = Place | int
@@ -180,6 +179,4 @@ class Sources:
                 numbers[name][n] = self._published(name, row)
 
     def _published(self, name: str, row: int) -> Any:
-        folder = self._group.folder / name
-        read = functools.partial(encoding.read, folder, row, row + 1)
-        return encoding.patiently(read, folder)[0]
+        return read_rows(self._group, (name,), [row])[name][0]

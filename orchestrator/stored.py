@@ -1,0 +1,132 @@
+"""What the store of a sweep holds, compared with its plan: where all reading for results begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import ManyseedError
+from orchestrator.files import read_record, write_json
+from orchestrator.paths import SweepPaths
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import wrong_coordinates
+from orchestrator.plans.plan import Plan
+from orchestrator.store import intact
+from orchestrator.store.errors import DamagedShard
+from orchestrator.store.groups import Group, find_group, published_shards
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.reader import finished_rows, read_array, statuses, test_sets
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
+    """Return the groups that the store has a place for, in the plan's order.
+
+    Raises
+    ------
+    DamagedFile, DamagedShard
+        Where a group is not laid out as the plan says, or a coordinate is lost or another.
+    """
+    found = (find_group(paths.store, spec) for spec in Groups.read(paths).specs)
+    groups = [group for group in found if group is not None]
+    try:
+        wrong = wrong_coordinates(plan, groups)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # some zarr.json
+        problem = f"has coordinates that cannot be read ({type(error).__name__}: {error})"
+        raise DamagedShard.of(paths.store / "all", problem) from None
+    for path, names in wrong.items():
+        problem = "cannot be read or differs from the plan"
+        raise DamagedShard.of(paths.store / path / names[0], problem)
+    return groups
+
+
+def require_sound(paths: SweepPaths) -> None:
+    """Refuse a store that lacks something, or holds what was not published there, before a copy.
+
+    Raises
+    ------
+    DamagedFile, DamagedShard
+    """
+    groups, index = stored_groups(paths, Plan.read(paths)), JournalIndex(paths.journals)
+    for group in groups:
+        rows = finished_rows(statuses(group, index.rows(group.spec.number)))
+        test_sets(group, read_array(group, "repeat_index")[rows])
+    for one in Compared(paths).unseen((group, None) for group in groups):
+        one.compare()
+
+
+def open_finished_runs(paths: SweepPaths) -> xr.DataTree:
+    """Open the finished runs of all groups; `Sweep.predictions` says more."""
+    from orchestrator.store.lazy import open_finished
+
+    return _tree(paths, open_finished)
+
+
+def open_all_rows(paths: SweepPaths) -> xr.DataTree:
+    """Open all rows of all groups; `Sweep.raw_predictions` says more."""
+    from orchestrator.store.lazy import open_runs
+
+    return _tree(paths, open_runs)
+
+
+def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree:
+    import xarray as xr
+
+    index = JournalIndex(paths.journals)
+    return xr.DataTree.from_dict(
+        {
+            group.spec.path: open_one(group, journaled=index.rows(group.spec.number))
+            for group in stored_groups(paths, Plan.read(paths))
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A shard in a version whose rows were not yet compared with their checksums."""
+
+    group: Group
+    shard: int
+    version: str
+
+    def compare(self) -> None:
+        """Compare them; raises as `intact.compare`."""
+        intact.compare(self.group, self.shard)
+
+
+class Compared:
+    """The versions of shards whose rows were compared with their checksums, as a file tells."""
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self._file = paths.results / "checked.json"
+        try:
+            self._seen = read_record(self._file, dict[str, dict[str, str]])
+        except (FileNotFoundError, ManyseedError):
+            self._seen = {}
+
+    def unseen(self, wanted: Iterable[tuple[Group, Iterable[int] | None]]) -> list[Unseen]:
+        """Return what of these groups' shards, None for all, is yet to be compared.
+
+        Raises
+        ------
+        DamagedShard
+            Where a file is missing.
+        """
+        found = []
+        for group, shards in wanted:
+            seen = self._seen.get(group.spec.path, {})
+            for shard in sorted(published_shards(group)) if shards is None else shards:
+                if shard < group.shards:
+                    one = Unseen(group, shard, intact.version(group, shard))
+                    if seen.get(str(shard)) != one.version:
+                        found.append(one)
+        return found
+
+    def remember(self, compared: Iterable[Unseen]) -> None:
+        """Record that these were compared, and were right."""
+        for one in compared:
+            self._seen.setdefault(one.group.spec.path, {})[str(one.shard)] = one.version
+        write_json(self._file, self._seen)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from orchestrator.working.tasks import turns
+
 _LEAST_SECONDS = 300.0
 """A task shall train at least so long, or its start would cost more than it brings."""
 _LEAST_FIT = 1e-4
@@ -58,18 +60,19 @@ def cut(
     -------
     DataFrame
         The runs with the columns resource (String) and task (UInt32, counted from 0 over all
-        classes), in the order in which tasks train them: by repeat, group, row.
+        classes), in the order in which they are cut: by repeat, `turns`, group, row.
     """
     priced = (
         rows.join(costs.rename({"device": "resource"}), on="cell", how="left")
-        .sort("repeat", "group", "row")
         .with_columns(
             copy=pl.col("cell").is_in(identical.implode()),
             seconds=pl.col("seconds").fill_null(_LEAST_FIT).clip(_LEAST_FIT),
         )
         .with_columns(
-            seconds=pl.when(pl.col("copy") & (pl.col("run") > 0)).then(0.0).otherwise("seconds")
+            seconds=pl.when(pl.col("copy") & (pl.col("run") > 0)).then(0.0).otherwise("seconds"),
+            turn=turns("resource", together=pl.col("copy")),
         )
+        .sort("repeat", "turn", "group", "row")
     )
     parts, first = [priced.clear().with_columns(task=pl.lit(None, dtype=pl.UInt32))], 0
     for resource, shape in shapes.items():
@@ -79,7 +82,7 @@ def cut(
         part = _cut(part, _number(part, shape)).with_columns(pl.col("task") + first)
         first += part["task"].n_unique()
         parts.append(part)
-    return pl.concat(parts).drop("copy", "seconds")
+    return pl.concat(parts).drop("copy", "seconds", "turn")
 
 
 def _number(rows: pl.DataFrame, shape: Shape) -> int:

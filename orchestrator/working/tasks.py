@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from orchestrator.plans.plan import Plan
 
 TASK_VERSION = 1
+_TURNS = 4
+"""Runs of few repeats are trained in so many turns, each over all cells: half of them, at any
+moment, is a study of all cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ class Task:
     cells : dict
         By cell number.
     spans : tuple of Span
-        Breadth first: a test set of all cells comes before the next test set.
+        Breadth first: a test set of all cells comes before the next test set, and where there are
+        few test sets, some runs of all cells before the next ones: `turns`.
     resource : str
         The resource class, ``cpu`` or ``gpu``.
     """
@@ -172,6 +176,30 @@ def held_rows(files: Iterable[Path]) -> pl.DataFrame:
     )
 
 
+def turns(*by: str, together: pl.Expr) -> pl.Expr:
+    """Return at which turn a run comes, from 0: breadth first where there are few repeats.
+
+    A task that has four repeats of a cell or more trains one after another. Of fewer it takes each
+    in two to four turns, over all cells, so that these never are far apart.
+
+    Parameters
+    ----------
+    *by : str
+        Columns whose values tell what is one sequence of work, such as a task; none: all is.
+    together : Expr
+        Whether runs of a cell and repeat have to stay together, as copies and their source do.
+    """
+    import polars as pl
+
+    of_cell = (*by, "cell")
+    of_repeat = (*of_cell, "repeat")
+    runs = pl.len().over(*of_repeat).cast(pl.Int64)
+    place = pl.col("run").rank("ordinal").over(*of_repeat).cast(pl.Int64) - 1
+    repeats = pl.col("repeat").n_unique().over(*of_cell).cast(pl.Int64)
+    number = pl.min_horizontal((_TURNS + repeats - 1) // repeats, runs)
+    return pl.when(together).then(0).otherwise(place * number // runs)
+
+
 def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> Iterator[Task]:
     """Yield the tasks that train `rows`, by number.
 
@@ -199,8 +227,11 @@ def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) ->
         rows.join(lengths, on="group", how="left")
         .join(sources, on=["cell", "repeat"], how="left")
         .with_columns(pl.col("source").fill_null(-1))
-        .with_columns(shard=pl.col("row") // pl.col("shard_length"))
-        .sort("task", "repeat", "group", "row")
+        .with_columns(
+            shard=pl.col("row") // pl.col("shard_length"),
+            turn=turns("task", together=pl.col("source") >= 0),
+        )
+        .sort("task", "repeat", "turn", "group", "row")
     )
     resources = dict(work.select("task", "resource").unique().iter_rows())
     used = plan.cells.join(work.select("cell").unique(), on="cell", how="semi")

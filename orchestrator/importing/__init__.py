@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from orchestrator.errors import UserError, nearest
+from orchestrator.errors import ManyseedError, UserError, nearest
 from orchestrator.importing.archive import unpack
-from orchestrator.importing.arrays import read_arrays
+from orchestrator.importing.arrays import OnDisk, read_arrays
 from orchestrator.importing.directory import write_sweep
-from orchestrator.importing.source import ATTRIBUTES, Names, Source
+from orchestrator.importing.source import ATTRIBUTES, Names, Source, check
 from orchestrator.importing.tables import is_exported, read_exported, read_frame, read_openml
 from orchestrator.store.schema import Probability
 
@@ -58,7 +59,8 @@ def import_predictions(
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    kinds = {_kind(file) for file in files}
+    with _telling(files):
+        kinds = {_kind(file) for file in files}
     if len(kinds) > 1 or (kinds <= {".zip", "exported"} and len(files) > 1):
         raise UserError(
             "these files go by themselves",
@@ -70,21 +72,39 @@ def import_predictions(
     if kind == ".zip":
         unpack(files[0], directory)
         return
-    with ExitStack() as stack:
+    # what overflows is not finite afterwards, and told
+    with ExitStack() as stack, _telling(files), np.errstate(all="ignore"):
         sources: list[Source]
         if kind == "exported":
             sources = read_exported(files[0])
         elif kind == "table":
             sources = [read_openml(files, names, _checked(probability))]
         else:
-            beside, scratch = _beside(truth, runs), directory.absolute().parent
+            beside = _beside(truth, runs)
+            scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             sources = [
                 read_arrays(
                     file, names, beside, _checked(probability), probabilities, scratch, stack
                 )
                 for file in files
             ]
+        for source in sources:
+            check(source)
         write_sweep(sources, directory)
+
+
+@contextmanager
+def _telling(files: Sequence[Path]) -> Iterator[None]:
+    """Make one message of whatever a file that anybody made leads to."""
+    try:
+        yield
+    except (ManyseedError, OSError):
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:
+        said = str(error).strip().splitlines() or ["it needs more memory than there is"]
+        raise UserError(
+            f"can't be imported: {type(error).__name__}: {said[0]}", file=files[0]
+        ) from None
 
 
 def _checked(probability: str) -> Probability:
@@ -108,9 +128,12 @@ def _beside(truth: Path | None, runs: Path | None) -> dict[str, Any]:
     beside: dict[str, Any] = {}
     if truth is not None:
         try:
-            beside["y_true"] = np.load(truth, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UserError(f"not an array of true classes: {error}", file=truth) from None
+            with truth.open("rb") as file:
+                array = OnDisk.at(file, 0, truth, "y_true")
+                values = array.rows(np.arange(array.shape[0])) if array.shape else np.empty(0)
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
+        beside["y_true"] = values
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,14 +19,17 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import UserError, nearest
 from orchestrator.grids.sweepfile import Keep
+from orchestrator.importing.archive import opened, reading_zip
 from orchestrator.importing.source import (
     ATTRIBUTES,
+    MAX_CLASSES,
     Names,
     Positions,
     Predicted,
     Source,
     attributes,
     codes,
+    texts,
 )
 from orchestrator.store.schema import Probability
 
@@ -37,6 +39,7 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+_SMALL_BYTES = 2**31  # of an entry that is held in memory
 _SMALLEST = np.finfo(np.float32).tiny
 
 
@@ -50,21 +53,22 @@ class OnDisk:
     dtype: np.dtype[Any]
 
     @classmethod
-    def at(cls, file: IO[bytes], start: int, path: Path, key: str) -> OnDisk:
-        """Read the header that stands at `start`; the array lies behind it."""
+    def at(
+        cls, file: IO[bytes], start: int, path: Path, key: str, size: int | None = None
+    ) -> OnDisk:
+        """Read the header that stands at `start`; the array lies behind it.
+
+        `size` is how many bytes header and array have; by default all that follow.
+        """
+        end = os.fstat(file.fileno()).st_size
+        end = end if size is None else min(end, start + size)
         file.seek(start)
-        try:
-            version = np.lib.format.read_magic(file)
-            shape, fortran, dtype = _HEADERS[version](file)
-        except (ValueError, KeyError) as error:
-            raise UserError(f"not a NumPy array: {error}", file=path, key=key) from None
-        if dtype.hasobject:
-            raise UserError("holds Python objects, which are not read", file=path, key=key)
+        shape, fortran, dtype = _header(file, path, key)
         if fortran and len(shape) > 1:
             remedy = "save it with numpy.ascontiguousarray"
             raise UserError("is in Fortran's order", file=path, key=key, remedy=remedy)
         start = file.tell()
-        there = os.fstat(file.fileno()).st_size - start
+        there = end - start
         if there < (needed := math.prod(shape) * dtype.itemsize):
             remedy = "copy it again"
             raise UserError(
@@ -87,6 +91,21 @@ class OnDisk:
                 values = np.fromfile(self.file, dtype=self.dtype, count=len(part) * size)
                 found[part] = values.reshape(len(part), *self.shape[1:])
         return found
+
+
+def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read what a NumPy file says of its array; it may say anything."""
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, fortran, dtype = _HEADERS[version](file)
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"not a NumPy array: {said}", file=path, key=key) from None
+    if dtype.hasobject:
+        raise UserError("holds Python objects, which are not read", file=path, key=key)
+    if min(shape, default=0) < 0 or dtype.itemsize == 0:
+        raise UserError(f"has shape {shape} of {dtype}, which is none", file=path, key=key)
+    return shape, fortran, dtype
 
 
 def read_arrays(
@@ -179,27 +198,30 @@ def _npy(path: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any
 def _npz(path: Path, scratch: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any]]:
     large: dict[str, OnDisk] = {}
     small: dict[str, Any] = {}
-    try:
-        archive = stack.enter_context(zipfile.ZipFile(path))
-    except zipfile.BadZipFile:
-        raise UserError("not an NPZ file", file=path) from None
+    archive = stack.enter_context(opened(path, "an NPZ file"))
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name not in ENTRIES:
             raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
-        try:
+        with reading_zip(path, name):
             if name in LARGE:
                 large[name] = _member(path, archive, info, scratch, stack)
             else:
-                with archive.open(info) as file:
-                    small[name] = np.lib.format.read_array(file, allow_pickle=False)
-        except ValueError as error:
-            raise UserError(str(error), file=path, key=name) from None
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise UserError(
-                f"is damaged: {error}", file=path, key=name, remedy="copy it again"
-            ) from None
+                small[name] = _small(path, archive, info, name)
     return large, small
+
+
+def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> NDArray[Any]:
+    """Read an entry whole; no more is allocated than there is."""
+    with archive.open(info) as file:
+        shape, fortran, dtype = _header(file, path, key)
+        needed, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if needed != there or needed > _SMALL_BYTES:
+            raise UserError(
+                f"has {there:,} bytes; its shape {shape} needs {needed:,}", file=path, key=key
+            )
+        values = np.frombuffer(file.read(), dtype=dtype)
+    return values.reshape(shape, order="F" if fortran else "C")
 
 
 def _member(
@@ -222,18 +244,24 @@ def _member(
         with archive.open(info) as packed:
             shutil.copyfileobj(packed, file, 2**20)
         file.flush()
-    return OnDisk.at(file, start, path, info.filename.removesuffix(".npy"))
+    return OnDisk.at(file, start, path, info.filename.removesuffix(".npy"), info.file_size)
 
 
 def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) -> tuple[str, ...]:
-    y_true = np.asarray(given["y_true"])
+    y_true = texts(np.asarray(given["y_true"]), "y_true", path)
     n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
     if "class_names" in given:
-        names = tuple(str(name) for name in np.asarray(given["class_names"]).tolist())
-    elif y_true.dtype.kind in "US":
+        told = texts(np.asarray(given["class_names"]), "class_names", path)
+        if told.ndim != 1 or told.dtype.kind not in "Uiu":
+            raise UserError("is no list of names", file=path, key="class_names")
+        names = tuple(str(name) for name in told.tolist())
+    elif y_true.dtype.kind == "U":
         names = tuple(str(name) for name in np.unique(y_true))
     else:
         largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
+        if max(largest + 1, n_scores or 0) > MAX_CLASSES:
+            message = f"there are {MAX_CLASSES:,} classes at most, and it goes to {largest:,}"
+            raise UserError(message, file=path, key="y_true")
         names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
     if n_scores is not None and len(names) != n_scores:
         raise UserError(

@@ -53,12 +53,21 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
         for source, spec in zip(sources, groups.specs, strict=True):
             recipe = register(
                 paths.recipes,
-                {"form": "imported", "device": "imported", "device_class": source.file.name},
+                {
+                    "form": "imported",
+                    "device": "imported",
+                    "device_class": _legible(source.file.name),
+                },
             )
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             write_rows(group, source, _order(source), recipe)
         consolidate(LocalStore(paths.store), [spec.path for spec in groups.specs])
+
+
+def _legible(name: str) -> str:
+    """Return a file's name, of which bytes may be no text, as text."""
+    return name.encode(errors="replace").decode()
 
 
 def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator.errors import UserError, nearest
-from orchestrator.store.schema import Keep, Probability, ScoreType
+from orchestrator.store.schema import Keep, Probability, ScoreType, encode_name
 
 Positions = NDArray[np.int64]
 
@@ -29,7 +30,14 @@ DEFAULTS: Mapping[str, Any] = {
 """What tells cells apart, and its value where nothing is said."""
 
 ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
-MAX_INDEX = 2**16 - 1
+_LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
+_SPELT = 200  # letters of a word that says how runs were made
+_CLASS_NAME = 1000
+MAX_CLASSES = 2**16 - 1
+_MAX_POINT = 2**31 - 1
+TEST_SETS_BYTES = 2**31 - 2**20  # of a chunk that holds all of them
+_FOLDER_NAME = 255
+_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,49 @@ class Source:
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
 
 
+def check(source: Source) -> None:
+    """Refuse what a sweep can't hold, before anything is written.
+
+    Raises
+    ------
+    UserError
+    """
+
+    def refuse(key: str, message: str, value: object = None, remedy: str | None = None) -> NoReturn:
+        shown = {} if value is None else {"value": value}
+        raise UserError(message, file=source.file, key=key, remedy=remedy, **shown)
+
+    for key, name in (("dataset", source.dataset), ("classifier", source.classifier)):
+        if not name or not _is_plain(name):
+            remedy = f"give another with --{key} NAME"
+            refuse(key, "a name has one letter or more, and no control characters", name, remedy)
+        if len(encode_name(name)) > _FOLDER_NAME:
+            refuse(key, "is too long for the name of a folder", name, f"give --{key} NAME")
+    if not 2 <= len(source.class_names) <= MAX_CLASSES:
+        refuse("class_names", f"there are {len(source.class_names):,} classes, not 2 to 65,535")
+    for name in source.class_names:
+        if len(name) > _CLASS_NAME or not _is_plain(name):
+            refuse("class_names", "a class has no control characters, and 1000 letters", name)
+    epochs = source.epochs
+    if list(epochs) != sorted(set(epochs)) or not 0 <= epochs[0] <= epochs[-1] <= _MAX_POINT:
+        refuse("epoch", "epochs are whole numbers that rise from 0 or more")
+    for key, values in (("y_true", source.y_true), ("test_index", source.test_index)):
+        if values.dtype.kind not in "iub" or values.ndim != 2 or not values.size:
+            refuse(key, f"has dtype {values.dtype}; whole numbers are needed")
+        most = len(source.class_names) - 1 if key == "y_true" else _MAX_POINT
+        if not 0 <= int(values.min()) <= int(values.max()) <= most:
+            refuse(key, f"goes from {values.min()} to {values.max()}, and may from 0 to {most:,}")
+    if source.y_true.shape != source.test_index.shape:
+        refuse("test_index", f"has shape {source.test_index.shape}, not {source.y_true.shape}")
+    if 8 * source.y_true.size > TEST_SETS_BYTES:
+        shape = " × ".join(f"{n:,}" for n in source.y_true.shape)
+        refuse("repeat", f"{shape} (repeats × points) are more test sets than a sweep holds")
+
+
+def _is_plain(text: str) -> bool:
+    return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
+
+
 def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
     """Return what is told of each run, with defaults filled in.
 
@@ -113,12 +164,14 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
             raise UserError(
                 "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
             )
+        if np.ndim(values) != 1:
+            raise UserError("is no list of values, one a run", file=file, key=name)
         if len(values) != n_runs:
             raise UserError(
                 f"has {len(values):,} values, and there are {n_runs:,} runs", file=file, key=name
             )
     columns = {
-        name: pl.Series(name, _plain(given[name]))
+        name: pl.Series(name, _plain(given[name], name, file))
         if name in given
         else pl.repeat(value, n_runs, eager=True).alias(name)
         for name, value in {"repeat": 0, "fit_seconds": None, **DEFAULTS}.items()
@@ -126,7 +179,9 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
     frame = pl.DataFrame(columns)
     cell = [*DEFAULTS, "repeat"]
     numbers = (
-        pl.Series(_plain(given["run"])) if "run" in given else pl.int_range(pl.len()).over(cell)
+        pl.Series(_plain(given["run"], "run", file))
+        if "run" in given
+        else pl.int_range(pl.len()).over(cell)
     )
     frame = frame.with_columns(run=numbers, copy=pl.lit(False))
     frame = _typed(frame, file)
@@ -155,17 +210,52 @@ def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
         except pl.exceptions.PolarsError:
             raise UserError("must be numbers", file=file, key=name) from None
         column = frame[name]
-        if dtype == pl.String() and column.str.contains(r"^$|\s").any():
-            bad = column.filter(column.str.contains(r"^$|\s"))[0]
-            raise UserError("must have no blanks", file=file, key=name, value=bad)
-        if name in ("repeat", "run") and not column.is_between(0, MAX_INDEX).all():
-            raise UserError(f"must lie in 0 to {MAX_INDEX:,}", file=file, key=name)
+        if name != "fit_seconds" and column.has_nulls():
+            raise UserError("lacks values", file=file, key=name)
+        if dtype == pl.String():
+            _check_words(column.unique(), name, file)
+        if name in _LARGEST and not column.is_between(0, _LARGEST[name]).all():
+            raise UserError(f"must lie in 0 to {_LARGEST[name]:,}", file=file, key=name)
+        if name == "train_fraction" and not column.is_between(0, 1e12, closed="right").all():
+            raise UserError("must be numbers above 0", file=file, key=name)
+        if name == "fit_seconds":
+            frame = frame.with_columns(pl.col(name).fill_nan(None))
+            if not frame[name].drop_nulls().is_between(0, _SECONDS).all():
+                raise UserError("must be seconds, 0 or more", file=file, key=name)
     return frame.select(*ATTRIBUTES, "copy")
 
 
-def _plain(values: Any) -> Any:
+def _check_words(words: pl.Series, name: str, file: Path) -> None:
+    """Refuse words that can't stand in a list of words; the store numbers them by int16."""
+    for word in words:
+        if not word or any(letter.isspace() for letter in word):
+            raise UserError("must have no blanks", file=file, key=name, value=word)
+        if len(word) > _SPELT or not _is_plain(word):
+            message = f"must have {_SPELT} letters or fewer, and no control characters"
+            raise UserError(message, file=file, key=name, value=word)
+    if len(words) > 2**15 - 1:
+        raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
+
+
+def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
+    """Return an array of texts, of which NumPy may know the bytes alone, as str.
+
+    Raises
+    ------
+    UserError
+        Where bytes are no UTF-8.
+    """
+    if values.dtype.kind != "S":
+        return values
+    try:
+        return np.asarray(np.char.decode(values, "utf-8"))
+    except UnicodeDecodeError:
+        raise UserError("has bytes that are no UTF-8 text", file=file, key=key) from None
+
+
+def _plain(values: Any, key: str, file: Path) -> Any:
     array = np.asarray(values)
-    return array.tolist() if array.dtype.kind in "US" else values
+    return texts(array, key, file).tolist() if array.dtype.kind in "US" else values
 
 
 def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
@@ -176,10 +266,11 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
     UserError
         For a label that is no class.
     """
-    if values.dtype.kind in "US":
+    values = texts(values, key, file)
+    if values.dtype.kind == "U":
         names = np.array(class_names)
         order = np.argsort(names)
-        place = np.searchsorted(names[order], values.astype(names.dtype.kind))
+        place = np.searchsorted(names[order], values)
         index = order[np.minimum(place, len(names) - 1)]
         wrong = names[index] != values
         if wrong.any():

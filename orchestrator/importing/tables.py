@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from orchestrator.grids.sweepfile import Keep
 from orchestrator.importing.source import (
     ATTRIBUTES,
     DEFAULTS,
+    TEST_SETS_BYTES,
     Names,
     Positions,
     Predicted,
@@ -26,8 +29,14 @@ from orchestrator.importing.source import (
 from orchestrator.store.exchange import SCHEMA
 from orchestrator.store.schema import Probability
 
+_KINDS: dict[Any, str] = {
+    pl.Int64: "whole numbers",
+    pl.Float64: "numbers",
+    pl.String: "names",
+}
 NEEDED = ("row_id", "prediction", "truth")
 CONFIDENCE = "confidence."
+MAX_ROWS = 200_000_000
 _SMALLEST = np.finfo(np.float32).tiny
 
 
@@ -39,19 +48,54 @@ def read_frame(path: Path) -> pl.DataFrame:
     UserError
         Where it is neither CSV nor Parquet.
     """
-    try:
-        return (
-            pl.read_csv(path, infer_schema_length=None)
-            if path.suffix == ".csv"
-            else (pl.read_parquet(path))
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(str(error).splitlines()[0], file=path) from None
+    if path.suffix != ".csv":
+        return _collected(path, _scan(path))
+    with _reading(path):
+        return pl.read_csv(path, infer_schema_length=None, glob=False)
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a file is a table that ``export`` wrote."""
-    return path.suffix == ".parquet" and set(SCHEMA) <= set(pl.read_parquet_schema(path))
+    """Whether a file is a table that ``export`` wrote.
+
+    Raises
+    ------
+    UserError
+        Where it is named a Parquet file and is none.
+    """
+    if path.suffix != ".parquet":
+        return False
+    with _reading(path):
+        found = _scan(path).collect_schema()
+    if not set(SCHEMA) <= set(found):
+        return False
+    for name, dtype in SCHEMA.items():
+        if found[name] != dtype:
+            raise UserError(f"is {found[name]}, not {dtype}", file=path, key=name)
+    return True
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    with _reading(path):
+        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
+
+
+def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
+    """Read rows; a few bytes may promise more of them than there is memory."""
+    with _reading(path):
+        rows = frame.select(pl.len()).collect().item()
+        if rows > MAX_ROWS:
+            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
+        return frame.collect()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what polars says of a file that it can't read into a user's error."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"cannot be read: {said[0]}", file=path) from None
 
 
 def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> Source:
@@ -174,9 +218,25 @@ def _frame(path: Path) -> pl.DataFrame:
     for name in NEEDED:
         if name not in frame.columns:
             raise UserError("a column is missing", file=path, key=name)
+    types: dict[str, Any] = {"prediction": pl.String, "truth": pl.String}
     for name in frame.columns:
         if name not in known and not name.startswith(CONFIDENCE):
             raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
+        if name in ("row_id", "repeat", "run"):
+            types[name] = pl.Int64
+        elif name.startswith(CONFIDENCE):
+            types[name] = pl.Float64
+    if frame.is_empty():
+        raise UserError("has no rows", file=path)
+    for name, dtype in types.items():
+        try:
+            frame = frame.with_columns(pl.col(name).cast(dtype))
+        except pl.exceptions.PolarsError:
+            raise UserError(f"must be {_KINDS[dtype]}", file=path, key=name) from None
+        if frame[name].has_nulls():
+            raise UserError("lacks values", file=path, key=name)
+        if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
+            raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
     return frame
 
 
@@ -201,8 +261,9 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
 
 def read_exported(path: Path) -> list[Source]:
     """Open a table that ``export`` wrote: labels of every dataset and classifier in it."""
-    told = (
-        pl.scan_parquet(path)
+    told = _collected(
+        path,
+        _scan(path)
         .select(
             "dataset",
             "classifier",
@@ -213,9 +274,13 @@ def read_exported(path: Path) -> list[Source]:
             "is_copy",
             "fit_seconds",
         )
-        .with_row_index("line")
-        .collect()
+        .with_row_index("line"),
     )
+    for name in told.columns:
+        if name != "fit_seconds" and told[name].has_nulls():
+            raise UserError("lacks values", file=path, key=name)
+    if told.is_empty():
+        raise UserError("has no rows", file=path)
     return [
         _exported(path, own)
         for own in told.partition_by("dataset", "classifier", maintain_order=True)
@@ -224,27 +289,54 @@ def read_exported(path: Path) -> list[Source]:
 
 def _exported(path: Path, told: pl.DataFrame) -> Source:
     epochs = tuple(told["epoch"].unique().sort().to_list())
+    cells = told.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
+    whole = told.height % len(epochs) == 0 and bool(
+        (told["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
+        and cells.to_series().n_unique() * len(epochs) == told.height
+        and (np.diff(told["line"].to_numpy()) == 1).all()
+    )
+    if not whole:
+        raise UserError("a run lacks snapshots, or they stand in no order", file=path, key="epoch")
     runs = told.filter(pl.col("epoch") == epochs[0])
     lines = runs["line"].to_numpy().astype(np.int64)
     samples = _lines(path, lines[:1])
+    if samples["class_names"][0] is None or samples["label"][0] is None:
+        raise UserError("lacks values", file=path, key="label")
     class_names = tuple(samples["class_names"][0].to_list())
+    if any(name is None for name in class_names):
+        raise UserError("lacks values", file=path, key="class_names")
     sets = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
-    n_repeats = int(str(sets["repeat_index"].max())) + 1
-    shape = (n_repeats, len(samples["label"][0]))
+    first, last = (
+        int(str(found)) for found in (runs["repeat_index"].min(), sets["repeat_index"].max())
+    )
+    shape = (last + 1, len(samples["label"][0]))
+    if first < 0 or 8 * math.prod(shape) > TEST_SETS_BYTES:
+        raise UserError(
+            f"goes from {first} to {last}, for {shape[1]:,} points", file=path, key="repeat_index"
+        )
     y_true, test_index = (
         np.zeros(shape, dtype=np.uint16),
-        np.tile(np.arange(shape[1]), (n_repeats, 1)),
+        np.tile(np.arange(shape[1]), (shape[0], 1)),
     )
     for repeat, line in sets.iter_rows():
         one = _lines(path, np.array([line]))
-        y_true[repeat], test_index[repeat] = one["y_true"][0], one["test_index"][0]
+        for name, sets_of in (("y_true", y_true), ("test_index", test_index)):
+            values = one[name][0]
+            if values is None or len(values) != shape[1] or values.has_nulls():
+                raise UserError(f"is no list of {shape[1]:,} values", file=path, key=name)
+            sets_of[repeat] = values
     given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
     given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
 
     def read(positions: Positions) -> Predicted:
         every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
-        label = _lines(path, every)["label"].list.to_array(shape[1]).to_numpy()
-        return Predicted(label.reshape(len(positions), len(epochs), shape[1]), None)
+        with _reading(path):
+            column = _lines(path, every)["label"].list.to_array(shape[1])
+            label = column.arr.explode()
+        if label.has_nulls() or len(label) != len(every) * shape[1]:
+            raise UserError("lacks values", file=path, key="label")
+        found = codes(label.to_numpy(), class_names, "label", path)
+        return Predicted(found.reshape(len(positions), len(epochs), shape[1]), None)
 
     dataset, classifier = told.select("dataset", "classifier").row(0)
     return Source(
@@ -267,5 +359,6 @@ def _lines(path: Path, lines: Positions) -> pl.DataFrame:
     """Read some lines, of each stretch of neighbours only what holds it."""
     parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
     columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
-    table = pl.scan_parquet(path).select(columns)
-    return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])
+    table = _scan(path).select(columns)
+    with _reading(path):
+        return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])

@@ -64,9 +64,7 @@ def signalled(folder: Path, module: str, number: int, *arguments: object) -> tup
     return found.returncode, found.stderr
 
 
-@pytest.mark.parametrize(
-    "module", ["orchestrator.cli.process", "typer", "orchestrator.sweep", "orchestrator.survey"]
-)
+@pytest.mark.parametrize("module", ["orchestrator.cli.process", "typer", "orchestrator.survey"])
 def test_ctrl_c_is_heard_from_the_first_import_on(
     sweep: Sweep, tmp_path: Path, module: str
 ) -> None:
@@ -91,7 +89,6 @@ def test_what_is_terminated_leaves_nothing(sweep: Sweep, tmp_path: Path) -> None
     [
         ('"$@" | head -c 1', 141),
         ('"$@" >&-', 0),
-        ('"$@" <&- >/dev/null', 0),
         ('"$@" <&- >&- 2>&-', 0),
     ],
 )
@@ -101,15 +98,13 @@ def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> Non
     assert found.stderr == b""
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_of_few_letters_shows_what_it_can(sweep: Sweep, encoding: str) -> None:
-    few = {"PYTHONIOENCODING": encoding, "LC_ALL": "C"}
-    shown = ends("analyze", "--help", **few).stdout.decode(encoding)
-    assert "a^" in shown
+def test_a_terminal_of_few_letters_shows_what_it_can(sweep: Sweep) -> None:
+    few = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    assert "a^" in ends("analyze", "--help", **few).stdout.decode("ascii")
     found = ends("status", sweep.directory, **few)
     assert found.returncode == 0, found.stderr
-    assert ("[/]e" if encoding == "ascii" else "[/]é") in found.stdout.decode(encoding)
-    told = ends("status", sweep.directory, "--json", **few).stdout.decode(encoding)
+    assert "[/]e" in found.stdout.decode("ascii")
+    told = ends("status", sweep.directory, "--json", **few).stdout.decode("ascii")
     assert json.loads(told)["groups"][0]["dataset"] == "[/]é"
 
 
@@ -120,13 +115,20 @@ def test_names_of_markup_and_folders_of_patterns_are_names_like_others(sweep: Sw
         ("analyze",),
         ("query", "-t", "runs"),
         ("query", "--where", "dataset = '[/]é'"),
-        ("howmany", "--draws", "2"),
-        ("report",),
         ("status",),
         ("verify",),
         ("compact",),
         ("export", "--output", sweep.directory.with_name("all.parquet")),
     )
+    answered(sweep, asked)
+
+
+@pytest.mark.slow
+def test_names_of_markup_are_names_in_reports_too(sweep: Sweep) -> None:
+    answered(sweep, [("analyze",), ("howmany", "--draws", "2"), ("report",)])
+
+
+def answered(sweep: Sweep, asked: Sequence[Sequence[object]]) -> None:
     for verb, *options in asked:
         code, told = inside(verb, sweep.directory, *options)
         assert code in (0, 3), told

@@ -124,7 +124,7 @@ def test_a_flipped_bit_is_one_message(exported: Path, tmp_path: Path) -> None:
     whole, file = exported.read_bytes(), tmp_path / "a.zip"
     dice = random.Random(0)
     refusals = 0
-    for number in range(30):
+    for number in range(16):
         content = bytearray(whole)
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         file.write_bytes(content)
@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_one_message(exported: Path, tmp_path: Path) -> None:
         assert "Traceback" not in told
         assert (tmp_path / f"sweep-{number}").exists() is (code == 0)
         refusals += code == 2
-    assert refusals > 12
+    assert refusals > 5
     assert not list(tmp_path.glob(".*"))
 
 

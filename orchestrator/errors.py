@@ -7,6 +7,7 @@
     ├── UnavailableError  4  the cluster, the environment or the disk cannot be used now
     │   ├── DamagedFile      a file of the sweep is not what it must be: file, reason, remedy
     │   └── StoreError       all of the store's, `store.errors`; 2 where its layout is newer
+    ├── StillRunning      3  what was asked for has to wait for what still runs
     └── RunsError         1  runs failed or are wrong
 
 Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.
@@ -98,6 +99,12 @@ class DamagedFile(UnavailableError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.file, self.reason, self.remedy)
+
+
+class StillRunning(ManyseedError):
+    """What was asked for has to wait for what still runs."""
+
+    exit_code = NOT_FINISHED
 
 
 class RunsError(ManyseedError):

@@ -100,6 +100,7 @@ class Sweep:
         only: str | None = None,
         limit: int | None = None,
         memory: str | None = None,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> Submission | None:
         """Submit what is missing (or exactly what failed); return None where nothing is.
 
@@ -122,6 +123,13 @@ class Sweep:
             Submit so many runs, spread over the cells.
         memory : str
             Memory for each task on a cluster, ``32G``, instead of the profile's.
+        tell : callable
+            Told that tasks are waited for that were asked to stop.
+
+        Raises
+        ------
+        orchestrator.errors.StillRunning
+            Where only such tasks have what is missing, and they did not end within minutes.
         """
         from orchestrator.submissions.profiles import AUTO, choose
         from orchestrator.submissions.submitting import Request
@@ -139,6 +147,7 @@ class Sweep:
                 only=only,
                 limit=limit,
             ),
+            tell,
         )
 
     def tune(
@@ -185,13 +194,15 @@ class Sweep:
         while running := self.running():
             time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
 
-    def cancel(self, only: str | None = None) -> tuple[int, int]:
+    def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
         """Stop what runs after the fits in flight, and let what waits never start.
 
         Parameters
         ----------
         only : str
             A condition in SQL: of these cells alone.
+        now : bool
+            End the fits in flight, too; they are trained again by the next `submit`.
 
         Returns
         -------
@@ -202,7 +213,7 @@ class Sweep:
         from orchestrator.submissions.submitting import choose_cells
 
         if only is None:
-            return stopping.cancel(self.submissions())
+            return stopping.cancel(self.submissions(), now=now)
         cells = choose_cells(Plan.read(self.paths), only, "--only")
         return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
 

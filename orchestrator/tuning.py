@@ -170,10 +170,14 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let processes that are started here use one thread each, and import nobody's modules."""
-    before = dict(os.environ)
-    os.environ.update(ONE_THREAD, PYTHONSAFEPATH="1")
+    wanted = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    finally:  # other threads may read all the others meanwhile
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -242,7 +242,13 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
 
 
 def _still_wanted() -> bool:
-    """Whether the job is meant to run on: not when it was cancelled, or requeued by somebody."""
+    """Whether the job is meant to run on: not when it was cancelled, or requeued by somebody.
+
+    Then SIGTERM comes. Where the walltime's signal alone has, nobody is asked: all tasks of an
+    array may meet their walltime at once.
+    """
+    if signals.received() <= {signals.CHECKPOINT}:
+        return True
     job = submitit.JobEnvironment().job_id
     with suppress(ClusterError):  # an answer that does not come is no reason to give up work
         return commands.run(["squeue", "-h", "-j", job, "-o", "%T"]).strip() == "RUNNING"

@@ -16,22 +16,32 @@ def cancel(
         str | None,
         typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
     ] = None,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="End the fits in flight; resume trains them again."),
+    ] = False,
 ) -> None:
     """Stop what is running: fits in flight are finished, then the tasks end. Nothing is lost.
 
-    What waits in a queue never starts.
+    That takes as long as these fits do. What waits in a queue never starts.
     """
+    from orchestrator.errors import UserError
     from orchestrator.sweep import Sweep
 
+    if now and only is not None:
+        raise UserError("the fits in flight of all cells are ended, or of none", key="--now")
     sweep = Sweep(directory)
-    running, waiting = sweep.cancel(only)
+    running, waiting = sweep.cancel(only, now=now)
     if only is not None:
         say("What is submitted trains no more of these cells.")
     elif running + waiting == 0:
         say("Nothing is running.")
     else:
-        stopped = f"{counted(running, 'task')} asked to stop"
+        when = "now" if now else "after the fits in flight"
+        stopped = f"{counted(running, 'task')} asked to stop {when}"
         say(f"{stopped}, {counted(waiting, 'task')} that waited cancelled.")
+        if running and not now:
+            say_next("End these fits, too", "cancel", directory, "--now")
         say_next("Go on with", "resume", directory)
 
 
@@ -46,7 +56,8 @@ def pause(directory: Directory) -> None:
     if running + waiting == 0:
         say("Nothing is running.")
     else:
-        say(f"{counted(running, 'task')} asked to stop, {counted(waiting, 'task')} held.")
+        stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
+        say(f"{stopped}, {counted(waiting, 'task')} held.")
         say_next("Go on with", "resume", directory)
 
 

@@ -64,7 +64,7 @@ def run(
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
     search(sweep, where if profile is None else AUTO, workers)
-    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe)
+    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     running = sweep.running()
     if submission is not None:
         tell_gpu(submission)
@@ -78,11 +78,10 @@ def run(
                 say_next("Follow them", "run", sweep_file, "--out", directory)
                 raise typer.Exit(INTERRUPTED) from None
             say(
-                "\nStopping: fits in flight are finished first. Ctrl-C again: do not wait for them."
+                "\nStopping: fits in flight are finished first. "
+                "Ctrl-C again: end them, to be trained again."
             )
-            sweep.cancel()
-            with suppress(KeyboardInterrupt):
-                sweep.wait()
+            _stop(sweep)
             say_next("Go on with", "run", sweep_file, "--out", directory)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
@@ -100,6 +99,17 @@ def run(
         say_next("Go on with", "resume", directory)
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
+
+
+def _stop(sweep: Sweep) -> None:
+    """Let fits in flight be finished, by Ctrl-C be ended, and by one more not be waited for."""
+    try:
+        sweep.cancel()
+        sweep.wait()
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            sweep.cancel(now=True)
+            sweep.wait()
 
 
 def _print_promise(sweep: Sweep) -> None:

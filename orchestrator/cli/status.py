@@ -41,8 +41,18 @@ def status(
 
     sweep = Sweep(directory)
     if watch:
-        for submission in sweep.running():
-            show(submission)
+        follow(sweep, as_json=as_json)
+    _tell(sweep, as_json=as_json)
+
+
+def follow(sweep: Sweep, *, as_json: bool = False) -> None:
+    """Show progress until nothing runs; tell of the sweep, and end with its exit code."""
+    for submission in sweep.running():
+        show(submission)
+    _tell(sweep, as_json=as_json)
+
+
+def _tell(sweep: Sweep, *, as_json: bool) -> None:
     state = sweep.status()
     if as_json:
         print_json(state)

@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
 from orchestrator.cli.output import counted, say, say_next
+from orchestrator.cli.status import follow
 
 if TYPE_CHECKING:
     from orchestrator.submissions.submission import Submission
@@ -22,6 +23,13 @@ Limit = Annotated[
     typer.Option("--limit", min=1, help="At most so many runs, spread over the cells: a pilot."),
 ]
 
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", help="Show progress until nothing runs any more, and end as status does."
+    ),
+]
+
 
 def submit(
     directory: Directory,
@@ -30,8 +38,11 @@ def submit(
     only: Only = None,
     limit: Limit = None,
     other_recipe: OtherRecipe = False,
+    watch: Watch = False,
 ) -> None:
     """Submit every missing run, and return at once; the work goes on without this terminal.
+
+    It does so with --watch, too, whatever ends the watching.
 
     Examples:
 
@@ -39,15 +50,22 @@ def submit(
 
         manyseed submit sweep --cluster mycluster --limit 100
 
-        manyseed status sweep --watch
+        manyseed submit sweep --watch
     """
     from orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
     submission = sweep.submit(
-        cluster=cluster, workers=workers, only=only, limit=limit, other_recipe=other_recipe
+        cluster=cluster,
+        workers=workers,
+        only=only,
+        limit=limit,
+        other_recipe=other_recipe,
+        tell=say,
     )
     _tell(sweep, submission, failed=False)
+    if watch:
+        follow(sweep)
 
 
 def resume(
@@ -64,12 +82,14 @@ def resume(
     only: Only = None,
     limit: Limit = None,
     other_recipe: OtherRecipe = False,
+    watch: Watch = False,
 ) -> None:
     """Submit what an interrupted sweep still misses, here or on any cluster.
 
     Finished runs are never trained again, and runs that a task waits or trains for are never
-    submitted again. What a pause holds is released. Failed runs are left alone unless --failed
-    asks for them.
+    submitted again. What a pause holds is released, and tasks that were asked to stop are waited
+    for; exit code 3 where they take more than minutes, and have all that is missing. Failed runs
+    are left alone unless --failed asks for them.
     """
     from orchestrator.sweep import Sweep
 
@@ -82,8 +102,11 @@ def resume(
         only=only,
         limit=limit,
         other_recipe=other_recipe,
+        tell=say,
     )
     _tell(sweep, submission, failed=failed)
+    if watch:
+        follow(sweep)
 
 
 def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:

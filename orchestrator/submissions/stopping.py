@@ -15,21 +15,24 @@ from orchestrator.store.files import place
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.submission import (
-    ELSEWHERE,
     Submission,
     TaskState,
     tasks_of,
 )
 from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import PAUSED, SKIP_FILE, STOPPED
+from orchestrator.working.wishes import NOW, PAUSED, SKIP_FILE, STOPPED, stop_wish
 from slurm import control
 
 _Act = Callable[[Iterable[str]], None]
 
 
-def cancel(submissions: Sequence[Submission]) -> tuple[int, int]:
-    """Stop submissions; return how many tasks were asked to end, and how many never start."""
-    return _stop(submissions, STOPPED, control.cancel)
+def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int, int]:
+    """Stop submissions; return how many tasks were asked to end, and how many never start.
+
+    Fits in flight are finished, however long they take; with `now` they are ended, and trained
+    again some time.
+    """
+    return _stop(submissions, NOW if now else STOPPED, control.cancel)
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
@@ -45,7 +48,7 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
     paused = [s for s in submissions if s.is_paused]
     looked = tasks_of(paused, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(paused, looked, strict=True):
-        if any(task.note == ELSEWHERE for task in tasks):
+        if any(task.is_out_of_sight for task in tasks):
             place(submission.stop_file, STOPPED.encode())
             continue
         submission.stop_file.unlink()
@@ -104,7 +107,7 @@ def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
 def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[int, int]:
     alive = [submission for submission, _ in _alive(submissions)]
     for submission in alive:
-        if submission.is_paused or not submission.stop_file.exists():
+        if content == NOW or stop_wish(submission.folder) in (None, PAUSED):
             place(submission.stop_file, content.encode())
     running = waiting = 0
     # a task that starts from here on finds the file; one that started before is seen running

@@ -7,6 +7,7 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
 
 ELSEWHERE = "on a cluster that is not reached from here"
+UNSEEN = "SLURM shows nothing of it here"
 
 _SILENT_SECONDS = 120.0
 
@@ -63,6 +65,11 @@ class TaskState:
     def is_alive(self) -> bool:
         """Whether it trains, or will."""
         return self.state in ("waiting", "held", "running")
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether its files alone tell of it, since no scheduler that knows it answers here."""
+        return self.note in (ELSEWHERE, UNSEEN)
 
     @property
     def done(self) -> int:
@@ -245,8 +252,7 @@ class Submission:
 
     def changed_lately(self) -> bool:
         """Whether a life told of itself in the last minutes."""
-        files = (self.folder / "lives").glob("*/progress.json")
-        return any(time.time() - file.stat().st_mtime < _SILENT_SECONDS for file in files)
+        return any(map(_is_fresh, (self.folder / "lives").glob("*/progress.json")))
 
 
 def running(submissions: Sequence[Submission]) -> list[Submission]:
@@ -347,7 +353,7 @@ class _Look:
         state = _WORDS.get(found.state, found.state)
         if found.state == "pending" and "Held" in found.reason:
             state = "held"
-        if found.state == "gone" and self._is_elsewhere:
+        if found.state == "gone" and (self._is_elsewhere or self._writes(number)):
             return self._elsewhere(number, state)
         if found.state == "gone" and not lives:
             state = "cancelled" if self._was_cancelled(number) else "gone"
@@ -358,10 +364,28 @@ class _Look:
 
         Whoever goes on with the sweep here lets what waits there never start.
         """
-        runs = self._last(number) == "running" and self.submission.changed_lately()
+        runs = self._last(number) == "running" and self._writes(number)
         lives, job = tuple(self.lives.get(number, ())), self.jobs.get(number)
         job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
-        return TaskState(number, "running" if runs else otherwise, lives, job_id, node, ELSEWHERE)
+        note = ELSEWHERE if self.is_silent or self._is_other_cluster else UNSEEN
+        return TaskState(number, "running" if runs else otherwise, lives, job_id, node, note)
+
+    def _writes(self, number: int) -> bool:
+        """Whether a task's last life told of itself in the last minutes: then it is alive."""
+        if not (lives := self.lives.get(number)):
+            return False
+        life = str(lives[-1]["life"])
+        progress = self.submission.folder / "lives" / life / "progress.json"
+        return _is_fresh(progress) or any(map(_is_fresh, self._leases.get(f"life-{life}", ())))
+
+    @cached_property
+    def _leases(self) -> dict[str, list[Path]]:
+        """The files of leases beside the submission, by name."""
+        found: dict[str, list[Path]] = {}
+        with suppress(OSError):
+            for file in (self.submission.folder.parent / "leases").iterdir():
+                found.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
+        return found
 
     def _ended(self, number: int) -> tuple[dict[str, Any], ...]:
         """Return a task's lives where it told of its end since they were read."""
@@ -381,14 +405,28 @@ class _Look:
 
     @cached_property
     def _is_elsewhere(self) -> bool:
-        """Whether the scheduler that was asked is not the one that has the jobs."""
+        """Whether the scheduler that was asked has not the jobs, or may not show them to us."""
         if not available():
             return True
-        if any(state.state != "gone" for state in (self.known or {}).values()):
+        mine = [job.id for job in self.jobs.values()]
+        if any(job in mine and state.state != "gone" for job, state in (self.known or {}).items()):
             return False
-        if local.is_here(self.submission.intent.submitter):
-            return False
-        return self.submission.scheduler.cluster_name != self.submission.intent.scheduler
+        is_ours = self.submission.intent.user in ("", getpass.getuser())
+        return self._is_other_cluster or not is_ours
+
+    @cached_property
+    def _is_other_cluster(self) -> bool:
+        if not available():
+            return True
+        meant = self.submission.intent.scheduler
+        return bool(meant) and self.submission.scheduler.cluster_name != meant
+
+
+def _is_fresh(file: Path) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime < _SILENT_SECONDS
+    except OSError:
+        return False
 
 
 _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}

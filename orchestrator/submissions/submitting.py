@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from orchestrator.devices import gpus
-from orchestrator.errors import UnavailableError, UserError
+from orchestrator.errors import StillRunning, UnavailableError, UserError
 from orchestrator.files import locked, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans import cost
@@ -24,12 +24,13 @@ from orchestrator.plans.tuned import require_hparams
 from orchestrator.query import matching
 from orchestrator.store.files import sync_folder
 from orchestrator.submissions import cluster, profiles
+from orchestrator.submissions.ending import wait_for_ending
 from orchestrator.submissions.intent import LOCAL, Intent, TaskArray
 from orchestrator.submissions.recipes import require_same
 from orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from orchestrator.submissions.sizing import Shape, cut
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, Submission, submissions, tasks_of
+from orchestrator.submissions.submission import Submission, submissions, tasks_of
 from orchestrator.survey import Survey, survey
 from orchestrator.working.neighbours import shards_of, write_shards
 from orchestrator.working.node import broken_nodes, is_environment
@@ -59,6 +60,8 @@ class Request:
         A condition in SQL over cells.
     limit : int, optional
         So many runs at most, spread over all cells.
+    patience : float
+        Seconds to wait for tasks that were asked to stop, and still finish their fits in flight.
     """
 
     profile: Profile | None = None
@@ -67,34 +70,44 @@ class Request:
     other_recipe: bool = False
     only: str | None = None
     limit: int | None = None
+    patience: float = 300.0
 
 
-def submit(paths: SweepPaths, request: Request) -> Submission | None:
+def submit(
+    paths: SweepPaths, request: Request, tell: Callable[[str], None] = lambda text: None
+) -> Submission | None:
     """Submit every missing run; return None where nothing is to be submitted.
 
     Runs that a task has which trains or waits are never submitted again, and failed ones only when
-    asked. Waiting tasks that were held by a pause are released.
+    asked. Waiting tasks that were held by a pause are released. Those that were asked to stop are
+    waited for, which `tell` is told.
 
     Raises
     ------
     UserError, UnavailableError
+    StillRunning
+        Where nothing is left to submit but what tasks still have that were asked to stop.
     """
+    scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
+
+    def dispensable(other: Scheduler) -> bool:
+        # a cluster that is silent keeps nobody from going on elsewhere
+        return other is not scheduler
+
+    n_ending = wait_for_ending(submissions(paths), request.patience, dispensable, tell)
     with locked(paths.lock, "submitting"):
         state = survey(paths)
         rows = _chosen(state, request)
         earlier = submissions(paths)
-        scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
-
-        def dispensable(other: Scheduler) -> bool:
-            # a cluster that is silent keeps nobody from going on elsewhere
-            return other is not scheduler
-
         unpause(earlier, dispensable)
         held, n_waiting = _held(earlier, dispensable)
+        is_complete = rows.is_empty()
         rows = rows.join(held, on=["group", "row"], how="anti")
         if request.limit is not None:
             rows = rows.sort("repeat", "run", "cell").head(request.limit)
         if rows.is_empty():
+            if n_ending and not is_complete:
+                raise _still_ending(paths, n_ending)
             return None
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_hparams(paths, cells)
@@ -312,6 +325,15 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     return chosen
 
 
+def _still_ending(paths: SweepPaths, n: int) -> StillRunning:
+    tasks = "1 task that was" if n == 1 else f"{n:,} tasks that were"
+    return StillRunning(
+        f"nothing to submit yet: {tasks} asked to stop still finish fits in flight\n"
+        f"  then again: manyseed resume {paths.directory}; or end these fits, which are trained "
+        f"again: manyseed cancel {paths.directory} --now"
+    )
+
+
 def _next_number(paths: SweepPaths) -> int:
     """Return the number of the next submission, which none ever had: journals outlive folders."""
     journals = paths.journals.iterdir() if paths.journals.is_dir() else ()
@@ -327,7 +349,7 @@ def _held(
     n_alive = 0
     looked = tasks_of(earlier, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(earlier, looked, strict=True):
-        if any(task.note == ELSEWHERE for task in tasks):
+        if any(task.is_out_of_sight and not task.is_alive for task in tasks):
             submission.ask_to_stop()  # what still waits there ends as it starts
         elif submission.cluster != LOCAL and not submission.is_noted:
             submission.note_jobs({n: job.id for n, job in submission.jobs().items()})

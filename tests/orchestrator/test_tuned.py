@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -130,9 +131,22 @@ def test_a_search_without_any_fit_that_worked_says_why(
 
 def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> None:
     before = dict(os.environ)
-    with tuning._one_thread():
-        assert os.environ["OMP_NUM_THREADS"] == "1"
+    seen: list[str | None] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            seen.append(os.environ.get("PATH"))
+
+    other = threading.Thread(target=look)
+    other.start()
+    for _ in range(300):
+        with tuning._one_thread():
+            assert os.environ["OMP_NUM_THREADS"] == "1"
+    ended.set()
+    other.join()
     assert dict(os.environ) == before
+    assert set(seen) == {before["PATH"]}, "another thread's environment was emptied"
 
 
 @pytest.mark.parametrize(("gpus", "device"), [({}, "cpu"), ({"0": "H100"}, "gpu")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from orchestrator.submissions import scheduler as schedulers
 from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, Submission, tasks_of
+from orchestrator.submissions.submission import ELSEWHERE, UNSEEN, Submission, tasks_of
 from orchestrator.working.tasks import Span, Task, TaskCell
 from orchestrator.working.wishes import PAUSED
 from slurm import ClusterUnavailable, commands
@@ -93,7 +95,7 @@ def submit(tmp_path: Path) -> Callable[..., Submission]:
             "scheduler": "lab",
             "submitter": "elsewhere boot 1 2",
             "submitted": 0.0,
-            "user": "me",
+            "user": getpass.getuser(),
             "runs": tasks,
             "tasks": tasks,
             "arrays": [{"name": f"m{number}-cpu", "first": 0, "count": tasks}],
@@ -178,6 +180,7 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
     (submission.folder / "lives" / "0002-a").mkdir()
     life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
     (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(life))
+    os.utime(submission.folder / "lives" / "0002-a" / "progress.json", (0, 0))
 
     def states() -> list[str]:
         return [task.state for task in submission.tasks()]
@@ -266,3 +269,46 @@ def test_jobs_that_a_colleague_submitted_are_looked_for_under_their_name(
     lost = submit(2, noted=False, user="anna")
     assert {n: job.id for n, job in lost.jobs().items()} == {0: "1_0", 1: "1_1"}
     assert all(call[call.index("-u") + 1] == "anna" for call in seen)
+
+
+@pytest.mark.parametrize("told", ["progress", "lease"])
+def test_what_writes_is_alive_though_slurm_does_not_show_it(
+    cluster: Cluster, submit: Callable[..., Submission], told: str
+) -> None:
+    """A site keeps jobs private, or another host has this one's name: squeue prints nothing."""
+    ours = submit(2, number=1, user=getpass.getuser(), scheduler="theirs")
+    annas = submit(2, number=2, user="anna", scheduler="theirs")
+    leases = ours.folder.parent / "leases"
+    leases.mkdir()
+    for submission in (ours, annas):
+        for number in range(2):
+            life = submission.folder / "lives" / f"000{number}-{submission.number}"
+            life.mkdir()
+            value = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4"}
+            value |= {"workers": 2, "done": {"0": 1}, "failed": {}}
+            (life / "progress.json").write_text(json.dumps(value))
+            (leases / f"life-{life.name}.00000001.lease").write_text("{}")
+            silent = [life / "progress.json"] if told == "lease" and number == 0 else []
+            for file in silent or (life / "progress.json", *leases.glob(f"life-{life.name}.*")):
+                if number or silent:
+                    os.utime(file, (0, 0))
+    states = tasks_of([ours, annas])
+    assert [[task.state for task in tasks] for tasks in states] == [["running", "killed"]] * 2
+    assert [[task.is_out_of_sight for task in tasks] for tasks in states] == [
+        [True, False],
+        [True, True],  # nothing says that what she has in the queue is over
+    ]
+    assert states[0][0].note == UNSEEN
+
+
+def test_what_slurm_says_has_ended_is_over_however_lately_it_wrote(
+    cluster: Cluster, submit: Callable[..., Submission]
+) -> None:
+    submission = submit(1)
+    life = submission.folder / "lives" / "0000-a"
+    life.mkdir()
+    value = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4"}
+    value |= {"workers": 2, "done": {"0": 1}, "failed": {}}
+    (life / "progress.json").write_text(json.dumps(value))
+    cluster.rows = [row(1, 0, "CANCELLED")]
+    assert [task.state for task in submission.tasks()] == ["cancelled"]

@@ -73,7 +73,7 @@ def report(sweep: Sweep) -> str:
 
 
 def test_a_sweep_is_trained_in_arrays_and_again_submits_nothing(
-    sweep: Sweep, profile: str, quick: Sweep, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x1")  # of a surrounding job
     monkeypatch.setenv("SLURM_JOB_ID", "1")
@@ -82,8 +82,13 @@ def test_a_sweep_is_trained_in_arrays_and_again_submits_nothing(
     assert submission.intent.tasks > 1
     finish(sweep, quick)
     assert sweep.status()["tasks"] == {"finished": submission.intent.tasks}
-    assert sweep.submit(cluster=profile) is None
-    assert "no run is missing" in command("resume", sweep.directory, "--cluster", profile).stdout
+    assert sweep.submit() is None, "it goes where the runs were last submitted"
+    assert "no run is missing" in command("resume", sweep.directory).stdout
+    told = ["squeue", "-h", "-r", "-t", "all", "-o", "%j|%k|%w", "-j"]
+    jobs = slurm.cluster.command([*told, submission.jobs()[0].id.partition("_")[0]])
+    array = submission.intent.arrays[0].name
+    assert array.startswith("quick-")
+    assert set(jobs.split()) == {f"{array}.0|{submission.folder}|(null)"}
     assert sweep.status()["duplicates"] == 0
 
 

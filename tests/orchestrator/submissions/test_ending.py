@@ -1,0 +1,101 @@
+"""What was asked to stop is waited for before its work is submitted again."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import StillRunning
+from orchestrator.submissions.submitting import Request, submit
+from orchestrator.sweep import Sweep
+from orchestrator.working.wishes import NOW, PAUSED, STOPPED, stop_wish
+from tests.orchestrator.conftest import MANYSEED, inside, wait_until, write
+from tests.orchestrator.test_run import SLOWER
+
+REQUEST = Request(workers=1)
+
+
+@pytest.fixture
+def training(tmp_path: Path, stopped: list[Sweep]) -> Sweep:
+    """A sweep whose one task is at work."""
+    sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
+    stopped.append(sweep)
+    submission = sweep.submit(workers=1)
+    assert submission is not None
+    wait_until(lambda: bool(submission.lives()), "a task that trains")
+    return sweep
+
+
+def freeze(sweep: Sweep) -> int:
+    """Let its task do nothing any more, as in a fit that takes its time; return its process."""
+    (life,) = sweep.submissions()[-1].lives()
+    pid = int(life["process"].split()[2])
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause"])
+def test_resume_right_after_a_stop_goes_on(training: Sweep, verb: str) -> None:
+    getattr(training, verb)()
+    code, printed = inside("resume", training.directory, "--workers", 1)
+    assert code == 0, printed
+    assert "Submitted" in printed
+    assert len(training.submissions()) == 2
+    assert training.is_running
+
+
+def test_what_does_not_end_is_told_and_nothing_is_submitted(training: Sweep) -> None:
+    pid = freeze(training)
+    try:
+        training.cancel()
+        with pytest.raises(StillRunning, match=r"1 task .*(?s:.*)resume .*cancel .* --now") as end:
+            submit(training.paths, dataclasses.replace(REQUEST, patience=0.0))
+        assert end.value.exit_code == 3
+        assert len(training.submissions()) == 1
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_who_interrupts_the_waiting_submits_nothing(training: Sweep) -> None:
+    pid = freeze(training)
+    try:
+        training.cancel()
+        resume = subprocess.Popen(
+            [MANYSEED, "resume", training.directory],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert resume.stdout is not None
+        assert "finish their fits in flight" in resume.stdout.readline()
+        resume.send_signal(signal.SIGINT)
+        assert resume.wait(120) == 130
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert len(training.submissions()) == 1
+
+
+def test_a_stop_can_be_made_more_urgent_and_not_less(training: Sweep) -> None:
+    (submission,) = training.submissions()
+    pid = freeze(training)
+    try:
+        code, printed = inside("pause", training.directory)
+        assert (code, "after the fits in flight" in printed) == (0, True), printed
+        assert stop_wish(submission.folder) == PAUSED
+        code, printed = inside("cancel", training.directory)
+        assert (code, "--now" in printed) == (0, True), printed
+        assert stop_wish(submission.folder) == STOPPED
+        training.pause()
+        assert stop_wish(submission.folder) == STOPPED
+        code, printed = inside("cancel", training.directory, "--now")
+        assert (code, "asked to stop now" in printed) == (0, True), printed
+        training.cancel()
+        assert stop_wish(submission.folder) == NOW
+        assert inside("cancel", training.directory, "--now", "--only", "cell = 0")[0] == 2
+    finally:
+        os.kill(pid, signal.SIGCONT)

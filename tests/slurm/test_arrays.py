@@ -1,0 +1,77 @@
+"""What sbatch is given, and whom a task asks as it ends; without a SLURM."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from slurm import arrays, commands, signals
+from slurm.profile import read_profile
+
+SBATCH = """#!/bin/sh
+cat "$1" > {folder}/script
+echo "Submitted batch job 7"
+"""
+SCONTROL = """#!/bin/sh
+echo "MaxArraySize = 1001"
+"""
+
+
+def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Submit with a profile; return the lines that sbatch was given."""
+    for name, does in (("sbatch", SBATCH), ("scontrol", SCONTROL), ("srun", "#!/bin/sh\n")):
+        (folder / name).write_text(does.format(folder=folder))
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (folder / "lab.toml").write_text(text)
+    ids = arrays.submit_array(
+        read_profile(folder / "lab.toml"),
+        "cpu",
+        folder / "files",
+        "orchestrator.working.worker:run_task",
+        [["a"], ["b"]],
+        "my-sweep-0123-cpu",
+        comment="/data/a sweep/it's [1]/tasks/0001",
+    )
+    assert ids == ["7_0", "7_1"]
+    return (folder / "script").read_text().splitlines()
+
+
+@pytest.mark.parametrize("own", ["", 'wckey = "thesis"\n'])
+def test_sbatch_is_given_no_wckey_but_the_users(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = script(tmp_path, f'time = "60"\n{own}', monkeypatch)
+    found = [line for line in lines if "--wckey" in line]
+    assert found == (["#SBATCH --wckey=thesis"] if own else [])
+    assert "#SBATCH --job-name=my-sweep-0123-cpu.0" in lines
+    (comment,) = [line for line in lines if line.startswith("#SBATCH --comment=")]
+    assert "/data/a sweep/it" in comment
+
+
+@pytest.mark.parametrize(
+    ("received", "asks"),
+    [
+        ({signal.SIGUSR2}, False),  # the walltime, of all tasks at once
+        ({signal.SIGUSR2, signal.SIGTERM}, True),
+        ({signal.SIGTERM}, True),
+    ],
+)
+def test_a_task_at_its_walltime_asks_nobody(
+    received: set[int], asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(arguments: list[str]) -> str:
+        asked.append(arguments)
+        return "COMPLETING\n"
+
+    monkeypatch.setattr(signals, "received", lambda: frozenset(received))
+    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setenv("_TEST_CLUSTER_", "slurm")  # of submitit
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert arrays._still_wanted() is not asks
+    assert bool(asked) is asks

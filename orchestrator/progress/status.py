@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from orchestrator.errors import UnavailableError
 from orchestrator.paths import SweepPaths
-from orchestrator.plans import cost
+from orchestrator.progress.timeleft import seconds_left
 from orchestrator.progress.watch import summed
 from orchestrator.results.job import describe, last_job, look
 from orchestrator.store import retraining
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.submission import Submission, TaskState, submissions, tasks_of
-from orchestrator.survey import Survey, survey
+from orchestrator.survey import survey
 from orchestrator.working.lives import UNREADABLE
 from orchestrator.working.node import broken_nodes, is_environment
 
@@ -60,7 +58,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "tasks": dict(Counter(task.state for task in every)),
         "workers": workers,
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
-        "seconds_left": _seconds_left(state, workers) if workers else None,
+        "seconds_left": seconds_left(paths, state, running) if workers else None,
         "submissions": [_submission(one, found) for one, found in zip(listed, tasks, strict=True)],
         "problems": list(_problems(paths, listed, tasks)),
         "failures": [
@@ -75,14 +73,6 @@ def status(paths: SweepPaths) -> dict[str, Any]:
 def _runs_per_hour(life: Mapping[str, Any]) -> float:
     done: int = sum(life["done"].values())
     return 3600 * done / max(1.0, time.time() - float(life["started"]))
-
-
-def _seconds_left(state: Survey, workers: int) -> float:
-    """Return how long today's processes need for what is missing, by what fits are expected to."""
-    missing = state.with_state("missing").group_by("cell").agg(n=pl.len())
-    each = cost.seconds(state.plan).join(missing, on="cell")
-    total = float((each["seconds"] * each["n"]).sum())
-    return round(total / workers, 1)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str, Any]:

@@ -364,7 +364,7 @@ class _Look:
 
         Whoever goes on with the sweep here lets what waits there never start.
         """
-        runs = self._last(number) == "running" and self._writes(number)
+        runs = self._last(number) in ("running", UNREADABLE) and self._writes(number)
         lives, job = tuple(self.lives.get(number, ())), self.jobs.get(number)
         job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
         note = ELSEWHERE if self.is_silent or self._is_other_cluster else UNSEEN

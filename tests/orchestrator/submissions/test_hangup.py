@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,3 +71,32 @@ def test_the_end_of_a_terminal_ends_nothing_of_what_it_submits(
     state = sweep.status()
     assert (state["runs"]["missing"], state["duplicates"]) == (0, 0)
     assert len(state["submissions"]) == 1
+
+
+HUNG_UP = """
+import os, signal
+from orchestrator.working import neighbours
+
+def hang_up(*_):
+    os.kill(os.getpid(), signal.SIGHUP)
+
+neighbours.write_shards = hang_up
+from orchestrator.sweep import Sweep
+import sys
+Sweep(sys.argv[1]).submit(workers=1)
+"""
+
+
+def test_a_terminal_that_is_closed_while_tasks_are_written_is_in_nobodys_way(
+    tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    text = QUICK.replace("runs    = 4", "runs    = 2")
+    sweep = Sweep.plan(write(tmp_path / "quick.toml", text), tmp_path / "sweep")
+    stopped.append(sweep)
+    hung_up = subprocess.run([sys.executable, "-c", HUNG_UP, sweep.directory], check=False)
+    assert hung_up.returncode == -signal.SIGHUP
+    assert sweep.submissions() == []
+    assert sweep.status()["tasks"] == {}
+    assert sweep.submit(workers=1) is not None
+    assert [folder.name for folder in sweep.paths.submissions()] == ["0001"]
+    assert [one.number for one in sweep.submissions()] == [1]

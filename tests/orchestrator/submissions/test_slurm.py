@@ -353,3 +353,23 @@ def test_cancel_pause_and_throttle_reach_the_queue(
     assert counts["lr-sgd"] == 0
     sweep.submit(cluster=profile)
     finish(sweep, quick)
+
+
+@pytest.mark.slow
+def test_run_goes_to_a_cluster_and_to_the_report(
+    tmp_path: Path, profile: str, quick: Sweep, slurm: Slurm
+) -> None:
+    file = write(tmp_path / "quick.toml", QUICK)
+    result = command("run", file, "--out", tmp_path / "sweep", "--cluster", profile)
+    assert result.returncode == 0, result.stdout + result.stderr
+    sweep = Sweep(tmp_path / "sweep")
+    (submission,) = sweep.submissions()
+    assert submission.cluster == "lab"
+    job = sweep.analysis_job()
+    assert job is not None
+    assert (job["cluster"], job["state"]) == ("lab", "finished")
+    assert sweep.paths.report.exists()
+    finish(sweep, quick)
+    again = command("resume", sweep.directory, "--watch")
+    assert again.returncode == 0, again.stderr
+    assert "no run is missing" in again.stdout

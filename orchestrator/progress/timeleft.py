@@ -1,0 +1,69 @@
+"""How long a sweep still takes: what fits are expected to take, at the speed that was seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from orchestrator.paths import SweepPaths
+from orchestrator.plans import cost
+from orchestrator.plans.groups import Groups
+from orchestrator.store.arrays import MISSING
+from orchestrator.store.errors import StoreError
+from orchestrator.survey import Survey
+
+_FITS = 3.0
+"""So many fits of each process count as seen, at the expected speed, beside those that were."""
+_LEAST_SECONDS = 30.0
+
+
+def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Mapping[str, Any]]) -> float:
+    """Return how long the processes that train now need for all that is missing.
+
+    A fit costs what published fits of its dataset and classifier took, else of its classifier, else
+    what is expected of it. How fast the processes are is what they finished since they began, at
+    these costs; before anything is finished, that of the expectation.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    state : Survey
+    lives : sequence of mapping
+        What the running lives tell of themselves (`orchestrator.working.lives.Life`); together they
+        have a training process at least.
+    """
+    runs = _priced(paths, state)
+    left = float(runs.filter(state=MISSING)["seconds"].sum())
+    means = {
+        str(group): mean
+        for group, mean in runs.group_by("group").agg(pl.col("seconds").mean()).iter_rows()
+    }
+    workers = sum(life["workers"] for life in lives)
+    spent = sum(life["workers"] * max(0.0, time.time() - life["started"]) for life in lives)
+    finished = sum(
+        n * means.get(group, 0.0)
+        for life in lives
+        for ends in (life["done"], life["failed"])
+        for group, n in ends.items()
+    )
+    (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
+    blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
+    speed = float(workers * (finished + blended) / (spent + blended))
+    return round(left / speed, 1)
+
+
+def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
+    """Return all runs with the column seconds; copies of identical runs cost nothing."""
+    try:
+        observed = cost.observed_seconds(paths, state.plan, Groups.read(paths))
+    except StoreError:  # it is damaged: others say so
+        observed = None
+    costs = cost.seconds(state.plan, observed).select("cell", "seconds")
+    identical = state.plan.cells.filter("identical")["cell"]
+    is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+    return state.runs.join(costs, on="cell").with_columns(
+        seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
+    )

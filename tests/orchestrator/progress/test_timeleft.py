@@ -1,0 +1,64 @@
+"""How long a sweep still takes: first what is expected, then what is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.progress.timeleft import seconds_left
+from orchestrator.store.arrays import DONE, MISSING
+from orchestrator.sweep import Sweep
+
+WORKERS = 4
+
+
+def life(done: dict[str, int], elapsed: float) -> dict[str, Any]:
+    now = time.time() - elapsed
+    return {"workers": WORKERS, "started": now, "done": done, "failed": {}}
+
+
+@pytest.fixture
+def expected(quick: Sweep, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Every fit takes ten seconds, and none was published."""
+    import polars as pl
+
+    from orchestrator.plans import cost
+
+    def seconds(plan: Any, observed: Any) -> pl.DataFrame:
+        return plan.cells.select("cell", seconds=pl.lit(10.0), device=pl.lit("cpu"))
+
+    monkeypatch.setattr(cost, "seconds", seconds)
+    return 10.0
+
+
+def test_time_left_follows_the_speed_that_was_seen(quick: Sweep, expected: float) -> None:
+    """Fits take five times as long as was thought; two identical cells' copies take nothing."""
+    survey = quick.survey()
+    states = {group: np.full_like(each, MISSING) for group, each in survey.states.items()}
+    todo = dataclasses.replace(survey, states=states)
+    fits = 64 - 2 * 3  # without copies
+    left = expected * fits / WORKERS
+    assert seconds_left(quick.paths, todo, [life({}, 0.0)]) == pytest.approx(left, rel=0.01)
+    states[0][:16] = DONE
+    half = expected * (fits - 16) / WORKERS
+    elapsed = 16 * 5 * expected / WORKERS
+    slow = [life({"0": 16}, elapsed)]
+    assert 2 * half < seconds_left(quick.paths, todo, slow) < 5 * half
+    states[0][:16] = MISSING
+    for fits_seen in (1_000, 100_000):  # of a larger sweep's
+        elapsed = fits_seen * 5 * expected / WORKERS
+        found = seconds_left(quick.paths, todo, [life({"0": fits_seen}, elapsed)])
+    assert found == pytest.approx(5 * left, rel=0.1)
+
+
+def test_a_first_fit_that_takes_its_time_is_no_standstill(quick: Sweep, expected: float) -> None:
+    found = [seconds_left(quick.paths, quick.survey(), [life({}, n)]) for n in (0.0, 20.0)]
+    assert found == [0.0, 0.0], "nothing is missing"
+    states = {g: np.full_like(each, MISSING) for g, each in quick.survey().states.items()}
+    todo = dataclasses.replace(quick.survey(), states=states)
+    first, later = (seconds_left(quick.paths, todo, [life({}, n)]) for n in (0.0, expected))
+    assert first < later < 1.5 * first

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import DamagedFile
+from orchestrator.files import read_json, write_json
 from orchestrator.submissions.intent import Intent, TaskArray
 
 WHOLE = Intent(
@@ -71,7 +72,7 @@ def test_intents_of_versions_before_are_read(tmp_path: Path) -> None:
 def test_what_is_no_intent_is_named(change: dict[str, object], named: str, tmp_path: Path) -> None:
     WHOLE.write(tmp_path)
     file = tmp_path / "intent.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    write_json(file, read_json(file) | change)
     with pytest.raises(DamagedFile, match=rf"intent\.json: .*{named}"):
         Intent.read(tmp_path)
 

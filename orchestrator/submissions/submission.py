@@ -23,7 +23,7 @@ from orchestrator.working.lives import UNREADABLE, read_lives
 from orchestrator.working.node import JOBS_FILE, read_jobs
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import PAUSED, skipped_cells, stop_wish
-from slurm import available, local, processes
+from slurm import available, processes
 from slurm.states import JobState
 
 OVER = ("finished", "stopped", "broken")

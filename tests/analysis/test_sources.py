@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis import missing
 from analysis.ranking import ranked
 from analysis.sources import sources
 from analysis.tables import Tables
@@ -77,50 +76,3 @@ def test_runs_are_ranked_by_the_sources_rule():
     assert found["close"].to_list() == [True, True, True, False, False, False]
     assert ranked(runs, within=0.06)["run_index"].to_list() == [3, 0, 0]
     assert ranked(runs, close=0.01)["run_index"].to_list()[0] == 1
-
-
-def covered(coverage, accuracy):
-    size = len(coverage)
-    return pl.DataFrame(
-        {
-            "dataset": ["vehicle"] * size,
-            "classifier": ["mlp"] * size,
-            "coverage": coverage,
-            "accuracy_mean": accuracy,
-        }
-    )
-
-
-def finished(seconds, accuracy):
-    size = len(seconds)
-    return pl.DataFrame(
-        {
-            "dataset": ["vehicle"] * size,
-            "classifier": ["mlp"] * size,
-            "fit_seconds": seconds,
-            "accuracy": accuracy,
-        }
-    )
-
-
-def test_missing_runs_are_said_and_whether_they_are_at_random():
-    rng = np.random.default_rng(1)
-    coverage = np.linspace(0.4, 1, 30)
-    noise = rng.normal(size=30)
-    runs = finished(rng.random(30), rng.random(30))
-    assert missing.notes(runs, covered(np.ones(30), noise)) == []
-    only = missing.notes(runs, covered(coverage, noise))
-    assert len(only) == 1
-    assert only[0].startswith("29 of 30 repeats lack runs (coverage 70.0%)")
-    said = missing.notes(runs, covered(coverage, coverage + 0.01 * noise))
-    assert "vehicle × mlp: runs are not missing at random" in said[1]
-    slow = rng.random(30)
-    said = missing.notes(finished(slow, -slow), covered(coverage, noise))
-    assert "accuracy goes with fit time (rank correlation -1.00)" in said[1]
-    assert missing.notes(finished(slow, -slow), covered(np.ones(30), noise)) == []
-
-
-def test_too_few_or_equal_values_say_nothing():
-    runs = finished([1.0, 1.0], [0.5, 0.6]).drop("fit_seconds")
-    assert len(missing.notes(runs, covered([0.5, 1.0], [0.1, 0.9]))) == 1
-    assert len(missing.notes(runs, covered([0.5] * 20, list(range(20))))) == 1

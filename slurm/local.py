@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -71,11 +70,6 @@ def submit(
         raise RuntimeError(f"the local job did not start:\n{launcher.stderr.strip()}")
     job_id = launcher.stdout.split()[-1]
     return LocalJob(job_id, fingerprint(int(job_id)))
-
-
-def is_here(fingerprint: str) -> bool:
-    """Whether a fingerprint is of a process of this machine, alive or not."""
-    return fingerprint.split()[0] == socket.gethostname()
 
 
 def available_cores() -> int:

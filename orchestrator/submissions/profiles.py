@@ -9,6 +9,7 @@ this user once submitted with.
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -146,9 +147,9 @@ _WAYS = "make a profile: manyseed cluster init; or train on this very machine: -
 
 
 def _was_here(last: Intent | None) -> bool:
-    from slurm import local
-
-    return last is not None and last.cluster == LOCAL and local.is_here(last.submitter)
+    if last is None or last.cluster != LOCAL:
+        return False
+    return last.submitter.partition(" ")[0] == socket.gethostname()
 
 
 def _read(name: str) -> Profile:

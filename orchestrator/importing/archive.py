@@ -19,8 +19,8 @@ from pathlib import Path
 
 import polars as pl
 
+from orchestrator.appearing import appearing
 from orchestrator.errors import ManyseedError, UserError
-from orchestrator.importing.appearing import appearing
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan

@@ -12,8 +12,8 @@ from zarr.storage import LocalStore
 
 from jobs.identity import canonical_json
 from jobs.run import Cell
+from orchestrator.appearing import appearing
 from orchestrator.errors import UserError, toml_value
-from orchestrator.importing.appearing import appearing
 from orchestrator.importing.rows import write_rows
 from orchestrator.importing.source import DEFAULTS, Positions, Source
 from orchestrator.origin import register

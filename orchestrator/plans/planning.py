@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from jobs.classifiers import keep_weights
+from orchestrator.appearing import appearing
 from orchestrator.errors import UnavailableError, UserError, toml_value
 from orchestrator.files import locked
 from orchestrator.grids.expansion import Expansion, expand
@@ -80,7 +78,8 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
                 _write(paths, change)
         else:
             change = _ready(sweep_file, directory)
-            _create(directory, change)
+            with appearing(directory) as new:
+                _write(new, change)
     except OSError as error:
         raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change
@@ -111,33 +110,6 @@ def require_room(change: Change, file: Path, directory: Path) -> None:
         replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
     ]
     check_room(directory, before, change.stored, file)
-
-
-def _create(directory: Path, change: Change) -> None:
-    """Make the directory of a sweep appear whole."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    mine = f".{directory.name}.{socket.gethostname()}."
-    for left in directory.parent.iterdir():
-        process = left.name.removeprefix(mine).removesuffix(".planning")
-        if left.name == f"{mine}{process}.planning" and _is_over(process):
-            shutil.rmtree(left)  # of a planning that was killed on this machine
-    building = directory.with_name(f"{mine}{os.getpid()}.planning")
-    try:
-        building.mkdir()
-        _write(SweepPaths(building), change)
-        building.rename(directory)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _is_over(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (ValueError, OverflowError, PermissionError):
-        return False
-    return int(process) == os.getpid()
 
 
 def _write(paths: SweepPaths, change: Change) -> None:

@@ -256,7 +256,7 @@ def check(verb: str, folder: str) -> dict[str, Any]:
     -------
     dict
         finished: runs that were finished right after. In the end: runs by state; duplicates;
-        findings; locks that are still there.
+        findings; locks and directories that are left behind.
     """
     where = Path(folder)
     paths = SweepPaths(where / "sweep")
@@ -278,13 +278,14 @@ def check(verb: str, folder: str) -> dict[str, Any]:
         assert zipfile.ZipFile(file).testzip() is None
     for file in (where / "out").glob("*.parquet"):
         pl.read_parquet(file)
-    locks = [path.name for path in (where / "sweep").glob(".*lock")]
+    locks = [path.name for path in (where / "sweep").glob(".*lock*")]
+    held_back = [path.name for path in where.glob(".manyseed-*") if any(path.iterdir())]
     return {
         "finished": held,
         "runs": state["runs"],
         "duplicates": state["duplicates"],
         "findings": result["findings"],
-        "locks": locks,
+        "left": locks + held_back,
     }
 
 

@@ -81,7 +81,7 @@ def cut_off(sweeps: Sweeps, verb: str, at: int, fault: Fault) -> None:
     counts = found["runs"]
     assert counts["missing"] == counts["failed"] == counts["copy"] == 0
     assert counts["done"] == RUNS[verb]
-    assert found["locks"] == []
+    assert found["left"] == []
     shutil.rmtree(where)
 
 

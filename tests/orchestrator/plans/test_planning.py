@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
+import subprocess
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +13,6 @@ import pytest
 
 from orchestrator.errors import UnavailableError, UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.plans import planning
 from orchestrator.plans.data import fetch_datasets, require_fetched
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
@@ -21,6 +20,7 @@ from orchestrator.plans.plan import Plan
 from orchestrator.plans.planning import plan_change, plan_sweep
 from orchestrator.store.groups import list_groups
 from orchestrator.store.reader import read_array
+from slurm.processes import fingerprint
 
 SMALL = """
 name    = "small"
@@ -245,7 +245,7 @@ def kill_at(monkeypatch, step):
     monkeypatch.setattr(Path, "mkdir", before(Path.mkdir))
     monkeypatch.setattr(os, "fsync", before(os.fsync))
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
-    monkeypatch.setattr(planning.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     return count
 
 
@@ -288,12 +288,18 @@ def test_a_kill_between_any_two_file_operations_is_completed_by_planning_again(
     assert step > 8
 
 
-def test_the_folder_of_a_killed_planning_is_removed_by_the_next(tmp_path):
+def test_what_a_killed_planning_left_is_removed_by_the_next_and_a_living_ones_is_not(tmp_path):
     (tmp_path / "sweep.toml").write_text(SMALL)
-    dead = 2**22 + 1  # above any process number
-    (tmp_path / f".out.{socket.gethostname()}.{dead}.planning" / "plan").mkdir(parents=True)
+    ended = subprocess.Popen(["true"])
+    dead = fingerprint(ended.pid)
+    ended.wait()
+    for name, maker in (("dead", dead), ("alive", fingerprint(os.getpid())), ("far", "a b 1 1 c")):
+        (tmp_path / f".manyseed-{name}" / "plan").mkdir(parents=True)
+        (tmp_path / f".manyseed-{name}" / ".maker").write_text(maker)
     plan_sweep(tmp_path / "sweep.toml", tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "sweep.toml"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [".manyseed-alive", ".manyseed-far", "out", "sweep.toml"]
+    assert not (tmp_path / "out" / ".maker").exists()
 
 
 def test_an_interrupted_enlargement_does_not_bind_the_next(sweep, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +12,12 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.store.files import sync_folder
+from orchestrator.store.files import place, sync_folder
+from slurm.processes import fingerprint, state
+
+_PREFIX = ".manyseed-"
+_MAKER = ".maker"
+_OLD_SECONDS = 3600.0
 
 
 @contextmanager
@@ -18,7 +25,8 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
     """Give the paths of a directory that takes its name when the block ends well.
 
     It is made beside `directory` under a name of its own, so that two that are made at a time don't
-    meet; the second finds the name taken, and leaves nothing.
+    meet; the second finds the name taken, and leaves nothing. What a process left that was killed
+    while it made one is removed by the next.
 
     Raises
     ------
@@ -28,11 +36,14 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise _exists(directory)
     parent = directory.absolute().parent
+    _remove_left(parent)
     made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
-    building = parent / f".manyseed-import-{uuid.uuid4().hex}"
+    building = parent / f"{_PREFIX}{uuid.uuid4().hex}"
     try:
         building.mkdir(parents=True)
+        place(building / _MAKER, fingerprint(os.getpid()).encode())
         yield SweepPaths(building)
+        (building / _MAKER).unlink()
         try:
             building.rename(directory.absolute())  # an empty directory gives way, no other does
         except (FileExistsError, NotADirectoryError):
@@ -48,6 +59,18 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
                 folder.rmdir()
         raise
     sync_folder(parent)
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove directories that were not completed, of processes that certainly ended."""
+    for left in parent.glob(f"{_PREFIX}*/"):
+        maker = left / _MAKER
+        with suppress(OSError):
+            if maker.exists():
+                if state(maker.read_text(errors="replace")) == "dead":
+                    shutil.rmtree(left)
+            elif time.time() - left.stat().st_mtime > _OLD_SECONDS:
+                left.rmdir()  # killed before it said who it is: only an empty one goes
 
 
 def _exists(directory: Path) -> UserError:

@@ -145,6 +145,22 @@ def require_intact(path: Path) -> None:
         raise DamagedFile(path, str(error)) from None
 
 
+def checksum(path: Path) -> str:
+    """Return the checksum that a table carries; empty where an earlier version wrote it.
+
+    Raises
+    ------
+    FileNotFoundError
+    DamagedFile
+        For what is no Parquet file; whether it fits its checksum is not looked at.
+    """
+    try:
+        with open_plain(path) as file:
+            return _find_checksum(file)[1].decode(errors="replace")
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from None
+
+
 def _write_checksum(file: _File) -> None:
     """Write a file's checksum over the zeros in its place."""
     at, _ = _find_checksum(file)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator.errors import DamagedFile
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
@@ -84,6 +85,7 @@ def survey(paths: SweepPaths) -> Survey:
     A sweep that nobody submitted has no store yet: all its runs are missing.
     """
     plan, groups = Plan.read(paths), Groups.read(paths)
+    groups.require_of(plan, paths)
     index = JournalIndex(paths.journals)
     lengths = dict(plan.groups.select("group", "length").iter_rows())
     states: dict[int, NDArray[np.uint8]] = {}
@@ -92,6 +94,9 @@ def survey(paths: SweepPaths) -> Survey:
         state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
         if (group := find_group(paths.store, spec)) is not None:
             opened.append(group)
+            if group.rows > spec.padded(len(state)):
+                reason = f"is absent, though {group.folder} has rows of it"
+                raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
             stored = statuses(group)[: len(state)]
             state[: len(stored)] = stored
         journaled = index.rows(spec.number)

@@ -16,6 +16,7 @@ from orchestrator.files import read_record, write_json
 from orchestrator.grids.expansion import Expansion
 from orchestrator.grids.sweepfile import SweepFile
 from orchestrator.paths import SweepPaths
+from orchestrator.plans.plan import Plan
 from orchestrator.store.errors import LayoutTooNew, StoreError
 from orchestrator.store.schema import GroupSpec, encode_name
 
@@ -61,6 +62,20 @@ class Groups:
                 raise DamagedFile(paths.groups, f"group {number} is not as it was written")
             specs.append(spec)
         return cls(tuple(specs))
+
+    def require_of(self, plan: Plan, paths: SweepPaths) -> None:
+        """Refuse groups that are not those of a plan's cells.
+
+        Raises
+        ------
+        DamagedFile
+        """
+        named = plan.all_cells.select("group", "dataset", "classifier", "path").unique()
+        for number, *names in named.sort("group").iter_rows():
+            spec = self.specs[number] if number < len(self.specs) else None
+            if spec is None or [spec.dataset, spec.classifier, spec.path] != names:
+                reason = f"group {number} is not the one that {paths.cells.name} tells of"
+                raise DamagedFile(paths.groups, reason)
 
     def write(self, paths: SweepPaths) -> None:
         """Write a sweep's groups."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -105,6 +105,7 @@ class Plan:
             .filter(pl.col("part") <= len(parts))
             .sort("cell")
         )
+        _require_one_plan(cells, parts, paths)
         dropped = [n for file in drop_files(paths) for n in read_record(file, _Dropped).cells]
         return cls(cells, parts, _numbers(dropped))
 
@@ -164,6 +165,28 @@ class Plan:
         if self.dropped.is_empty():
             return frame
         return frame.filter(~pl.col("cell").is_in(self.dropped.implode()))
+
+
+def _require_one_plan(
+    cells: pl.DataFrame, parts: Sequence[pl.DataFrame], paths: SweepPaths
+) -> None:
+    """Refuse cells and parts that do not belong together, as when one file is another sweep's.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    numbers = cells["cell"]
+    expected = pl.int_range(len(cells), dtype=pl.UInt32, eager=True)
+    if cells.null_count().sum_horizontal()[0] or not (numbers == expected).all():
+        raise DamagedFile(paths.cells, "does not describe the cells 0, 1, 2, … one by one")
+    used = [part["cell"].unique() for part in parts]
+    for number, (part, own) in enumerate(zip(parts, used, strict=True), 1):
+        if part.null_count().sum_horizontal()[0] or not own.is_in(numbers.implode()).all():
+            raise DamagedFile(paths.part(number), "holds runs of cells that cells.parquet lacks")
+        new = cells.filter(part=number)["cell"]
+        if not new.is_in(own.implode()).all():
+            raise DamagedFile(paths.part(number), "lacks the runs of cells that came with it")
 
 
 def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:

@@ -24,15 +24,15 @@ from analysis.sources import sources
 from analysis.tables import RUN_KEY, Tables
 from jobs.datasets import dataset_id
 from orchestrator import origin
-from orchestrator.errors import UserError
-from orchestrator.files import read_json, write_json
-from orchestrator.parquet import read_parquet
+from orchestrator.errors import DamagedFile, UserError
+from orchestrator.parquet import checksum, read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
-from orchestrator.results.conventions import from_json, to_json
+from orchestrator.results.conventions import to_json
 from orchestrator.results.curves import KEY as CURVE_KEY
 from orchestrator.results.curves import learning_curves
 from orchestrator.results.inputs import KEY, Held, digests
+from orchestrator.results.record import Analysis, Unavailable
 from orchestrator.results.tables import (
     CURVES,
     DESCRIPTORS,
@@ -152,7 +152,7 @@ def analyze(
             curves.append(learning_curves(group.data, group.predictions.runs))
         names = {"dataset": group.spec.dataset, "classifier": group.spec.classifier}
         for metric, reason in unavailable(group.predictions, options).items():
-            missing.append({**names, "metric": metric, "reason": reason})
+            missing.append(Unavailable(**names, metric=metric, reason=reason))
     if not lazy:
         raise UserError(
             "no run is finished yet",
@@ -173,15 +173,14 @@ def analyze(
         described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
         of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
-    write_json(
-        paths.analysis,
-        {
-            "options": to_json(options),
-            "unavailable": missing,
-            "packages": origin.package_versions(),
-            "analysed": datetime.now(UTC).isoformat(timespec="seconds"),
-        },
-    )
+    written = [*TABLES, *([CURVES] if curves else [])]
+    Analysis(
+        options=to_json(options),
+        unavailable=missing,
+        packages=origin.package_versions(),
+        analysed=datetime.now(UTC).isoformat(timespec="seconds"),
+        tables={name: checksum(result_file(paths, name)) for name in written},
+    ).write(paths)
     held.remember(wanted)
     return read_results(paths)
 
@@ -209,10 +208,10 @@ def users_mistake(kind: type[ValueError] = ValueError) -> Iterator[None]:
         raise UserError(str(error), remedy=remedy if failed else None) from None
 
 
-def read_analysis(paths: SweepPaths) -> tuple[Options, dict[str, Any]]:
+def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
     """Return the options that the result tables were computed with, and what else is recorded."""
-    value = read_json(paths.analysis)
-    return from_json(value.pop("options")), value
+    record = Analysis.read(paths)
+    return record.conventions(paths), record
 
 
 def _predictions(
@@ -290,7 +289,11 @@ def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl
 def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame) -> None:
     """Remove the table of ensembles where it is of predictions that changed."""
     file = result_file(paths, ENSEMBLES)
-    if file.exists():
-        drawn = read_parquet(file, columns=[*KEY, "digest"])
-        if not drawn.join(inputs, on=[*KEY, "digest"], how="anti").is_empty():
-            file.unlink()
+    try:
+        drawn = read_parquet(file, inputs.schema, columns=[*KEY, "digest"])
+    except FileNotFoundError:
+        return
+    except DamagedFile:
+        drawn = None
+    if drawn is None or not drawn.join(inputs, on=[*KEY, "digest"], how="anti").is_empty():
+        file.unlink()

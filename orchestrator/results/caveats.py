@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
+
+from orchestrator.results.record import Analysis
 
 _LISTED = 3
 
 
-def not_computed(record: dict[str, Any]) -> list[str]:
+def not_computed(record: Analysis) -> list[str]:
     """Say which metrics what was kept does not allow, a sentence each.
 
     Parameters
     ----------
-    record : dict
-        What ``analysis.json`` records beside the options.
+    record : Analysis
     """
     where: dict[tuple[str, str], list[str]] = {}
-    for item in record["unavailable"]:
-        group = f"{item['dataset']} × {item['classifier']}"
-        where.setdefault((item["metric"], item["reason"]), []).append(group)
+    for item in record.unavailable:
+        group = f"{item.dataset} × {item.classifier}"
+        where.setdefault((item.metric, item.reason), []).append(group)
     return [
         f"{metric} is not computed for {_some(groups)}: it {reason}."
         for (metric, reason), groups in where.items()

@@ -16,7 +16,7 @@ from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import Tables
 from analysis.trimming import dkw_threshold
-from orchestrator.errors import UserError
+from orchestrator.errors import DamagedFile, UserError
 from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
@@ -217,8 +217,10 @@ def _write(
 ) -> None:
     """Write Table I of these groups, with what each was computed from; those of others stand."""
     file = result_file(paths, ENSEMBLES)
-    parts = [read_parquet(file)] if file.exists() else []
-    parts = [part.join(cells, on=GROUP, how="anti") for part in parts]
+    try:
+        parts = [read_parquet(file).join(cells, on=GROUP, how="anti")]
+    except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
+        parts = []  # what was drawn for others is lost, and can be drawn again
     described = cells.select("cell", "cell_id", *DESCRIPTORS)
     inputs = Held(paths).inputs
     parts += [

@@ -16,13 +16,20 @@ from analysis.options import Options
 from analysis.predictions import Predictions
 from analysis.tables import ORDER, Tables, cells, ordered
 from analysis.version import code_version
-from orchestrator.parquet import read_parquet, write_parquet
+from orchestrator.errors import DamagedFile
+from orchestrator.parquet import checksum, read_parquet, require_intact, write_parquet
 from orchestrator.paths import SweepPaths
+from orchestrator.results.record import Analysis
 from orchestrator.results.tables import PARTS, result_file
 from orchestrator.store.schema import GroupSpec
 
 FILE = "inputs"
 KEY = ["cell", "repeat_index"]
+_INPUTS: Mapping[str, pl.DataType] = {
+    "cell": pl.UInt32(),
+    "repeat_index": pl.UInt16(),
+    "digest": pl.String(),
+}
 _FREE = ("block_bytes",)
 """Options that change no number."""
 
@@ -77,15 +84,15 @@ class Held:
 
     def __init__(self, paths: SweepPaths) -> None:
         self.paths = paths
-        file = result_file(paths, FILE)
-        files = [result_file(paths, name) for name in PARTS]
-        self.inputs = (
-            read_parquet(file)
-            if file.exists() and all(file.exists() for file in files)
-            else pl.DataFrame(
-                schema={"cell": pl.UInt32, "repeat_index": pl.UInt16, "digest": pl.String}
-            )
-        )
+        try:
+            tables = Analysis.read(paths).tables
+            for name in PARTS:
+                require_intact(file := result_file(paths, name))
+                if name in tables and tables[name] != checksum(file):
+                    raise DamagedFile(file, "is of another analysis")
+            self.inputs = read_parquet(result_file(paths, FILE), _INPUTS).select(*_INPUTS)
+        except (FileNotFoundError, DamagedFile):  # all of it is computed again
+            self.inputs = pl.DataFrame(schema=dict(_INPUTS))
 
     def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Return the repeats whose rows on disk are what would be computed: `KEY`."""
@@ -97,7 +104,9 @@ class Held:
         for name in PARTS:
             parts = [getattr(tables, name) for tables in computed]
             if not same.is_empty():
-                held = read_parquet(result_file(self.paths, name), columns=parts[0].columns)
+                file, wanted = result_file(self.paths, name), parts[0].schema
+                again = f"remove it, then: manyseed analyze {self.paths.directory}"
+                held = read_parquet(file, wanted, list(wanted), again)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
             frames[name] = ordered(pl.concat(parts), ORDER[name])
         return Tables(**frames, cells=cells(frames["repeats"]))

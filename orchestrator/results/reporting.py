@@ -37,7 +37,7 @@ def report(paths: SweepPaths, name: str) -> Path:
             ),
             tables,
             options,
-            _provenance(paths, record["packages"], record["analysed"]),
+            _provenance(paths, record.packages, record.analysed),
             (
                 *caveats.problems(tables.repeats),
                 *caveats.undefined(tables.repeats),
@@ -81,7 +81,7 @@ def _decimals(name: str) -> pl.Expr:
     return text.fill_null("–")
 
 
-def _provenance(paths: SweepPaths, packages: dict[str, str], analysed: str) -> dict[str, str]:
+def _provenance(paths: SweepPaths, packages: Mapping[str, str], analysed: str) -> dict[str, str]:
     recipes = origin.read_recipes(paths.recipes)
     devices = sorted({f"{r['device']} ({r['device_class']})" for r in recipes.values()})
     return {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from orchestrator.errors import UserError
-from orchestrator.parquet import read_parquet, scan_parquet
+from orchestrator.errors import DamagedFile, UserError
+from orchestrator.parquet import checksum, scan_parquet, telling_damage
 from orchestrator.paths import SweepPaths
+from orchestrator.results.record import Analysis, remedy
 
 if TYPE_CHECKING:
     from analysis.tables import Tables
@@ -44,13 +46,31 @@ def result_file(paths: SweepPaths, table: str) -> Path:
 
 
 class Results(Mapping[str, pl.DataFrame]):
-    """The result tables of a sweep by name, each read from disk whenever it is asked for."""
+    """The result tables of a sweep by name, each read from disk whenever it is asked for.
 
-    def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = dict(files)
+    Parameters
+    ----------
+    files : mapping
+        Of each table.
+    checksums : mapping
+        Those of tables that the record of the analysis tells.
+    remedy : str
+        What to do about a damaged one.
+
+    Raises
+    ------
+    DamagedFile
+        When a table is asked for that is damaged, or of another analysis.
+    """
+
+    def __init__(
+        self, files: Mapping[str, Path], checksums: Mapping[str, str], remedy: str
+    ) -> None:
+        self._files, self._checksums, self._remedy = dict(files), dict(checksums), remedy
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        return read_parquet(self._files[table])
+        with self.telling_damage(table):
+            return self.scan(table).collect()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -60,13 +80,28 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table lazily: only the columns and rows that are needed are read."""
-        return scan_parquet(self._files[table])
+        file = self._files[table]
+        try:
+            frame = scan_parquet(file)
+            written = self._checksums.get(table)
+            if written is not None and checksum(file) != written:
+                raise DamagedFile(file, "is of another analysis than the record beside it")
+        except FileNotFoundError:
+            raise DamagedFile(file, "is absent", self._remedy) from None
+        except DamagedFile as error:
+            raise DamagedFile(file, error.reason, self._remedy) from None
+        return frame
+
+    def telling_damage(self, table: str) -> AbstractContextManager[None]:
+        """Turn what polars says where a table cannot be decoded into `DamagedFile`."""
+        return telling_damage(self._files[table], self._remedy)
 
     def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
         """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""
         from analysis.tables import Tables
 
-        pairs = self.scan("pairs").select(pair_columns).collect()
+        with self.telling_damage("pairs"):
+            pairs = self.scan("pairs").select(pair_columns).collect()
         return Tables(self["runs"], pairs, self["repeats"], self["cells"])
 
 
@@ -79,11 +114,16 @@ def read_results(paths: SweepPaths) -> Results:
         Where there are none yet.
     """
     files = {name: result_file(paths, name) for name in TABLES}
-    if not all(file.exists() for file in files.values()):
+    try:
+        record = Analysis.read(paths)
+    except FileNotFoundError:
+        record = None
+    if record is None or not all(file.exists() for file in files.values()):
         raise UserError(
             "there are no results yet",
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
     further = {name: result_file(paths, name) for name in (ENSEMBLES, CURVES)}
-    return Results(files | {name: file for name, file in further.items() if file.exists()})
+    files |= {name: file for name, file in further.items() if file.exists()}
+    return Results(files, record.tables, remedy(paths))

@@ -306,6 +306,8 @@ def _value(file: Path, draw: random.Random, other: Path) -> bool:
         return False
     if isinstance(value, int | float | str):
         return False
+    if isinstance(value, dict) and draw.random() < 0.7:
+        value.pop("crc32c", None)  # as of an earlier version
     parts[number] = json.dumps(_changed(value, draw)).encode() + b"\n"
     file.write_bytes(b"".join(parts))
     return True
@@ -417,7 +419,7 @@ class Server:
 
 
 def _serve(pipe: Connection) -> None:
-    os.environ |= {"COLUMNS": "1000", "MANYSEED_LEASE_SECONDS": "1", "PATH": "/nowhere"}
+    os.environ |= {"COLUMNS": "1000", "MANYSEED_LEASE_SECONDS": "5", "PATH": "/nowhere"}
     os.environ["XDG_CONFIG_HOME"] = "/nowhere"
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     null = os.open(os.devnull, os.O_WRONLY)
@@ -536,7 +538,10 @@ def judge(verb: Verb, name: str, answer: Answer, whole: Answer, copy: Path) -> s
         return "traceback"
     if "WOULD TRAIN" in said:
         return "would train"
-    same = answer["seen"] == whole["seen"]
+    seen = answer["seen"]
+    # what the verb left alone, whoever reads it is told of
+    left = isinstance(seen, str) and seen.startswith("unreadable: Damaged")
+    same = seen == whole["seen"] or (left and _names(seen, name, copy))
     if verb.printed:
         same = same and answer["out"] == whole["out"]
     if answer["exit"] == whole["exit"] and same:

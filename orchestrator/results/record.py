@@ -1,0 +1,80 @@
+"""What ``analysis.json`` records of an analysis: by which conventions, of what, with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from analysis.options import Options
+from orchestrator.errors import DamagedFile
+from orchestrator.files import read_record, write_json
+from orchestrator.paths import SweepPaths
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A metric that what was kept of a group does not allow, and why."""
+
+    dataset: str
+    classifier: str
+    metric: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis, as its record holds it.
+
+    Attributes
+    ----------
+    options : mapping
+        As `orchestrator.results.conventions.to_json` gives them.
+    unavailable : list of Unavailable
+    packages : mapping
+        Versions by name.
+    analysed : str
+        When.
+    tables : mapping
+        Of each result table the checksum that its file carries; none from earlier versions.
+    """
+
+    options: Mapping[str, Any]
+    unavailable: list[Unavailable] = field(default_factory=list)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    analysed: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Analysis:
+        """Read the record of a sweep's last analysis.
+
+        Raises
+        ------
+        FileNotFoundError
+        DamagedFile
+        """
+        return read_record(paths.analysis, cls, remedy(paths))
+
+    def write(self, paths: SweepPaths) -> None:
+        """Write the record."""
+        write_json(paths.analysis, asdict(self))
+
+    def conventions(self, paths: SweepPaths) -> Options:
+        """Return the options that the tables were computed with.
+
+        Raises
+        ------
+        DamagedFile
+        """
+        from orchestrator.results.conventions import from_json
+
+        try:
+            return from_json(dict(self.options))
+        except (LookupError, TypeError, ValueError) as error:
+            raise DamagedFile(paths.analysis, f"options: {error}", remedy(paths)) from None
+
+
+def remedy(paths: SweepPaths) -> str:
+    """Return what to do about results that are damaged."""
+    return f"compute the results again: manyseed analyze {paths.directory}"

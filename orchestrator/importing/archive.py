@@ -21,6 +21,7 @@ import polars as pl
 
 from orchestrator.appearing import appearing
 from orchestrator.errors import ManyseedError, UserError
+from orchestrator.parquet import scan_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
@@ -130,7 +131,7 @@ def _check_member(info: zipfile.ZipInfo, file: Path) -> None:
 def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) -> None:
     """Refuse chunks that the plan has no place for, or that are larger than their layout allows."""
     lines = sum(
-        pl.scan_parquet(part, glob=False, hive_partitioning=False).select(pl.len()).collect().item()
+        scan_parquet(part).select(pl.len()).collect().item()
         for part in (paths.cells, *paths.parts())
     )
     if lines > _MAX_RUNS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import google_crc32c
 
 from orchestrator.errors import DamagedFile, UserError
-from orchestrator.store.files import place, read_plain
+from orchestrator.store.files import place, place_soon_replaced, read_plain
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -25,10 +25,15 @@ _CHECKSUM = b'{"crc32c":'
 _CHECKSUM_BYTES = len(_CHECKSUM) + 11
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by a JSON text, durably; an object begins with its checksum."""
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+    """Replace `path` by a JSON text, durably; an object begins with its checksum.
+
+    What is soon replaced again need not be durable: readers see one or the other, but a power cut
+    may leave an empty file.
+    """
     text = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-    place(path, _checksum(text[1:]) + text[1:] if isinstance(value, dict) and value else text)
+    text = _checksum(text[1:]) + text[1:] if isinstance(value, dict) and value else text
+    (place if durable else place_soon_replaced)(path, text)
 
 
 def read_json(path: Path) -> Any:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:  # whoever only names a device need not wait for torch
 _OF_THE_GPU = re.compile(r"CUDA|cuDNN|CUBLAS|CUDNN|cudaError|NCCL")
 """In what libraries say of a GPU that fails: few of these errors have a type of their own."""
 
+_OF_MEMORY = re.compile(
+    r"DefaultCPUAllocator|out of memory|can(no|')t allocate memory|not enough memory"
+    r"|bad[_ ]alloc|unable to allocate",
+    re.IGNORECASE,
+)
+"""The same of memory that is full."""
+
 
 def torch_device(device: Device) -> torch.device:
     """Return torch's device for a resource class.
@@ -42,25 +49,23 @@ def torch_device(device: Device) -> torch.device:
 
 @contextmanager
 def faults_of(device: Device) -> Iterator[None]:
-    """Let what a GPU cannot do be the machine's fault, not the run's: full memory, a broken card.
+    """Let full memory and a GPU that fails be the machine's fault, not the run's.
 
     Raises
     ------
     MachineError
     """
-    if device == "cpu":
-        yield
-        return
-    import torch
-
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise MachineError(f"the GPU failed: {error}") from error
+    except MachineError:
+        raise
     except (RuntimeError, ValueError) as error:  # of the latter kind are XGBoost's errors
-        if not _OF_THE_GPU.search(str(error)):
-            raise
-        raise MachineError(f"the GPU failed: {error}") from error
+        is_memory = type(error).__name__ == "OutOfMemoryError" or _OF_MEMORY.search(str(error))
+        if device == "gpu" and (is_memory or _OF_THE_GPU.search(str(error))):
+            raise MachineError(f"the GPU failed: {error}") from error
+        if is_memory:
+            raise MachineError(f"memory is full: {error}") from error
+        raise
 
 
 def gpu_model() -> str:

@@ -143,6 +143,18 @@ def place_new(path: Path, data: bytes) -> None:
         raise FileExistsError(path)
 
 
+def place_soon_replaced(path: Path, data: bytes) -> None:
+    """Write a file as `place` does, in a folder that is there, without waiting for the disk."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+    with unavailable("write", path):
+        try:
+            partial.write_bytes(data)
+            partial.rename(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
 @contextlib.contextmanager
 def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iterator[Path]:
     """Let the block write a temporary file, then put it in place, as `place` does."""

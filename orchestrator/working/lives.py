@@ -74,6 +74,15 @@ class Failure:
     file: Path = field(default=Path())
 
 
+def life_lease(life: str) -> str:
+    """Return the name of the lease that a life keeps while it, or a process of it, may write.
+
+    Whether a life lives, also where nothing of its process can be seen, tells
+    ``LeaseWatch.wait_until_dead([life_lease(life)])``: by its counter, and no clock but one's own.
+    """
+    return f"life-{life}"
+
+
 def read_lives(submission: Path, which: str = "*") -> list[dict[str, Any]]:
     """Return what lives last told of themselves, oldest first.
 

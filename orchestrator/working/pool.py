@@ -104,6 +104,18 @@ class Pool:
                 self.workers.remove(worker)
                 yield Message(worker, None)
 
+    @property
+    def is_training(self) -> bool:
+        """Whether a fit is in flight."""
+        return any(worker.batch is not None for worker in self.workers)
+
+    def end_fits(self) -> None:
+        """Kill the processes that train, and those that only begin."""
+        for worker in self.workers:
+            if not worker.is_idle:
+                worker.batch = None
+                worker.process.kill()
+
     def dismiss(self, timeout: float) -> None:
         """Let all processes finish what they train, for `timeout` seconds in all, then end them."""
         for worker in self.workers:

@@ -23,13 +23,18 @@ _EVERY_SECONDS = 15.0
 _COST_SHARE = 0.05
 """Shards that are not complete are published again and again, so that readers see them grow: not
 more often than every 15 s, and for at most this share of the time."""
+_OFTEN_TASKS = 8
+_MOST_SECONDS = 600.0
+"""More tasks of a submission than that publish less often in proportion, each every 10 min at
+least: together they ask no more of the disk."""
 _LEASE_WAIT = 30.0
 
 
 class Publisher:
-    """Publishes the shards of a task."""
+    """Publishes the shards of a task, one of `tasks` that do so at the same time."""
 
-    def __init__(self, paths: SweepPaths, task: Task) -> None:
+    def __init__(self, paths: SweepPaths, task: Task, tasks: int = 1) -> None:
+        self._every = min(_MOST_SECONDS, _EVERY_SECONDS * max(1.0, tasks / _OFTEN_TASKS))
         self.watch = LeaseWatch(paths.leases)
         self._groups: dict[int, Group] = {
             number: open_group(paths.store, path) for number, path in task.groups.items()
@@ -38,7 +43,7 @@ class Publisher:
         neighbours = Neighbours(paths, self._shards | self._sources(task))
         self._index = JournalIndex(paths.journals, neighbours.may_hold)
         self._dirty: dict[tuple[int, int], None] = {}
-        self._next = time.monotonic() + _EVERY_SECONDS
+        self._next = time.monotonic() + self._every
 
     def _sources(self, task: Task) -> set[Shard]:
         """Return the shards of the runs that a task's copies equal."""
@@ -85,7 +90,7 @@ class Publisher:
         self.publish(*shard)
         ended = time.monotonic()
         pause = (ended - started) / _COST_SHARE
-        self._next = ended + max(pause, _EVERY_SECONDS / (len(self._dirty) + 1))
+        self._next = ended + max(pause, self._every / (len(self._dirty) + 1))
 
     def publish_all(self, seconds: float | None = None) -> None:
         """Publish whatever is finished and not yet published; where time is short, what is free."""

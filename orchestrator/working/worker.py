@@ -12,7 +12,8 @@ import time
 import traceback
 import uuid
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +23,27 @@ from orchestrator.paths import SweepPaths
 from orchestrator.store.files import place
 from orchestrator.store.lease import Lease
 from orchestrator.submissions.intent import Intent
-from orchestrator.working.lives import read_failures, read_lives
+from orchestrator.working.lives import life_lease, read_failures, read_lives
 from orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from orchestrator.working.node import Node, keep_away
 from orchestrator.working.pool import Message, Pool, Worker
 from orchestrator.working.publisher import Publisher
 from orchestrator.working.queue import Queue
+from orchestrator.working.stop import Stop
 from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import skipped_cells
+from orchestrator.working.wishes import skipped_cells, stop_wish
 from slurm import processes, signals
 
 _TICK = 0.2
-_LOOK_SECONDS = 1.0
-_PROGRESS_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
+_REPORT_ON_CLUSTER = 10.0
+"""Between two reports of progress, and two looks for what users wish. On a shared disk a young life
+reports more often, at most a tenth as often as its age in seconds: it is being watched."""
 _GRACE_SECONDS = 20.0
-_GRACE_ON_CLUSTER = 60.0
 _PUBLISH_SECONDS = 20.0
 _DEATHS = 2
 _FRUITLESS = 3
+_BARREN_STARTS = 3
 _SUSPENDED = "suspended"
 _INTERRUPTED = "interrupted"
 _STOPPED = "stopped"
@@ -89,7 +93,7 @@ class TaskLife:
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
         self.n_workers = workers
-        self.publisher = Publisher(paths, self.task)
+        self.publisher = Publisher(paths, self.task, self.intent.tasks)
         self.queue = Queue(self.task, self._settled())
         arguments = [
             str(paths.directory),
@@ -103,36 +107,49 @@ class TaskLife:
         self.set_aside = self.killed = 0
         self.fault: Fault | None = None
         self.is_task_at_fault = False
-        self.interrupted = self.stopping = False
+        self.stop = Stop(is_job=bool(node.job_id))
+        self.barren_starts = 0
         self.started = time.time()
+        self._began = time.monotonic()
         self._told = self._looked = 0.0
 
     def run(self) -> str:
         """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
-        signals.on_stop(self._on_signal)
+        signals.on_stop(self.stop.on_signal)
         # the lease tells everybody that this life's journals are still written
-        lease = Lease(self.publisher.watch, f"life-{self.folder.name}")
-        state, patience = _SUSPENDED, self._grace
+        lease = Lease(self.publisher.watch, life_lease(self.folder.name), vanishes=True)
+        state = _SUSPENDED
         try:
             if self._is_startable():
                 while state == _SUSPENDED:
                     lease.take()
-                    with lease.kept():
+                    with lease.kept(), self._dismissing():
                         state = self._run(lease)
         except (UnavailableError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
         except SystemExit:  # the scheduler has no more patience
-            state, patience = _INTERRUPTED, 0.0
+            state = _INTERRUPTED
             raise
         except BaseException:
             self.fault = self.fault or Fault("the task failed", traceback.format_exc())
             raise
         finally:
-            self.pool.dismiss(patience)
             self.reserve.unlink(missing_ok=True)
             state = "broken" if self.fault else state
             self._tell(state)
         return state
+
+    @contextmanager
+    def _dismissing(self) -> Iterator[None]:
+        """End all processes, whatever happens: the lease is held until they write no more."""
+        patience = _GRACE_SECONDS
+        try:
+            yield
+        except SystemExit:
+            patience = 0.0
+            raise
+        finally:
+            self.pool.dismiss(patience)
 
     @property
     def is_node_at_fault(self) -> bool:
@@ -171,28 +188,36 @@ class TaskLife:
         self._look()
         while self.queue.n_pending and not self.fault and not lease.is_stale:
             self._look_if_due()
-            if self._is_stopping:
-                break
-            while len(self.pool.workers) < min(self.n_workers, self.queue.n_pending):
-                self.pool.start()
+            if self.stop.is_asked:
+                if self.stop.is_urgent:
+                    self.pool.end_fits()
+                if not self.pool.is_training:
+                    break
+            else:
+                self._give_work()
             for message in self.pool.messages(_TICK):
                 self._on_message(message)
-            for worker in self.pool.workers:
-                if worker.is_idle and (batch := self.queue.take()) is not None:
-                    self.pool.send(worker, batch)
             self.publisher.publish_due()
             self._tell_if_due()
-        self.pool.dismiss(self._grace)
+        self.pool.dismiss(_GRACE_SECONDS)
         if lease.is_stale:
             # Taken for dead while it was suspended: others may have gone on with its work, and
             # removed its journals, which its processes then took for a fault.
             self.fault = None
             self.queue = Queue(self.task, self._settled())
             return _SUSPENDED
-        self.publisher.publish_all(_PUBLISH_SECONDS if self.interrupted else None)
+        is_short = self.stop.is_schedulers or self.stop.is_urgent
+        self.publisher.publish_all(_PUBLISH_SECONDS if is_short else None)
         if not self.queue.n_pending:
             return "finished"
-        return _INTERRUPTED if self.interrupted and self.node.job_id else _STOPPED
+        return _INTERRUPTED if self.stop.is_schedulers else _STOPPED
+
+    def _give_work(self) -> None:
+        while len(self.pool.workers) < min(self.n_workers, self.queue.n_pending):
+            self.pool.start()
+        for worker in self.pool.workers:
+            if worker.is_idle and (batch := self.queue.take()) is not None:
+                self.pool.send(worker, batch)
 
     def _on_message(self, message: Message) -> None:
         worker, value = message.worker, message.value
@@ -203,10 +228,11 @@ class TaskLife:
             worker.ready = True
         elif isinstance(value, Fault):
             self.fault = value
-        elif value is None and not self.fault and not self.interrupted:
+        elif value is None and not self.fault and not self.stop.is_schedulers:
             self._on_death(worker)
 
     def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
+        self.barren_starts = 0
         if outcome.failures:
             with (self.folder / "failures.jsonl").open("a") as file:
                 file.writelines(json.dumps(failure) + "\n" for failure in outcome.failures)
@@ -229,11 +255,15 @@ class TaskLife:
         """Count what the dead process had journaled as done, and train the rest elsewhere.
 
         A run in whose training two processes died is set aside: it stays missing, and others go on.
+        In place of one that died without work another is started, unless that is in vain.
         """
         batch = worker.batch
         was_killed = worker.process.returncode == -signal.SIGKILL
         self.killed += was_killed
         if batch is None:
+            self.barren_starts += 1
+            if self.barren_starts < _BARREN_STARTS:
+                return
             how = f"ended with code {worker.process.returncode}"
             if was_killed:
                 how = "was killed, as systems do that run out of memory,"
@@ -264,30 +294,31 @@ class TaskLife:
                 settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 
-    @property
-    def _grace(self) -> float:
-        return _GRACE_ON_CLUSTER if self.node.job_id else _GRACE_SECONDS
-
-    @property
-    def _is_stopping(self) -> bool:
-        return self.interrupted or self.stopping
+    def _is_due(self, since: float) -> bool:
+        """Whether it is time to report, or to look, again."""
+        age = time.monotonic() - self._began
+        seconds = _REPORT_SECONDS
+        if self.node.job_id:
+            seconds = min(_REPORT_ON_CLUSTER, max(seconds, age / 10))
+        return time.monotonic() - since >= seconds
 
     def _look_if_due(self) -> None:
-        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+        if self._is_due(self._looked):
             self._look()
 
     def _look(self) -> None:
         """See what users wish: to stop, or to train no more of some cells."""
         self._looked = time.monotonic()
-        self.stopping = (self.submission / "stop").exists()
         with suppress(DamagedFile):  # a wish that cannot be read ends nothing
+            self.stop.hear(stop_wish(self.submission))
+        with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 
     def _tell_if_due(self) -> None:
-        if time.monotonic() - self._told >= _PROGRESS_SECONDS:
-            self._tell("running")
+        if self._is_due(self._told):
+            self._tell("running", durable=False)
 
-    def _tell(self, state: str) -> None:
+    def _tell(self, state: str, *, durable: bool = True) -> None:
         self._told = time.monotonic()
         value: dict[str, Any] = {
             "state": state,
@@ -310,10 +341,7 @@ class TaskLife:
                 "details": self.fault.details,
                 "node_at_fault": self.is_node_at_fault,
             }
-        write_json(self.folder / "progress.json", value)
-
-    def _on_signal(self) -> None:
-        self.interrupted = True
+        write_json(self.folder / "progress.json", value, durable=durable)
 
 
 def _last_checkpoint(paths: SweepPaths, task: Task) -> float:

@@ -27,13 +27,36 @@ def test_a_missing_gpu_is_the_machine_s_fault():
         gpu_model()
 
 
-def test_a_full_gpu_is_the_machine_s_fault_and_a_full_cpu_the_run_s():
+def test_a_full_gpu_and_full_memory_are_the_machine_s_fault():
     with pytest.raises(MachineError, match="the GPU failed: 3 GiB"), faults_of("gpu"):
         raise torch.OutOfMemoryError("3 GiB are missing")
     with pytest.raises(ValueError, match="odd"), faults_of("gpu"):
         raise ValueError("odd")
-    with pytest.raises(torch.OutOfMemoryError), faults_of("cpu"):
-        raise torch.OutOfMemoryError
+    with pytest.raises(MachineError, match="memory is full: 3 GiB"), faults_of("cpu"):
+        raise torch.OutOfMemoryError("3 GiB are missing")
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate "
+            "memory: you tried to allocate 40000000000000 bytes. Error code 12"
+        ),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        ValueError("std::bad_alloc"),
+        RuntimeError("Cannot allocate memory"),
+    ],
+)
+def test_what_libraries_say_of_full_memory_is_the_machine_s_fault(error, device):
+    with pytest.raises(MachineError), faults_of(device):
+        raise error
+
+
+def test_torch_says_of_full_memory_what_is_known_here():
+    with pytest.raises(MachineError, match="memory is full"), faults_of("cpu"):
+        torch.empty(2**50, dtype=torch.uint8)
 
 
 @pytest.mark.parametrize(

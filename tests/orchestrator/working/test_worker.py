@@ -1,0 +1,192 @@
+"""A task's life, in a process of its own, with training processes that do what the test wants."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import Sweep
+from orchestrator.submissions import submitting
+from orchestrator.working.lives import read_lives
+from orchestrator.working.wishes import NOW, STOPPED
+from slurm.local import LocalJob
+from slurm.processes import Process
+from tests.orchestrator.conftest import wait_until, write
+from tests.orchestrator.test_lean import SGD
+
+IS_TRAINING = """
+import os, pathlib, sys, time
+if 'orchestrator.working.process' in sys.orig_argv:
+"""
+FOLDER = "    here = pathlib.Path(os.environ['HERE'])\n"
+
+WAITS = f"""
+{IS_TRAINING}{FOLDER}
+    from jobs.trainer import Trainer
+    train = Trainer.train
+    def slowly(*arguments, **options):
+        (here / "training").touch()
+        while not (here / "go").exists():
+            time.sleep(0.02)
+        return train(*arguments, **options)
+    Trainer.train = slowly
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    """A sweep of two runs, with a task that nobody trains yet."""
+    sweep = Sweep.plan(write(tmp_path / "sgd.toml", SGD), tmp_path / "sweep")
+    ended = str(replace(Process.current(), started=1))
+    monkeypatch.setattr(submitting.local, "submit", lambda *_: LocalJob("1", ended))
+    sweep.submit(workers=1)
+    return sweep
+
+
+@pytest.fixture
+def start(sweep: Sweep, tmp_path: Path) -> Iterator[Start]:
+    """Start the task; `code` is run first by it and its training processes, `task` by it alone."""
+    started = []
+
+    def start(code: str = "", task: str = "", **variables: str) -> subprocess.Popen[str]:
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / "sitecustomize.py").write_text(code)
+        program = f"""
+import os, sys
+from orchestrator.working import worker
+{task}
+print(worker.run_task(sys.argv[1], "1", "0", "1"))
+"""
+        env = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "HERE": str(tmp_path)}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", program, str(sweep.directory)],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=env | variables,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def last(sweep: Sweep) -> dict[str, object]:
+    """Return what the life tells of itself."""
+    return read_lives(sweep.paths.submission(1))[-1]
+
+
+def test_a_training_process_that_dies_idle_is_replaced(sweep: Sweep, start: Start) -> None:
+    task = start(
+        f"{IS_TRAINING}{FOLDER}    if not (here / 'died').exists():\n"
+        "        (here / 'died').touch()\n        os._exit(9)\n"
+    )
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    assert sweep.status()["runs"]["done"] == 2
+
+
+def test_training_processes_that_all_die_idle_break_the_task(sweep: Sweep, start: Start) -> None:
+    task = start(f"{IS_TRAINING}    print('ouch', file=sys.stderr, flush=True)\n    os._exit(9)\n")
+    assert task.communicate(timeout=120)[0] == "broken\n"
+    assert last(sweep)["reason"] == "a training process ended with code 9 before it trained"
+    assert str(last(sweep)["details"]).count("ouch") == 3
+
+
+@pytest.mark.parametrize("wish", [STOPPED, NOW])
+def test_a_users_stop_waits_for_the_fit_in_flight_unless_it_says_now(
+    sweep: Sweep, start: Start, tmp_path: Path, wish: str
+) -> None:
+    task = start(WAITS, "worker._GRACE_SECONDS = 0.1")
+    wait_until(lambda: (tmp_path / "training").exists(), "a fit in flight")
+    (sweep.paths.submission(1) / "stop").write_text(wish)
+    if wish == STOPPED:
+        for _ in range(3):
+            before = last(sweep)["updated"]
+            wait_until(lambda then=before: last(sweep)["updated"] != then, "another report")  # type: ignore[misc]
+        assert last(sweep)["state"] == "running"
+        (tmp_path / "go").touch()
+    assert task.communicate(timeout=120)[0] == "stopped\n"
+    assert sweep.status()["runs"]["done"] == (wish == STOPPED)
+
+
+def test_a_lifes_lease_is_held_until_its_processes_have_ended(
+    sweep: Sweep, start: Start, tmp_path: Path
+) -> None:
+    task = start(
+        WAITS,
+        f"""
+worker._GRACE_SECONDS = 0.1
+from orchestrator.working import pool
+from pathlib import Path
+leases, dismiss = Path({str(sweep.paths.leases)!r}), worker.Pool.dismiss
+seen = Path({str(tmp_path)!r}) / "seen"
+def broken(self):
+    if (seen.parent / "training").exists():
+        raise OSError(5, "Input/output error")
+def dismissed(self, timeout):
+    had = bool(self.workers)
+    dismiss(self, timeout)
+    if had:
+        seen.write_text("".join(file.read_text() for file in leases.glob("life-*")))
+worker.Publisher.publish_due = broken
+worker.Pool.dismiss = dismissed
+""",
+    )
+    assert task.communicate(timeout=120)[0] == "broken\n"
+    assert '"held"' in (tmp_path / "seen").read_text()
+    assert list(sweep.paths.leases.glob("life-*")) == [], "its name is never used again"
+
+
+def test_a_task_on_a_cluster_asks_little_of_the_shared_disk(
+    sweep: Sweep, start: Start, tmp_path: Path
+) -> None:
+    """What the main loop does to files, by a clock that is a hundred times as fast."""
+    job = {"SUBMITIT_EXECUTOR": "slurm", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    task = start(
+        WAITS,
+        f"""
+import json, time
+from types import SimpleNamespace
+from pathlib import Path
+here = Path({str(tmp_path)!r})
+real, begun, counts, names = time.monotonic, [], [0, 0], ("open", "os.rename", "os.remove")
+worker.time = SimpleNamespace(monotonic=lambda: 1e6 + 100 * real(), time=time.time)
+def count(event, of):
+    counts[0] += event in (*names, "os.scandir", "os.listdir", "os.mkdir") and bool(begun)
+sys.addaudithook(count)
+fsync = os.fsync
+def counted(file):
+    counts[1] += bool(begun)
+    fsync(file)
+os.fsync = counted
+worker.TaskLife._fruitless = lambda self: 0
+due = worker.Publisher.publish_due
+def publish_due(self):
+    due(self)
+    if not begun and (here / "training").exists():
+        begun.append(real())
+    if begun and real() - begun[0] > 6 and not (here / "go").exists():
+        (here / "counts").write_text(json.dumps([*counts, 100 * (real() - begun[0]) / 60]))
+        (here / "go").touch()
+worker.Publisher.publish_due = publish_due
+""",
+        **job,
+        SLURM_CPUS_ON_NODE="1",
+    )
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    operations, synced, minutes = json.loads((tmp_path / "counts").read_text())
+    assert minutes >= 10
+    assert operations / minutes < 60
+    assert synced <= 2, "a heartbeat of the lease perhaps"

@@ -301,6 +301,7 @@ class Storm:
         chosen = self.rng.sample(files, min(len(files), self.rng.choice((1, 1, 2, 3))))
         for file in chosen:
             damage.harm(file, self.rng.choice(HOW), self.rng)
+        damage.assess()
         for file in chosen:
             self.count("damage", f"{damage.how[file]} {file.relative_to(self.ground.sweep)}")
         if kind in ("plan", "notes"):

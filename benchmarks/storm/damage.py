@@ -9,7 +9,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from benchmarks.storm.ledger import Ledger, Row
+from benchmarks.storm.ledger import COPY, DONE, Ledger, Row
 from orchestrator.store.chunkfile import ChunkReader, parse
 from orchestrator.store.groups import Group
 
@@ -37,6 +37,8 @@ class Damage:
     how: dict[Path, str] = field(default_factory=dict)
     formats: dict[Path, bytes] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
+    alive: set[Row] = field(default_factory=set)
+    unclear: set[Row] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.groups = self.ledger.groups()
@@ -72,32 +74,34 @@ class Damage:
     def restore(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(self.before.pop(file))
+        self.assess()
 
     def __str__(self) -> str:
         root = self.ledger.paths.directory
         return ", ".join(f"{how} {file.relative_to(root)}" for file, how in self.how.items())
 
-    def destroyed(self) -> tuple[set[Row], set[Row]]:
-        """Return the rows that nothing holds any more, and those of which that may be so.
+    def assess(self) -> None:
+        """Note what is still there, before any command publishes, compacts or mends.
 
         A row is there while its predictions can be decoded, or a journal has them. That it was
         finished must follow from one of status and checksum.
         """
-        journaled, sure, maybe = self.ledger.journaled(), set(), set()
-        sources = {
-            row: {(row[0], one.source) for _, one in here if one.status == 2}
-            for row, here in journaled.items()
+        journaled = self.ledger.journaled()
+        held = {
+            row for row, here in journaled.items() if any(one.status == DONE for _, one in here)
         }
         intact, unclear = self._published_still()
-        held = {row for row, here in journaled.items() if any(one.status == 1 for _, one in here)}
-        alive = intact | unclear | held
-        for row in self.ledger.finished:
-            if row in alive or sources.get(row, set()) & alive:
-                if row in unclear and row not in held:
-                    maybe.add(row)
-                continue
-            sure.add(row)
-        return sure, maybe
+        self.alive |= intact | held
+        self.unclear |= unclear
+        for row, here in journaled.items():
+            sources = {(row[0], one.source) for _, one in here if one.status == COPY}
+            if sources & (self.alive | self.unclear):
+                self.alive.add(row)
+
+    def destroyed(self) -> tuple[set[Row], set[Row]]:
+        """Return the rows that nothing held any more, and those of which that may be so."""
+        gone = self.ledger.finished.keys() - self.alive
+        return gone - self.unclear, gone & self.unclear
 
     def _published_still(self) -> tuple[set[Row], set[Row]]:
         """Return published rows whose predictions are as they were, and those without a proof."""
@@ -147,7 +151,7 @@ def _published(group: Group) -> list[int]:
     from orchestrator.store.reader import read_array
 
     status = read_array(group, "status")
-    found: list[int] = np.flatnonzero((status == 1) | (status == 2)).tolist()
+    found: list[int] = np.flatnonzero((status == DONE) | (status == COPY)).tolist()
     return found
 
 

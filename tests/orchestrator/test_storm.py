@@ -1,0 +1,68 @@
+"""The storm's own eyes must see what the product sees, or more: else its verdicts mean nothing."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.storm.comparison import differences
+from benchmarks.storm.ledger import SIZE, Ledger, read_journal
+from orchestrator.paths import SweepPaths
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.sweep import Sweep
+from tests.orchestrator.store.test_journal import fill
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_journal_is_read_as_the_product_reads_it(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    with JournalWriter(tmp_path / "a.journal") as writer:
+        fill(writer, range(12))
+        writer.append_copy(1, 12, 3)
+    data = bytearray((tmp_path / "a.journal").read_bytes())
+    if place := rng.randrange(len(data)):
+        harm = rng.choice(("flip", "cut out", "truncate"))
+        if harm == "flip":
+            data[place] ^= 1
+        elif harm == "cut out":
+            del data[place : place + rng.randrange(1, 3 * SIZE)]
+        else:
+            del data[place:]
+    (tmp_path / "a.journal").write_bytes(data)
+    index = JournalIndex(tmp_path)
+    good = {number for number in index.rows(1).tolist() if index.read(1, number) is not None}
+    assert {record.row[1] for record in read_journal(bytes(data)) if record.good} == good
+
+
+def test_a_finished_run_that_is_there_no_more_is_lost(quick: Sweep, tmp_path: Path) -> None:
+    copy = tmp_path / "sweep"
+    subprocess.run(["cp", "-a", quick.directory, copy], check=True)
+    ledger = Ledger(SweepPaths(copy))
+    assert ledger.look() == []
+    assert len(ledger.finished) == 64
+    group = ledger.groups()[0]
+    (group.folder / "status" / "c.0").unlink()
+    assert {lost.what for lost in ledger.look()} == {"lost"}
+
+
+def test_one_bit_is_a_difference(quick: Sweep, tmp_path: Path) -> None:
+    copy = tmp_path / "sweep"
+    subprocess.run(["cp", "-a", quick.directory, copy], check=True)
+    assert list(differences(copy, quick.directory)) == []
+    group = Ledger(SweepPaths(copy)).groups()[0]
+    file = group.folder / "crc" / "c.0"
+    file.write_bytes((group.folder / "fit_seconds" / "c.0").read_bytes())
+    assert any("crc" in text or "checksum" in text for text in differences(copy, quick.directory))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_short_storm_breaks_no_promise() -> None:
+    command = [sys.executable, "-m", "benchmarks.storm", "--quick", "--json", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["faults"] > 0

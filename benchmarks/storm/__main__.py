@@ -159,10 +159,10 @@ def blow(storm: Storm, seconds: float, *, growing: bool) -> None:
         storm.ground.due()
         if growing or storm.planned > len(storm.ledger.finished):
             storm.keep_working()
-        for _ in range(storm.rng.randint(1, 3)):
+        for _ in range(storm.rng.randint(1, 4)):
             storm.strike()
             storm.check()
-            time.sleep(storm.rng.uniform(0, 0.5))
+            time.sleep(storm.rng.uniform(0, 0.3))
     storm.finish()
 
 
@@ -229,7 +229,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.storm", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--minutes", type=float, help="of faults; by default 30, with --quick 0.4")
+    parser.add_argument("--minutes", type=float, help="of faults; by default 30, with --quick 0.3")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="on this machine alone, in a minute")
     parser.add_argument("--json", action="store_true")
@@ -247,7 +247,7 @@ def _options() -> argparse.Namespace:
     if unknown := set(options.faults) - set(KINDS):
         parser.error(f"unknown faults: {', '.join(sorted(unknown))}")
     if options.minutes is None:
-        options.minutes = 0.4 if options.quick else 30
+        options.minutes = 0.3 if options.quick else 30
     return options
 
 

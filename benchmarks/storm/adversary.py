@@ -239,7 +239,12 @@ class Storm:
         """Compare what is finished with what was."""
         if self.ground.is_read_only:
             return
-        for lost in self.ledger.look():
+        try:
+            found = self.ledger.look()
+        except Exception as error:  # whatever the product's reader raises
+            self.breach("unreadable", f"{type(error).__name__}: {error}")
+            return
+        for lost in found:
             self.breach(
                 "lost" if lost.what == "lost" else "wrong",
                 f"{self.ledger.name(lost.row)}: {lost.what}",
@@ -298,7 +303,7 @@ class Storm:
         if not files:
             return
         damage = Damage(self.ledger)
-        chosen = self.rng.sample(files, min(len(files), self.rng.choice((1, 1, 2, 3))))
+        chosen = self.rng.sample(files, min(len(files), self.rng.choice((1, 2, 2, 3))))
         for file in chosen:
             damage.harm(file, self.rng.choice(HOW), self.rng)
         damage.assess()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm.testcluster import Settings, TestCluster
@@ -59,6 +59,7 @@ class Later:
     due: float
     what: str
     action: Callable[[], object]
+    tries: int = 5
 
 
 @dataclass
@@ -242,11 +243,17 @@ class Ground:
         for one in sorted(self.later, key=lambda one: one.due):
             if everything or one.due <= now:
                 self.later.remove(one)
-                one.action()
+                try:
+                    one.action()
+                except RuntimeError:  # a daemon that does not come up yet
+                    if one.tries == 0:
+                        raise
+                    self.later.append(replace(one, due=now + 2, tries=one.tries - 1))
 
     def calm(self) -> None:
         """Let end everything: disks, nodes, the controller, frozen processes."""
-        self.due(everything=True)
+        while self.later:
+            self.due(everything=True)
         for pid in self.frozen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.storm.damage import HOW, Damage, targets
 from benchmarks.storm.faults import WHILE_TRAINING
-from benchmarks.storm.ground import DOCUMENTED, LEASE_SECONDS, Ground, Told
+from benchmarks.storm.ground import DOCUMENTED, Ground, Told
 from benchmarks.storm.ledger import Ledger
 from orchestrator.paths import SweepPaths
 from slurm.testcluster import TestCluster
@@ -167,8 +167,9 @@ class Storm:
             if "locked" not in told.output and not self.disturbed:
                 self.breach("stuck", str(told))
                 return
-            self.unlock(told)
             time.sleep(1)
+        else:
+            self.breach("stuck", f"a lock stays\n{told}")
         for changed in self.ledger.read_plan():
             self.breach("plan", changed)
         self.planned = len(self.ledger.names)
@@ -177,25 +178,6 @@ class Storm:
     def disturbed(self) -> bool:
         """Whether a disk is full or read-only now: commands may well fail."""
         return any(self.ground.is_pending(what) for what in ("disk", "read-only"))
-
-    def unlock(self, told: Told) -> None:
-        """Follow the advice to remove a dead process's lock; that it has to be given is noted."""
-        lock = self.ground.sweep / ".lock"
-        if "locked" not in told.output or not lock.exists():
-            return
-        holder = lock.read_text()
-        end = time.monotonic() + 3 * LEASE_SECONDS
-        while time.monotonic() < end:
-            time.sleep(0.3)
-            if not lock.exists() or lock.read_text() != holder:
-                return
-        if not self.ground.processes(self.ground.sweep, "/manyseed"):
-            again = self.ground.run(
-                "submit", self.ground.sweep, "--cluster", "local", "--workers", 2
-            )
-            if "locked" in again.output and lock.exists() and lock.read_text() == holder:
-                self.breach("stuck", f"a dead process's lock stays: {holder}\n{again}")
-                lock.unlink()
 
     def grow(self) -> None:
         """Ask for more runs, so that there always is something to train."""
@@ -212,8 +194,7 @@ class Storm:
             self.grow()
         idle = not self.ground.training() and not self.ground.jobs("PD,R,CF,CG")
         if idle or self.rng.random() < 0.1:
-            told = self.command("resume")
-            self.unlock(told)
+            self.command("resume")
 
     # faults
 
@@ -375,7 +356,6 @@ class Storm:
                 break
             here = ("--cluster", "local", "--workers", "2")
             told = self.judge(self.ground.run("resume", self.ground.sweep, *here))
-            self.unlock(told)
             if not self.wait():
                 self.ground.rest(gently=True)
             self.check()

@@ -108,12 +108,13 @@ class Ground:
 
     def stop(self) -> None:
         """End everything that was started, and leave nothing."""
-        with contextlib.suppress(Exception):
-            self.calm()
-        kill(self.processes(self.folder))
+        self.later.clear()
+        self._end_hosts()
+        kill(self.processes(self.disk))  # a cluster that is asked to stop needs its daemons
         if self.cluster is not None:
-            self.cluster.stop()
-            kill(self.processes(self.folder))
+            with contextlib.suppress(RuntimeError):
+                self.cluster.stop()
+        kill(self.processes(self.folder))
         for path in (self.sweep, self.disk):
             _unmount(path)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -258,17 +259,20 @@ class Ground:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.frozen.clear()
-        for host in self.hosts:
-            if host.poll() is None:
-                host.kill()
-            host.wait()
-        self.hosts.clear()
+        self._end_hosts()
         if self.cluster is not None:
             if not self.controller_up:
                 self.cluster.start_controller()
             for node in ("c1", "c2", "c3"):
                 if not self.cluster.daemons.is_alive(f"slurmd-{node}"):
                     self.cluster.start_node(node)
+
+    def _end_hosts(self) -> None:
+        for host in self.hosts:
+            if host.poll() is None:
+                host.kill()
+            host.wait()
+        self.hosts.clear()
 
     def rest(self, *, gently: bool) -> bool:
         """Let nothing of the sweep run any more; return whether that was reached."""

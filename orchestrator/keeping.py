@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UserError
+from orchestrator.files import locked
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.drop import Drop
 from orchestrator.plans.drop import drop as drop_cells
-from orchestrator.plans.layout import wrong_coordinates
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
 from orchestrator.plans.plan import Plan
+from orchestrator.setback import set_back
 from orchestrator.store.compact import Compaction
 from orchestrator.store.compact import compact as compact_store
-from orchestrator.store.groups import Group, list_groups
+from orchestrator.store.groups import find_group
+from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.repair import repair as repair_store
 from orchestrator.store.repair import require_rest
 from orchestrator.store.verify import Finding, shards_to_verify
 from orchestrator.store.verify import verify as verify_group
+from orchestrator.store.verifyjournals import verify_journals
 from orchestrator.stored import require_sound
 from orchestrator.submissions.submission import running, submissions
 from orchestrator.working.checkpoints import remove_stale
@@ -37,7 +42,9 @@ def verify(
     ----------
     paths : SweepPaths
     repair : bool
-        Take damaged runs from journals where these hold them, set the others back to missing.
+        Make damaged files again from what is left, take runs from journals where these hold them,
+        and set only those back to missing whose predictions nothing else holds. Nobody may train
+        or plan meanwhile.
     progress : callable
         Told before the first shard and after each: (shards that were checked, all shards).
 
@@ -46,44 +53,76 @@ def verify(
     dict
         As `Sweep.verify` says.
     """
-    groups = list_groups(paths.store) if paths.store.exists() else []
-    findings = list(_coordinates(paths, groups, repair=repair))
+    if not repair:
+        return _verified(paths, Plan.read(paths), progress, repair=False)
+    with locked(paths.lock, "repairing"):  # nothing is planned or laid out meanwhile
+        require_rest(LeaseWatch(paths.leases))
+        return _verified(paths, Plan.read(paths), progress, repair=True)
+
+
+def _verified(
+    paths: SweepPaths, plan: Plan, progress: Callable[[int, int], None], *, repair: bool
+) -> dict[str, Any]:
+    """Verify; mend what the plan tells before, so that all else can be read."""
+    specs = Groups.read(paths)
+    wrong_files = wrong_descriptions(paths, plan, specs, mend=repair) if plan.parts else {}
+    told = [
+        Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
+        for path, files in wrong_files.items()
+    ]
+    unclear = set() if repair else wrong_files.keys()
+    groups = [
+        group
+        for spec in specs.specs
+        if spec.path not in unclear and (group := find_group(paths.store, spec)) is not None
+    ]
+    wrong_columns = wrong_coordinates(plan, groups, mend=repair) if groups else {}
+    for path, names in wrong_columns.items():
+        told.append(Finding(path, f"{', '.join(names)} cannot be read or differ from the plan"))
     if not repair:  # which runs the rows are cannot be known
-        unclear = {finding.group for finding in findings}
-        groups = [group for group in groups if group.spec.path not in unclear]
+        groups = [group for group in groups if group.spec.path not in wrong_columns]
+    journals = JournalIndex(paths.journals)
     shards = sum(len(shards_to_verify(group)) for group in groups)
-    checked: list[int] = []  # finished runs of each shard
+    checked: list[int] = []  # finished runs of each shard, then those in journals
 
     def tell(runs: int) -> None:
         checked.append(runs)
-        progress(len(checked), shards)
+        progress(min(len(checked), shards), shards)
 
     progress(0, shards)
+    found: list[Finding] = []
     for group in groups:
-        findings += verify_group(group, tell)
-    wrong = {(finding.group, row) for finding in findings for row in finding.rows}
+        found += verify_group(group, tell, journals=journals)
+    for group in groups:
+        found += verify_journals(group, journals, checked.append)
+    wrong = {(finding.group, row) for finding in found for row in finding.rows}
     result: dict[str, Any] = {
         "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
         "findings": [
-            {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in findings
+            {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in (*told, *found)
         ],
     }
-    if repair and findings:
-        done = repair_store(groups, findings, paths.journals, LeaseWatch(paths.leases))
-        result |= {"runs_healed": done.healed, "runs_set_back": done.dropped}
+    if repair and (told or found):
+        from orchestrator.plans.testsets import TestSets  # which loads what makes data
+
+        done = repair_store(
+            groups,
+            found,
+            paths.journals,
+            LeaseWatch(paths.leases),
+            copies={group.spec.path: copies(plan, group) for group in groups},
+            test_sets=TestSets(plan, groups),
+            before_dropping=lambda rows: set_back(
+                paths, {group.spec.number: numbers for group, numbers in rows.items()}
+            ),
+        )
+        result |= {
+            "runs_healed": done.healed,
+            "runs_set_back": done.dropped,
+            "not_mended": list(done.unmade),
+        }
     return result
-
-
-def _coordinates(paths: SweepPaths, groups: list[Group], *, repair: bool) -> Iterator[Finding]:
-    """Compare what the store says of each row with the plan; write it again for a repair."""
-    plan = Plan.read(paths) if groups else None
-    wrong = wrong_coordinates(plan, groups) if plan is not None else {}
-    if plan is not None and wrong and repair:
-        require_rest(LeaseWatch(paths.leases))
-        wrong_coordinates(plan, [group for group in groups if group.spec.path in wrong], mend=True)
-    for path, names in wrong.items():
-        yield Finding(path, f"{', '.join(names)} cannot be read or differ from the plan")
 
 
 def compact(

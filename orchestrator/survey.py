@@ -14,12 +14,13 @@ from orchestrator.errors import DamagedFile
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import Plan
+from orchestrator.setback import failures
 from orchestrator.store.arrays import COPY, DONE, MISSING
 from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
-from orchestrator.store.reader import statuses
+from orchestrator.store.reader import require_statuses, statuses
 from orchestrator.store.retraining import count_retrained
-from orchestrator.working.lives import Failure, read_failures
+from orchestrator.working.lives import Failure
 
 FAILED = 3
 """A state that the store does not know: the latest attempt raised, and nothing was finished."""
@@ -97,27 +98,45 @@ def survey(paths: SweepPaths) -> Survey:
             if group.rows > spec.padded(len(state)):
                 reason = f"is absent, though {group.folder} has rows of it"
                 raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
+            require_statuses(group, index.rows(spec.number))
             stored = statuses(group)[: len(state)]
             state[: len(stored)] = stored
-        journaled = index.rows(spec.number)
-        journaled = journaled[journaled < len(state)]
-        fresh = journaled[state[journaled] == MISSING]
-        state[fresh] = DONE
+        _finish_from_journals(state, spec.number, index, plan)
         states[spec.number] = state
-    failures = _failures(paths, states)
-    for number, row in failures:
+    failed = {
+        (failure.group, failure.row): failure
+        for failure in failures(paths)
+        if failure.row < len(states.get(failure.group, ()))
+        and states[failure.group][failure.row] == MISSING
+    }
+    for number, row in failed:
         states[number][row] = FAILED
-    return Survey(plan, states, failures, count_retrained(opened, index))
+    return Survey(plan, states, failed, count_retrained(opened, index))
 
 
-def _failures(
-    paths: SweepPaths, states: Mapping[int, NDArray[np.uint8]]
-) -> dict[tuple[int, int], Failure]:
-    found = {}
-    for submission in paths.submissions():
-        for file in sorted((submission / "lives").glob("*/failures.jsonl")):
-            for failure in read_failures(file.parent):
-                group, row = failure.group, failure.row
-                if row < len(states.get(group, ())) and states[group][row] == MISSING:
-                    found[group, row] = failure
+def _finish_from_journals(
+    state: NDArray[np.uint8], group: int, index: JournalIndex, plan: Plan
+) -> None:
+    """Add what journals hold: trained runs, and copies of runs that are finished.
+
+    A copy whose source is not finished waits for it: there is nothing that it equals.
+    """
+    held, trained = index.rows(group), np.unique(index.fits(group)[0])
+    held, trained = held[held < len(state)], trained[trained < len(state)]
+    state[trained[state[trained] == MISSING]] = DONE
+    waiting = np.setdiff1d(held[state[held] == MISSING], trained)
+    if len(waiting):
+        source = _sources(plan, group, len(state))[waiting]
+        known = source >= 0
+        known[known] = np.isin(state[source[known]], (DONE, COPY))
+        state[waiting[known]] = COPY
+
+
+def _sources(plan: Plan, group: int, length: int) -> NDArray[np.int64]:
+    """Return for each row of a group that of the first run of its repeat (row,); -1: none."""
+    rows = plan.all_rows.filter(pl.col("group") == group).select("cell", "repeat", "run", "row")
+    first = rows.filter(pl.col("run") == 0).select("cell", "repeat", source="row")
+    both = rows.join(first, on=("cell", "repeat"), how="inner")
+    found = np.full(length, -1, dtype=np.int64)
+    found[both["row"].to_numpy()] = both["source"].to_numpy()
     return found

@@ -317,7 +317,11 @@ class Sweep:
         repair: bool = False,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> dict[str, Any]:
-        """Check every finished run; with `repair`, set what is wrong back to missing.
+        """Check every finished run, in store and journals; with `repair`, make right what is wrong.
+
+        What follows from something else is made again: coordinates and descriptions from the plan,
+        test sets from the data, checksums from predictions. Runs are taken from journals where
+        these hold them, and set back to missing only where nothing does.
 
         Parameters
         ----------
@@ -329,7 +333,8 @@ class Sweep:
         -------
         dict
             runs_checked, runs_wrong, findings (group, problem, rows); after a repair also
-            runs_healed (restored from journals) and runs_set_back.
+            runs_healed (restored from journals), runs_set_back and not_mended (sentences that say
+            what stays damaged, and why).
         """
         from orchestrator.keeping import verify
 

@@ -16,7 +16,11 @@ def verify(
     directory: Directory,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set what is wrong back to missing, to be trained again."),
+        typer.Option(
+            "--repair",
+            help="Make what is damaged again from what is left; what cannot be is set back to "
+            "missing, to be trained again.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -35,6 +39,8 @@ def verify(
             rows = f" ({counted(finding['rows'], 'row')})" if finding["rows"] else ""
             say(f"{finding['group']}: {finding['problem']}{rows}")
         say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
+        for sentence in result.get("not_mended", ()):
+            say(sentence)
         if result.get("runs_set_back"):
             say_next("Next", "resume", directory)
     if result["findings"] and not repair:
@@ -56,6 +62,12 @@ def compact(directory: Directory) -> None:
         f"Published {counted(result.published, 'run')}, removed "
         f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
     )
+    if result.damaged:
+        say(
+            f"Kept {counted(len(result.damaged), 'journal')} in which something cannot be read "
+            f"that is not published: {', '.join(result.damaged)}"
+        )
+        say_next("Next", "verify", directory, "--repair")
 
 
 def _verdict(result: dict[str, int]) -> str:
@@ -64,7 +76,8 @@ def _verdict(result: dict[str, int]) -> str:
     if "runs_set_back" not in result:
         wrong = result["runs_wrong"]
         return f"{wrong:,} are wrong." if wrong else "of these, none is wrong."
-    if not result["runs_wrong"]:
-        return "what was wrong is written again, no run is lost."
     healed, back = result["runs_healed"], result["runs_set_back"]
+    if not healed and not back:
+        rest = " as far as it could be" if result["not_mended"] else ""
+        return f"what was wrong is written again{rest}, no run is lost."
     return f"{healed:,} restored from journals, {back:,} set back to be trained again."

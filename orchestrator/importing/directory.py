@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from zarr.storage import LocalStore
 
 from jobs.identity import canonical_json
 from jobs.run import Cell
@@ -20,7 +19,7 @@ from orchestrator.origin import register
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
 from orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
-from orchestrator.store.compact import consolidate
+from orchestrator.store.consolidated import consolidate
 from orchestrator.store.files import place
 from orchestrator.store.groups import open_group
 from orchestrator.store.lease import LeaseWatch
@@ -62,7 +61,7 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             write_rows(group, source, _order(source), recipe)
-        consolidate(LocalStore(paths.store), [spec.path for spec in groups.specs])
+        consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
 
 
 def _legible(name: str) -> str:

@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.plan import ROWS, Plan
-from orchestrator.store import planning
+from orchestrator.store import descriptions, planning
 from orchestrator.store.arrays import FLAGS
+from orchestrator.store.descriptions import wrong_folders
 from orchestrator.store.groups import Group, find_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
 
@@ -102,9 +104,7 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
     The plan is the truth: a store that an interrupted planning or submission left behind is
     completed here. Rows of dropped cells keep their place.
     """
-    repeats = dict(
-        plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1).iter_rows()
-    )
+    repeats = _repeats(plan)
     describe = _Describer(plan)
 
     def lay_out_group(key: tuple[object, ...], rows: pl.DataFrame) -> None:
@@ -126,6 +126,44 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def wrong_descriptions(
+    paths: SweepPaths, plan: Plan, groups: Groups, *, mend: bool = False
+) -> dict[str, list[str]]:
+    """Return which ``zarr.json`` are not what the plan says, by the groups' paths; "" is no group.
+
+    With `mend` they are written again. Groups that were not laid out yet are left out.
+    """
+    repeats = _repeats(plan)
+    describe = _Describer(plan)
+    parts: dict[int, list[Rows]] = {spec.number: [] for spec in groups.specs}
+    for part in plan.parts:
+        for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
+            parts[number].append(describe(rows))
+    found = {"": wrong_folders(paths.store, groups.specs, mend=mend)}
+    for spec in groups.specs:
+        if parts[spec.number]:
+            found[spec.path] = descriptions.wrong_descriptions(
+                paths.store, spec, parts[spec.number], repeats[spec.number], mend=mend
+            )
+    return {path: files for path, files in found.items() if files}
+
+
+def _repeats(plan: Plan) -> dict[int, int]:
+    """Return how many test sets are planned of each group."""
+    most = plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
+    return dict(most.iter_rows())
+
+
+def copies(plan: Plan, group: Group) -> NDArray[np.bool_]:
+    """Return which rows of a group are identical to the first run of their repeat (run,)."""
+    found = np.zeros(group.rows, dtype=np.bool_)
+    rows = plan.all_rows.filter((pl.col("group") == group.spec.number) & (pl.col("run") > 0))
+    identical = plan.all_cells["identical"].gather(rows["cell"]).to_numpy()
+    row = rows["row"].to_numpy()[identical]
+    found[row[row < group.rows]] = True
+    return found
 
 
 def wrong_coordinates(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import zarr
-from zarr.abc.store import Store
-from zarr.errors import ZarrUserWarning
-from zarr.storage import LocalStore
 
-from orchestrator.store.arrays import COPY, DONE
+from orchestrator.store.arrays import COPY, DONE, MISSING
+from orchestrator.store.consolidated import consolidate
 from orchestrator.store.errors import DamagedShard
 from orchestrator.store.files import remove_partial, sync_folder, unavailable
 from orchestrator.store.groups import Group, list_groups
@@ -27,6 +23,8 @@ from orchestrator.store.shards import publish
 from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
 from orchestrator.store.tombstones import read_tombstone
 from orchestrator.store.verify import row_checksums
+
+_LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +41,16 @@ class Compaction:
         Journals that hold what cannot be published yet: copies whose source is not finished.
     partial : int
         Temporary files removed.
+    damaged : tuple of str
+        Journals that are kept because something in them does not read, and what it was, or may
+        have been, is not published.
     """
 
     published: int
     journals: int
     kept: tuple[str, ...]
     partial: int
+    damaged: tuple[str, ...] = ()
 
 
 def compact(
@@ -83,34 +85,53 @@ def compact(
         If a row that was published does not read back; its journal stays.
     """
     require_rest(watch, besides)
-    journals = JournalIndex(folder)
-    sizes = {name: journals.size(name) for name in journals.journals}
-    published = 0
-    shards = [(group, one) for group in list_groups(store) for one in _shards(group, journals)]
-    progress(0, len(shards))
-    for done, (group, shard) in enumerate(shards, 1):
-        # journals that change all the same are kept: `_remove_journals`
-        published += publish(group, shard, journals, watch, refresh=False).added
-        _read_back(group, shard, journals, watch)
-        progress(done, len(shards))
+    groups, published = list_groups(store), 0
+    for _ in range(_LOOKS):
+        journals = JournalIndex(folder)
+        sizes = {name: journals.size(name) for name in journals.journals}
+        shards = [(group, one) for group in groups for one in _shards(group, journals)]
+        progress(0, len(shards))
+        for done, (group, shard) in enumerate(shards, 1):
+            # journals that change all the same are kept: `_remove_journals`
+            published += publish(group, shard, journals, watch, refresh=False).added
+            _read_back(group, shard, journals, watch)
+            progress(done, len(shards))
+        if not (doubtful := journals.doubtful()):
+            break  # else what did not read may have been read wrongly: once more from the start
+    damaged = _still_needed(groups, doubtful)
     kept = _unpublished(store, journals)
     require_rest(watch, besides)
-    removed = _remove_journals(list_groups(store), journals, sizes, kept)
+    removed = _remove_journals(groups, journals, sizes, kept | damaged)
     partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
     partial += remove_partial(folder)
-    consolidate(LocalStore(store), [group.spec.path for group in list_groups(store)])
+    consolidate(store, groups)
     if not besides:
         remove_dead_leases(watch)
-    return Compaction(published, removed, tuple(sorted(kept)), partial)
+    return Compaction(
+        published, removed, tuple(sorted(kept)), partial, damaged=tuple(sorted(damaged))
+    )
 
 
-def consolidate(store: Store, paths: Iterable[str]) -> None:
-    """Write consolidated metadata of each group and of the store."""
-    with warnings.catch_warnings():
-        # Not part of the specification yet; readers that do not know it do without.
-        warnings.simplefilter("ignore", ZarrUserWarning)
-        for path in (*paths, None):
-            zarr.consolidate_metadata(store, path=path)
+def _still_needed(
+    groups: list[Group], doubtful: dict[str, list[tuple[int, int]] | None]
+) -> set[str]:
+    """Return the journals that may hold, where they do not read, what is not published."""
+    if not doubtful:
+        return set()
+    found = {group.spec.number: statuses(group) for group in groups}
+    complete = all((status != MISSING).all() for status in found.values())
+    return {
+        name
+        for name, rows in doubtful.items()
+        if (
+            not complete
+            if rows is None
+            else any(
+                number in found and row < len(found[number]) and found[number][row] == MISSING
+                for number, row in rows
+            )
+        )
+    }
 
 
 def _shards(group: Group, journals: JournalIndex) -> list[int]:

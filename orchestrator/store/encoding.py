@@ -20,7 +20,7 @@ from orchestrator.errors import ManyseedError
 from orchestrator.store.arrays import ArraySpec
 from orchestrator.store.chunkfile import ChunkReader, ChunkWriter, Format, parse
 from orchestrator.store.errors import DamagedShard, StoreUnavailable
-from orchestrator.store.groups import array_description
+from orchestrator.store.groups import Group, array_description
 from orchestrator.store.schema import GroupSpec
 
 ATTEMPTS = 8
@@ -192,6 +192,17 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
         except DamagedShard:
             damaged[part] = True
     return damaged
+
+
+def read_file(group: Group, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
+    """Read rows of one shard of a published array; return which cannot be decoded: all, if absent.
+
+    A file that a published row needs is damage where it is absent, not a file of fill values.
+    """
+    if not group.file(array, start // group.spec.shard_length).exists():
+        return np.ones(stop - start, dtype=np.bool_)
+    step = group.spec.chunks(array)[0]
+    return read_undamaged(group.folder / array.name, start, stop, step, into)
 
 
 def filled(spec: GroupSpec, array: ArraySpec, rows: int) -> Array:

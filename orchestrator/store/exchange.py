@@ -16,16 +16,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
-from zarr.storage import MemoryStore
 
-from orchestrator.errors import DamagedFile
 from orchestrator.store.arrays import COPY, FLAGS
-from orchestrator.store.compact import consolidate
+from orchestrator.store.consolidated import consolidated
 from orchestrator.store.encoding import Array
 from orchestrator.store.errors import DamagedShard
-from orchestrator.store.files import open_plain, placing, read_plain, remove_partial, unavailable
+from orchestrator.store.files import open_plain, placing, remove_partial, unavailable
 from orchestrator.store.groups import METADATA, Group, list_groups
 from orchestrator.store.reader import finished_rows, read_array, read_rows, statuses, test_sets
 
@@ -86,7 +82,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
     groups = list_groups(store)
     _clean(output)
     with placing(output) as partial, zipfile.ZipFile(partial, "w") as archive:
-        for name, content in _metadata(store, groups):
+        for name, content in consolidated(store, groups):
             archive.writestr(_entry(name), content)
         for group in groups:
             for array in sorted(group.spec.arrays, key=lambda array: array.name != "status"):
@@ -135,28 +131,6 @@ def _clean(output: Path) -> None:
     """Remove what an export to the same file left that was killed."""
     if output.parent.is_dir():
         remove_partial(output.parent, output.name)
-
-
-def _metadata(store: Path, groups: list[Group]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of every ``zarr.json``, consolidated."""
-    memory, prototype = MemoryStore(), default_buffer_prototype()
-    folders = {"", *(group.spec.path.split("/")[0] for group in groups)}
-    for group in groups:
-        folders |= {group.spec.path, *(f"{group.spec.path}/{a.name}" for a in group.spec.arrays)}
-    names = [f"{folder}/{METADATA}".lstrip("/") for folder in sorted(folders)]
-    for name in names:
-        try:
-            document = dict(json.loads(read_plain(store / name)))
-        except (FileNotFoundError, TypeError, ValueError) as error:
-            raise DamagedFile(store / name, f"cannot be read: {error}") from None
-        document.pop("consolidated_metadata", None)
-        content = prototype.buffer.from_bytes(json.dumps(document, indent=2).encode())
-        sync(memory.set(name, content))
-    consolidate(memory, [group.spec.path for group in groups])
-    for name in names:
-        held = sync(memory.get(name, prototype))
-        assert held is not None
-        yield name, held.to_bytes()
 
 
 def _add(archive: zipfile.ZipFile, file: Path, name: str) -> None:

@@ -80,6 +80,15 @@ def _opened(path: Path) -> Iterator[io.FileIO]:
         os.close(descriptor)
 
 
+def identity(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)

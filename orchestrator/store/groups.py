@@ -133,9 +133,9 @@ def list_groups(store: Path) -> list[Group]:
     return sorted(found, key=lambda group: group.spec.number)
 
 
-def published_shards(group: Group) -> set[int]:
+def published_shards(group: Group, array: str = "status") -> set[int]:
     """Return which shards have been published, at least in part, by one look at a folder."""
-    return _published(group.folder)
+    return _published(group.folder, array)
 
 
 def array_description(folder: Path) -> bytes:
@@ -172,8 +172,8 @@ def _describes_array(content: bytes) -> bool:
         return False
 
 
-def _published(folder: Path) -> set[int]:
-    with unavailable("list", folder := folder / "status"):
+def _published(group: Path, array: str = "status") -> set[int]:
+    with unavailable("list", folder := group / array):
         try:
             names = [entry.name for entry in os.scandir(folder)]
         except (FileNotFoundError, NotADirectoryError):

@@ -26,18 +26,17 @@ from orchestrator.store.files import open_plain, unavailable
 from orchestrator.store.journal import SUFFIX
 from orchestrator.store.records import (
     HEADER_SIZE,
-    MAGIC,
     Header,
     Record,
     checksum,
     cut,
+    find_header,
     parse_header,
     parse_headers,
 )
 from orchestrator.store.tombstones import SUFFIX as TOMBSTONE_SUFFIX
 from orchestrator.store.tombstones import Tombstone, read_tombstone
 
-_SEARCH_BYTES = 2**20
 _MOST_BUFFERS = 1024  # that one call of Linux takes
 _CACHED_BYTES = 2**20  # are checked while the processor has them at hand
 
@@ -63,6 +62,7 @@ class _Journal:
     size: int = 0
     modified: int = 0
     damaged: int = 0
+    unread: bool = False  # whether it ends in what is no record, nor the beginning of one
     gone: bool = False
 
 
@@ -175,7 +175,9 @@ class JournalIndex:
         offset = journal.scanned
         while offset < size:
             file.seek(offset)
-            header = parse_header(file.read(HEADER_SIZE))
+            content = file.read(HEADER_SIZE)
+            header = parse_header(content)
+            journal.unread = header is None and len(content) == HEADER_SIZE
             if header is not None and offset + HEADER_SIZE + header.payload <= size:
                 self._group.append(header.group)
                 self._row.append(header.row)
@@ -189,7 +191,7 @@ class JournalIndex:
                 continue
             # Damaged, or not yet complete: it is damaged if a good header follows, perhaps inside
             # the last record where that lost bytes.
-            following = _find_header(file, min(journal.inside, offset + 1), size, besides=offset)
+            following = find_header(file, min(journal.inside, offset + 1), size, besides=offset)
             if following is None:
                 break
             journal.damaged += 1
@@ -205,6 +207,25 @@ class JournalIndex:
     def damaged(self) -> int:
         """How many damaged stretches and records have been met."""
         return sum(journal.damaged for journal in self._journals) + len(self._bad)
+
+    def doubtful(self) -> dict[str, list[tuple[int, int]] | None]:
+        """Return the journals that hold what did not read, with the (group, row) it concerns.
+
+        None where that cannot be told. The next index may read it: a disk or a network may have
+        delivered something else than what is there.
+        """
+        found: dict[str, list[tuple[int, int]] | None] = {}
+        every = zip(self._journal, self._offset, self._group, self._row, strict=True)
+        for number, offset, group, row in every if self._bad else ():
+            if (number, offset) in self._bad:
+                rows = found.setdefault(self._journals[number].name, [])
+                assert rows is not None
+                rows.append((group, row))
+        for journal in self._journals:
+            if journal.damaged or journal.unread:
+                found[journal.name] = None
+        there = set(self.journals)
+        return {name: rows for name, rows in found.items() if name in there}
 
     def fits(
         self, group: int, besides: Collection[str] = ()
@@ -376,19 +397,3 @@ def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
 def _ints(column: array[int]) -> NDArray[np.int64]:
     # A copy: numpy's view would forbid the column to grow.
     return np.array(column, dtype=np.int64)
-
-
-def _find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
-    """Return where the next good header begins, passing over one place."""
-    while start + HEADER_SIZE <= size:
-        file.seek(start)
-        block = file.read(min(_SEARCH_BYTES, size - start))
-        position = block.find(MAGIC)
-        while position >= 0:
-            file.seek(start + position)
-            good = parse_header(file.read(HEADER_SIZE)) is not None
-            if good and start + position != besides:
-                return start + position
-            position = block.find(MAGIC, position + 1)
-        start += max(1, len(block) - len(MAGIC) + 1)
-    return None

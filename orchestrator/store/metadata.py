@@ -7,6 +7,8 @@ a CRC-32C after every compressor. Scores hardly compress (1.1×), so they are le
 
 from __future__ import annotations
 
+import datetime
+import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +20,8 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 from orchestrator.store.arrays import ArraySpec
-from orchestrator.store.groups import METADATA
-from orchestrator.store.schema import GroupSpec
+from orchestrator.store.groups import METADATA, Group
+from orchestrator.store.schema import ATTRIBUTE, GroupSpec
 
 
 def array_metadata(
@@ -53,6 +55,27 @@ def group_metadata(attributes: Mapping[str, Any]) -> bytes:
     store = MemoryStore()
     zarr.create_group(store, attributes=dict(attributes), zarr_format=3)
     return _metadata(store)
+
+
+def group_description(group: Group, history: str) -> bytes:
+    """Return the ``zarr.json`` of one of our groups."""
+    spec = group.spec
+    coordinates = " ".join(array.name for array in spec.arrays if array.role == "coordinate")
+    attributes = {
+        "title": f"predictions of {spec.classifier} on {spec.dataset}",
+        "source": "manyseed",
+        "history": history,
+        "coordinates": coordinates,
+        ATTRIBUTE: {**spec.to_attributes(), "rows": group.rows, "repeats": group.repeats},
+    }
+    return group_metadata(attributes)
+
+
+def history_with(verb: str, lines: list[str]) -> str:
+    """Return a group's history with a line more: what was done to it now."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    version = importlib.metadata.version("manyseed")
+    return "\n".join([*lines, f"{now} {verb} by manyseed {version}"])
 
 
 def _metadata(store: MemoryStore) -> bytes:

@@ -6,8 +6,6 @@ creation is no group and an interrupted extension no extension: planning again c
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,8 +20,13 @@ from orchestrator.store.arrays import FLAGS, ArraySpec
 from orchestrator.store.errors import GroupMismatch
 from orchestrator.store.files import place
 from orchestrator.store.groups import METADATA, Group, find_group, open_group
-from orchestrator.store.metadata import array_metadata, group_metadata
-from orchestrator.store.schema import ATTRIBUTE, COORDINATE_ROWS, GroupSpec
+from orchestrator.store.metadata import (
+    array_metadata,
+    group_description,
+    group_metadata,
+    history_with,
+)
+from orchestrator.store.schema import COORDINATE_ROWS, GroupSpec
 
 Integers = NDArray[np.integer[Any]]
 
@@ -121,7 +124,7 @@ def create_group(store: Path, spec: GroupSpec, rows: Rows, repeats: int) -> Grou
     for parent in (store, (store / spec.path).parent):
         if not (parent / METADATA).exists():
             place(parent / METADATA, group_metadata({}))
-    _write(Group(store, spec, 0, repeats), rows, _history("created", []))
+    _write(Group(store, spec, 0, repeats), rows, history_with("created", []))
     return open_group(store, spec.path)
 
 
@@ -160,7 +163,7 @@ def extend_group(group: Group, rows: Rows, repeats: int, *, start: int) -> Group
     _write(
         Group(group.store, group.spec, group.rows, repeats),
         rows,
-        _history("extended", history.splitlines()),
+        history_with("extended", history.splitlines()),
     )
     return open_group(group.store, group.spec.path)
 
@@ -185,15 +188,8 @@ def _write(group: Group, rows: Rows, history: str) -> None:
         if values is not None:
             _place_coordinate(group, array, metadata, values)
         place(group.folder / array.name / METADATA, metadata)
-    coordinates = " ".join(array.name for array in spec.arrays if array.role == "coordinate")
-    attributes = {
-        "title": f"predictions of {spec.classifier} on {spec.dataset}",
-        "source": "manyseed",
-        "history": history,
-        "coordinates": coordinates,
-        ATTRIBUTE: {**spec.to_attributes(), "rows": total, "repeats": group.repeats},
-    }
-    place(group.folder / METADATA, group_metadata(attributes))
+    grown = Group(group.store, spec, total, group.repeats)
+    place(group.folder / METADATA, group_description(grown, history))
 
 
 def _column(group: Group, array: ArraySpec, rows: Rows, extra: dict[str, Any]) -> NDArray[Any]:
@@ -290,9 +286,3 @@ def _no_rows() -> Rows:
     return Rows(
         none, none, none, none.astype(np.float64), {name: Flags(none, ()) for name in FLAGS}
     )
-
-
-def _history(verb: str, lines: list[str]) -> str:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    version = importlib.metadata.version("manyseed")
-    return "\n".join([*lines, f"{now} {verb} by manyseed {version}"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from orchestrator.store.arrays import COPY, DONE, NO_RECIPE
 from orchestrator.store.rows import RowBytes
 
+_SEARCH_BYTES = 2**20
 MAGIC = b"\x93mseed\x01\n"
 _HEADER = struct.Struct("<8sBxHIQQIIfIII")  # checksum apart
 _CRC = struct.Struct("<I")
@@ -187,3 +188,19 @@ def _pack(header: Header) -> bytes:
         header.confidence,
     )
     return body + _CRC.pack(google_crc32c.value(body))
+
+
+def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
+    """Return where the next good header begins, passing over one place."""
+    while start + HEADER_SIZE <= size:
+        file.seek(start)
+        block = file.read(min(_SEARCH_BYTES, size - start))
+        position = block.find(MAGIC)
+        while position >= 0:
+            file.seek(start + position)
+            good = parse_header(file.read(HEADER_SIZE)) is not None
+            if good and start + position != besides:
+                return start + position
+            position = block.find(MAGIC, position + 1)
+        start += max(1, len(block) - len(MAGIC) + 1)
+    return None

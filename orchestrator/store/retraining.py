@@ -106,7 +106,8 @@ def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collectio
         if len(rows) == 0:
             continue
         published = read_array(group, "status")[rows] == DONE
-        same = read_array(group, "fit_seconds")[rows] == seconds
+        stored = read_array(group, "fit_seconds")[rows]
+        same = (stored == seconds) | np.isnan(stored)  # where a repair could not tell it any more
         once = np.unique(rows)
         elsewhere = np.setdiff1d(rows[published], rows[same])
         total += len(rows) - len(once) + len(elsewhere)

@@ -200,10 +200,7 @@ class _Merge:
         """Read what is published of rows of an array; return which cannot be decoded."""
         if not self.published:
             return np.zeros(len(into), dtype=np.bool_)
-        if not self.group.file(array, self.shard).exists():
-            return np.ones(len(into), dtype=np.bool_)
-        folder, step = self.group.folder / array.name, self.spec.chunks(array)[0]
-        return encoding.read_undamaged(folder, start, stop, step, into)
+        return encoding.read_file(self.group, array, start, stop, into)
 
     def _place(self, stored: dict[str, Array], sources: dict[int, Source], kept: Bools) -> None:
         """Replace all files, ``status`` last."""

@@ -95,13 +95,14 @@ def _merged(
 ) -> dict[str, Array] | None:
     """Return the chunk with the new test sets; None where it holds them already."""
     start = chunk * group.spec.split_length
+    exists = {name: group.file(group.spec.array(name), chunk).exists() for name in new}
     stop = start + group.spec.split_length  # or fewer: as many as have been planned by now
     # test_index first: it is written last
     merged = {name: _read(group, name, start, stop) for name in ("test_index", "y_true")}
     span = slice(low - start, low - start + len(new["y_true"]))
     present = merged["test_index"][span, 0] >= 0
     for name, values in new.items():
-        differs = (merged[name][span] != values).any(axis=1) & present
+        differs = (merged[name][span] != values).any(axis=1) & present & exists[name]
         if differs.any():
             raise SplitMismatch(
                 f"{group.spec.path}: the test set of repeat {low + int(differs.argmax())} differs "
@@ -109,7 +110,9 @@ def _merged(
                 "version? Fetch it again, or plan a new sweep"
             )
         merged[name][span] = values
-    return None if present.all() else merged
+    if not exists["y_true"]:  # lost: others' test sets are made again, too
+        merged["test_index"][: span.start] = merged["test_index"][span.stop :] = -1
+    return None if present.all() and all(exists.values()) else merged
 
 
 def _write(group: Group, chunk: int, low: int, new: dict[str, Integers], lease: Lease) -> None:

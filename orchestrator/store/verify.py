@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import functools
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import google_crc32c
 import numpy as np
@@ -12,7 +14,9 @@ from numpy.typing import NDArray
 from orchestrator.store import encoding
 from orchestrator.store.arrays import COPY, CURVES, DONE, MISSING, PADDING, ArraySpec
 from orchestrator.store.encoding import Array, Bools
+from orchestrator.store.files import identity
 from orchestrator.store.groups import Group, published_shards
+from orchestrator.store.index import JournalIndex
 from orchestrator.store.reader import read_array
 from orchestrator.store.schema import GroupSpec
 
@@ -29,6 +33,8 @@ class Finding:
         What is wrong, for people.
     rows : tuple of int
         The rows that it concerns.
+    shard : int or None
+        The shard, where a file of it is concerned that holds a number a run.
     split : int or None
         The chunk of test sets that it concerns.
     damaged : bool
@@ -38,32 +44,96 @@ class Finding:
     group: str
     problem: str
     rows: tuple[int, ...] = ()
+    shard: int | None = None
     split: int | None = None
     damaged: bool = False
 
 
 def shards_to_verify(group: Group) -> list[int]:
     """Return the shards that `verify` reads: those that were published, at least in part."""
-    return sorted(shard for shard in published_shards(group) if shard < group.shards)
+    begun = published_shards(group) | published_shards(group, "crc")
+    return sorted(shard for shard in begun if shard < group.shards)
 
 
-def verify(group: Group, checked: Callable[[int], None] = lambda rows: None) -> Iterator[Finding]:
+def verify(
+    group: Group,
+    checked: Callable[[int], None] = lambda rows: None,
+    *,
+    shards: Collection[int] | None = None,
+    journals: JournalIndex | None = None,
+) -> Iterator[Finding]:
     """Check the test sets and all published rows of a group.
 
     Files: present, decodable. Rows: checksum, status, finite numbers, classes in range, labels that
-    agree with scores up to ties. One inner chunk is held in memory. A row that is replaced
-    meanwhile may be reported: verify again before acting on it.
+    agree with scores up to ties. One inner chunk is held in memory. What is found while others
+    publish is looked at again until nothing changes meanwhile.
 
     Parameters
     ----------
     group : Group
     checked : callable
         Told after each of `shards_to_verify` how many finished rows it holds.
+    shards : collection of int, optional
+        Check these only.
+    journals : JournalIndex, optional
+        What a publication that was cut off left half done is no finding where these hold it.
     """
-    y_true = yield from _verify_splits(group)
-    repeat_index = read_array(group, "repeat_index")
-    for shard in shards_to_verify(group):
-        checked((yield from _verify_shard(group, shard, y_true, repeat_index)))
+    splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
+    yield from splits
+    told = {finding.split for finding in splits}
+    for shard in shards_to_verify(group) if shards is None else sorted(shards):
+        sets = [y_true]
+
+        def look(shard: int = shard, sets: list[Array] = sets) -> _Look[int]:
+            found = _drained(_verify_shard(group, shard, sets[0], journals))
+            if found[0]:
+                sets[0] = _verify_splits(group)[1]  # they may have come since
+            return found
+
+        findings, finished = _settled(look, functools.partial(_stamp, group, shard))
+        for finding in findings:
+            if finding.split is None or finding.split not in told:
+                yield finding
+        told |= {finding.split for finding in findings} - {None}
+        checked(finished)
+
+
+T = TypeVar("T")
+_Look = tuple[list[Finding], T]
+
+
+def _settled(look: Callable[[], _Look[T]], stamp: Callable[[], object]) -> _Look[T]:
+    """Look again at what is found until it stays the same and no file was replaced meanwhile."""
+    found, value = look()
+    for _ in range(encoding.ATTEMPTS):
+        if not found:
+            break
+        before, last = stamp(), found
+        found, value = look()
+        if found == last and stamp() == before:
+            break
+    return found, value
+
+
+def _drained(steps: Generator[Finding, None, T]) -> _Look[T]:
+    found = []
+    try:
+        while True:
+            found.append(next(steps))
+    except StopIteration as end:
+        return found, end.value
+
+
+def _stamp(group: Group, shard: int) -> list[object]:
+    """Return what changes when a file of a shard is replaced."""
+    arrays = [array for array in group.spec.arrays if array.role in ("prediction", "record")]
+    return [*map(identity, [group.file(array, shard) for array in arrays]), _split_stamp(group)]
+
+
+def _split_stamp(group: Group) -> list[object]:
+    chunks = range(-(-group.repeats // group.spec.split_length))
+    arrays = [group.spec.array(name) for name in ("y_true", "test_index")]
+    return [identity(group.file(array, chunk)) for array in arrays for chunk in chunks]
 
 
 def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint32], Bools]:
@@ -75,66 +145,103 @@ def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint3
 Parts = dict[str, Array]
 
 
-def _verify_splits(group: Group) -> Generator[Finding, None, Array]:
-    """Return true classes (repeat, sample); -1 where there are none."""
+def wrong_status(status: Array, padding: Bools) -> Bools:
+    """Return where a status cannot be."""
+    return np.where(padding, status != PADDING, ~np.isin(status, (MISSING, DONE, COPY)))
+
+
+def wrong_seconds(seconds: Array, status: Array) -> Bools:
+    """Return where a run's time cannot be; NaN says that it is not known."""
+    return np.asarray((status == DONE) & ((seconds < 0) | np.isinf(seconds)))
+
+
+def impossible_sets(spec: GroupSpec, values: Parts) -> Bools:
+    """Return which test sets cannot be, from `y_true` and `test_index` (repeat, sample)."""
+    index = values["test_index"]
+    return np.asarray(
+        (index[:, 0] >= 0)
+        & (
+            (values["y_true"] >= spec.n_classes).any(axis=1)
+            | (index < 0).any(axis=1)
+            | (np.diff(np.sort(index, axis=1)) == 0).any(axis=1)
+        )
+    )
+
+
+def _verify_splits(group: Group) -> _Look[Array]:
+    """Return true classes (repeat, sample), too; -1 where there are none."""
     spec, length = group.spec, group.spec.split_length
     y_true = np.full((group.repeats, spec.samples), -1, dtype=np.int32)
+    found = []
     for chunk in range(-(-group.repeats // length)):
         start, stop = chunk * length, min((chunk + 1) * length, group.repeats)
-        values, damaged = {}, False
-        present = [group.file(spec.array(n), chunk).exists() for n in ("y_true", "test_index")]
-        for name in ("y_true", "test_index"):
+        values = {}
+        bad = []
+        for name in ("test_index", "y_true"):  # the former is written last
             array = spec.array(name)
             values[name] = np.full((stop - start, spec.samples), array.fill_value, array.dtype)
-            folder = group.folder / name
-            bad = encoding.read_undamaged(folder, start, stop, length, into=values[name])
-            damaged |= bool(bad.any())
-        if damaged or present == [False, True]:
-            problem = f"test sets {start} to {stop - 1} cannot be decoded"
-            yield Finding(spec.path, problem, split=chunk, damaged=True)
+            file, folder = group.file(array, chunk), group.folder / name
+            absent = not file.exists()
+            if encoding.read_undamaged(folder, start, stop, length, into=values[name]).any() or (
+                absent and name == "y_true" and (values["test_index"] >= 0).any()
+            ):
+                bad.append(name)
+        if bad:
+            problem = f"test sets {start} to {stop - 1}: {', '.join(bad)} cannot be read"
+            found.append(Finding(spec.path, problem, split=chunk, damaged=True))
             continue
-        made = values["test_index"][:, 0] >= 0
-        wrong = made & (
-            (values["y_true"] >= spec.n_classes).any(axis=1)
-            | (values["test_index"] < 0).any(axis=1)
-            | (np.diff(np.sort(values["test_index"], axis=1)) == 0).any(axis=1)
-        )
-        for repeat in start + np.flatnonzero(wrong):
+        made, wrong = values["test_index"][:, 0] >= 0, impossible_sets(spec, values)
+        for repeat in (start + np.flatnonzero(wrong)).tolist():
             problem = f"test set {repeat} has classes or positions that cannot be"
-            yield Finding(spec.path, problem, split=chunk)
+            found.append(Finding(spec.path, problem, split=chunk))
         y_true[start:stop][made & ~wrong] = values["y_true"][made & ~wrong]
-    return y_true
+    return found, y_true
 
 
 def _verify_shard(
-    group: Group, shard: int, y_true: Array, repeat_index: Array
+    group: Group, shard: int, y_true: Array, journals: JournalIndex | None
 ) -> Generator[Finding, None, int]:
     """Return how many rows are finished; any row may be where that cannot be told."""
     spec, (start, stop) = group.spec, group.span(shard)
-    padding = repeat_index[start:stop] < 0
+    repeat_index = read_array(group, "repeat_index")[start:stop]
+    padding = repeat_index < 0
     records: Parts = {}
-    for array in spec.arrays:
-        if array.role == "record":
-            records[array.name], damaged = _read(group, array, shard, start, stop)
-            if damaged.any():
-                problem = f"shard {shard}: {array.name} cannot be decoded"
-                rows = tuple((start + np.flatnonzero(~padding)).tolist())
-                yield Finding(spec.path, problem, rows, damaged=True)
-                return len(rows)
+    lost = []
+    arrays = [array for array in spec.arrays if array.role == "record"]
+    for array in reversed(arrays):  # status first: what it calls finished is there, then
+        records[array.name], damaged = _read(group, array, start, stop)
+        if damaged.any():
+            lost.append(array.name)
     status = records["status"]
     finished = np.isin(status, (DONE, COPY)) & ~padding
-    wrong = (status != PADDING) if padding.any() else np.zeros_like(padding)
-    wrong = np.where(padding, wrong, ~np.isin(status, (MISSING, DONE, COPY)))
+    if not group.file(spec.array("status"), shard).exists():
+        # a first publication that was cut off, where journals still hold all of it
+        finished = (records["crc"] != 0) & ~padding
+        lost_for_good = finished.copy()
+        if journals is not None:
+            lost_for_good &= ~np.isin(np.arange(start, stop), journals.rows(spec.number))
+        if not lost_for_good.any():
+            return 0
+    elif "status" in lost:
+        finished = ~padding
+    if lost:
+        rows = tuple((start + np.flatnonzero(finished)).tolist())
+        problem = f"shard {shard}: {', '.join(sorted(lost))} cannot be decoded"
+        yield Finding(spec.path, problem, rows, shard=shard, damaged=True)
+        return len(rows)
+    wrong = wrong_status(status, padding)
     yield from _findings(spec, start, wrong, "status disagrees with the plan")
-    seconds = records["fit_seconds"]
-    wrong = finished & (status == DONE) & ~(np.isfinite(seconds) & (seconds >= 0))
+    wrong = finished & wrong_seconds(records["fit_seconds"], status)
     yield from _findings(spec, start, wrong, "fit_seconds is no duration")
+    lacking = np.unique(repeat_index[finished])
+    for repeat in lacking[y_true[lacking, 0] < 0].tolist():
+        problem = f"test set {repeat}, which finished runs need, is not stored"
+        yield Finding(spec.path, problem, split=repeat // spec.split_length)
     for first in range(start, stop, spec.chunk_length):
         part = slice(first - start, first - start + spec.chunk_length)
         if not finished[part].any():
             continue
-        repeats = repeat_index[first : first + spec.chunk_length]
-        truth = y_true[np.where(repeats < 0, 0, repeats)]
+        truth = y_true[np.where(padding[part], 0, repeat_index[part])]
         yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
     return int(finished.sum())
 
@@ -149,14 +256,21 @@ def _verify_chunk(
     wrong = good & (_checksums(parts) != crc)
     yield from _findings(spec, first, wrong, "predictions differ from their checksum", True)
     good &= ~wrong
-    yield from _findings(
-        spec, first, good & (y_true[:, 0] < 0), "the test set of this run is not stored"
-    )
-    for problem, bad in _wrong_values(spec, parts, y_true):
+    for problem, bad in wrong_values(spec, parts, y_true):
         yield from _findings(spec, first, good & bad, problem)
 
 
-def _wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
+def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
+    """Yield what predictions cannot be, and in which rows they are.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+    parts : mapping of arrays (run, ...)
+        Arrays of predictions by name.
+    y_true : integer array (run, sample)
+        True classes; negative where they are not known.
+    """
     label = parts["label"]
     yield "a label is no class", _any(label >= spec.n_classes)
     if "confidence" in parts:
@@ -196,20 +310,14 @@ def _predictions(group: Group, start: int, stop: int) -> tuple[Parts, Bools]:
     damaged = np.zeros(stop - start, dtype=np.bool_)
     for array in group.spec.arrays:
         if array.role == "prediction":
-            shard = start // group.spec.shard_length
-            parts[array.name], bad = _read(group, array, shard, start, stop)
+            parts[array.name], bad = _read(group, array, start, stop)
             damaged |= bad
     return parts, damaged
 
 
-def _read(group: Group, array: ArraySpec, shard: int, start: int, stop: int) -> tuple[Array, Bools]:
+def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
     values = encoding.filled(group.spec, array, stop - start)
-    if not group.file(array, shard).exists():
-        return values, np.ones(stop - start, dtype=np.bool_)
-    step = group.spec.chunks(array)[0]
-    return values, encoding.read_undamaged(
-        group.folder / array.name, start, stop, step, into=values
-    )
+    return values, encoding.read_file(group, array, start, stop, values)
 
 
 def _checksums(parts: Parts) -> NDArray[np.uint32]:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import xarray as xr
+from numpy.typing import NDArray
 from zarr.storage import ZipStore
 
+from jobs.run import MachineError
 from orchestrator import Sweep
 from orchestrator.cli import main
 from orchestrator.errors import UnavailableError
-from orchestrator.store.groups import list_groups
-from tests.orchestrator.conftest import command, stored, train, write
+from orchestrator.plans.groups import Groups
+from orchestrator.plans.layout import lay_out
+from orchestrator.plans.plan import Plan
+from orchestrator.store.groups import list_groups, open_group
+from orchestrator.store.index import JournalIndex
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.reader import read_array, read_rows
+from orchestrator.store.rows import RowBytes
+from orchestrator.store.splits import read_splits, write_splits
+from tests.orchestrator.conftest import assert_equal, command, stored, train, write
 from tests.readonly import read_only
 
 
@@ -100,10 +113,247 @@ def test_a_shard_whose_status_is_damaged_is_repaired(
     told: list[tuple[int, int]] = []
     found = copy.verify(repair=True, progress=lambda *now: told.append(now))
     assert found["runs_checked"] == 64
-    assert found["runs_wrong"] == found["runs_set_back"] == 32
+    assert (found["runs_wrong"], found["runs_set_back"]) == (32, 0)
     assert told == [(0, 2), (1, 2), (2, 2)]
-    assert copy.verify() == {"runs_checked": 32, "runs_wrong": 0, "findings": []}
-    assert copy.status()["runs"]["missing"] == 32
+    assert copy.verify() == {"runs_checked": 64, "runs_wrong": 0, "findings": []}
+    assert copy.status()["runs"]["missing"] == 0
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "remove": lambda file: file.unlink(),
+    "empty": lambda file: file.write_bytes(b""),
+    "truncate": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "flip": lambda file: file.write_bytes(bytes(b ^ 1 for b in file.read_bytes())),
+}
+
+
+def assert_every_file_is_mended(
+    quick: Sweep, copy: Sweep, group: int, kinds: tuple[str, ...]
+) -> None:
+    """Harm one file after the other; what follows from something else comes back as it was."""
+    before = stored(quick)
+    spec = list_groups(quick.paths.store)[group].spec
+    folder = Path(spec.path)
+    files = [Path("zarr.json"), folder.parent / "zarr.json", folder / "zarr.json"]
+    names = [folder / array.name for array in spec.arrays]
+    files += [name / "zarr.json" for name in names]
+    files += [
+        file.relative_to(quick.paths.store)
+        for name in names
+        for file in sorted((quick.paths.store / name).glob("c.*"))
+    ]
+    assert len(files) > 2 * len(names)
+    for number, file in enumerate(files):
+        for kind in kinds if len(kinds) > 2 else (kinds[number % len(kinds)],):
+            where = f"{file}, {kind}"
+            HARMS[kind](copy.paths.store / file)
+            done = copy.verify(repair=True)
+            assert done["findings"] != [], where
+            lost = file.parent.name in ("label", "margin") and file.name != "zarr.json"
+            assert done["runs_set_back"] == (32 if lost else 0), where
+            assert done["not_mended"] == [], where
+            after = {"runs_checked": 32 if lost else 64, "runs_wrong": 0, "findings": []}
+            assert copy.verify() == after, where
+            assert not list(copy.paths.journals.glob("*.tombstone")) or lost, where
+            if lost:
+                shutil.rmtree(copy.paths.store)
+                shutil.copytree(quick.paths.store, copy.paths.store)
+                for stone in copy.paths.journals.glob("*.tombstone"):
+                    stone.unlink()
+            else:
+                assert_equal(stored(copy), before)
+
+
+def test_every_file_of_a_group_is_mended(
+    quick: Sweep, copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    assert_every_file_is_mended(quick, copy, 0, ("remove", "flip"))
+
+
+@pytest.mark.slow
+def test_every_file_of_every_group_is_mended_whatever_harmed_it(
+    quick: Sweep, copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    for group in (0, 1):  # the other holds copies
+        assert_every_file_is_mended(quick, copy, group, tuple(HARMS))
+
+
+def test_test_sets_are_taken_from_another_group_where_the_data_is_not_here(
+    quick: Sweep, copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object) -> None:
+        raise MachineError("not fetched")
+
+    monkeypatch.setattr("jobs.trainer.Trainer.test_set", absent)
+    groups = list_groups(copy.paths.store)
+    files = [group.file(group.spec.array("y_true"), 0) for group in groups]
+    files[0].unlink()
+    assert copy.verify(repair=True)["not_mended"] == []
+    assert_equal(stored(copy), stored(quick))
+    for file in files:
+        file.unlink()
+    result = command("verify", copy.directory)
+    assert result.returncode == 1
+    done = copy.verify(repair=True)
+    assert (done["runs_set_back"], len(done["not_mended"])) == (0, 2)
+    monkeypatch.undo()  # fetched since
+    assert copy.verify(repair=True)["not_mended"] == []
+    assert_equal(stored(copy), stored(quick))
+
+
+@pytest.mark.parametrize("verb", ["status", "verify", "compact", "analyze", "resume", "export"])
+def test_a_spoilt_description_is_one_message(copy: Sweep, tmp_path: Path, verb: str) -> None:
+    folder = list_groups(copy.paths.store)[0].folder
+    (folder / "zarr.json").write_bytes(b"")  # as after a power cut
+    more = ["--output", tmp_path / "a.zip"] if verb == "export" else []
+    result = command(verb, copy.directory, *more)
+    assert result.returncode == (1 if verb == "verify" else 4), result.stdout + result.stderr
+    assert "zarr.json" in result.stdout + result.stderr
+    assert "--repair" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_consolidated_metadata_is_placed_as_all_files_are(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (synced.append(os.fstat(file).st_ino), sync(file))
+    )
+    for file in copy.paths.store.rglob("zarr.json"):
+        document = json.loads(file.read_bytes())
+        document.pop("consolidated_metadata", None)
+        file.write_text(json.dumps(document))
+    copy.compact()
+    for group in list_groups(copy.paths.store):
+        for folder in (copy.paths.store, group.folder):
+            assert "consolidated_metadata" in json.loads((folder / "zarr.json").read_bytes())
+            assert (folder / "zarr.json").stat().st_ino in synced
+
+
+def in_journals(quick: Sweep, directory: Path) -> tuple[Sweep, Path]:
+    """A sweep whose finished runs are all in one journal."""
+    sweep = Sweep.plan(quick.paths.sweep_file, directory)
+    shutil.copytree(quick.paths.tasks, sweep.paths.tasks)
+    lay_out(sweep.paths, Plan.read(sweep.paths), Groups.read(sweep.paths))
+    journal = sweep.paths.journals / "0001-0000-a-0.journal"
+    with JournalWriter(journal) as writer:
+        for group in list_groups(quick.paths.store):
+            names = [a.name for a in group.spec.arrays if a.role == "prediction"]
+            new = open_group(sweep.paths.store, group.spec.path)
+            y_true, index = read_splits(group)
+            write_splits(new, 0, y_true, index, LeaseWatch(sweep.paths.leases))
+            for row in np.flatnonzero(read_array(group, "status") == 1).tolist():
+                found = read_rows(group, [*names, "fit_seconds"], [row])
+                values = RowBytes(*(found[name].tobytes() for name in names))
+                seconds = float(found["fit_seconds"][0])
+                writer.append(group.spec.number, row, values, recipe=1, fit_seconds=seconds)
+            for row in np.flatnonzero(read_array(group, "status") == 2).tolist():
+                source = row - int(read_array(group, "run_index")[row])
+                writer.append_copy(group.spec.number, row, source)
+    return sweep, journal
+
+
+def spoil_record(journal: Path, number: int) -> int:
+    """Flip a bit of the payload of a trained run's record; return its row."""
+    index = JournalIndex(journal.parent)
+    places = [p for some in index.records(0, 0, 10**6).values() for p in some if not p.is_copy]
+    place = places[number]
+    content = bytearray(journal.read_bytes())
+    content[place.offset + 70] ^= 4
+    journal.write_bytes(content)
+    header = index.header(place)
+    assert header is not None
+    return header.row
+
+
+def test_runs_in_journals_are_verified_too(quick: Sweep, tmp_path: Path) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    assert sweep.verify() == {"runs_checked": 64, "runs_wrong": 0, "findings": []}
+    spoil_record(journal, 3)
+    found = sweep.verify()
+    assert (found["runs_checked"], found["runs_wrong"]) == (64, 1)
+    assert found["findings"][0]["problem"] == "records in journals cannot be read"
+    assert command("verify", sweep.directory).returncode == 1
+    assert sweep.verify(repair=True)["runs_set_back"] == 1
+    assert sweep.verify() == {"runs_checked": 63, "runs_wrong": 0, "findings": []}
+    assert sweep.status()["runs"]["missing"] == 1
+    sweep.compact()
+    assert sweep.verify() == {"runs_checked": 63, "runs_wrong": 0, "findings": []}
+
+
+def test_a_journal_that_does_not_read_is_kept_and_named(quick: Sweep, tmp_path: Path) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    spoil_record(journal, 3)
+    result = command("compact", sweep.directory)
+    assert result.returncode == 0, result.stderr
+    assert "Published 63 runs" in result.stdout
+    assert journal.name in result.stdout
+    assert "--repair" in result.stdout
+    assert journal.exists()
+    assert sweep.verify(repair=True)["runs_set_back"] == 1  # what is lost is trained again
+    assert sweep.compact().damaged == ()
+    assert not journal.exists()
+
+
+def test_a_read_that_went_wrong_once_costs_nothing(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    read, reads = os.preadv, itertools.count()
+
+    def flipped(file: int, buffers: list[NDArray[np.uint8]], offset: int) -> int:
+        done = read(file, buffers, offset)
+        if Path(f"/proc/self/fd/{file}").readlink() == journal and next(reads) == 2:
+            buffers[1].reshape(-1)[:1] ^= 1
+        return done
+
+    monkeypatch.setattr(os, "preadv", flipped)
+    done = sweep.compact()
+    assert next(reads) > 3
+    assert (done.published, done.damaged) == (64, ())
+    assert not journal.exists()
+
+
+def test_copies_of_a_run_that_was_never_trained_are_missing(quick: Sweep, tmp_path: Path) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    group = next(g for g in list_groups(quick.paths.store) if "xgb" in g.spec.path)
+    copies = np.flatnonzero(read_array(group, "status") == 2).tolist()
+    assert len(copies) == 6
+    journal.unlink()
+    with JournalWriter(journal) as writer:
+        for row in copies:
+            source = row - int(read_array(group, "run_index")[row])
+            writer.append_copy(group.spec.number, row, source)
+    assert sweep.status()["runs"] == {"runs": 64, "done": 0, "copy": 0, "failed": 0, "missing": 64}
+    assert sweep.verify() == {"runs_checked": 0, "runs_wrong": 0, "findings": []}
+
+
+def test_a_run_that_is_set_back_is_missing_also_where_it_failed_before(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    group = list_groups(copy.paths.store)[0]
+    life = next((copy.paths.submissions()[0] / "lives").iterdir())
+    cell, repeat, run = (
+        int(read_array(group, n)[5]) for n in ("cell", "repeat_index", "run_index")
+    )
+    failure = {"group": 0, "row": 5, "cell": cell, "repeat": repeat, "run": run}
+    failure |= {"error": "ValueError: no", "traceback": "no"}
+    (life / "failures.jsonl").write_text(json.dumps(failure) + "\n")
+    assert copy.status()["runs"]["failed"] == 0
+    HARMS["flip"](group.file(group.spec.array("margin"), 0))
+    assert copy.verify(repair=True)["runs_set_back"] == 32
+    counts = copy.status()["runs"]
+    assert (counts["failed"], counts["missing"]) == (0, 32)
+    later = life.with_name("9999-later")
+    later.mkdir()
+    (later / "failures.jsonl").write_text(json.dumps(failure) + "\n")  # of another attempt
+    counts = copy.status()["runs"]
+    assert (counts["failed"], counts["missing"]) == (1, 31)
 
 
 @pytest.mark.parametrize(

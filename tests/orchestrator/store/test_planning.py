@@ -3,11 +3,10 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
-from zarr.storage import LocalStore
 
 from orchestrator.store import lazy, planning, reader
 from orchestrator.store.arrays import FLAGS
-from orchestrator.store.compact import consolidate
+from orchestrator.store.consolidated import consolidate
 from orchestrator.store.errors import GroupMismatch, LayoutTooNew, StoreError
 from orchestrator.store.groups import list_groups, open_group
 from orchestrator.store.planning import Flags, Rows, create_group, extend_group
@@ -122,7 +121,7 @@ def test_interrupted_planning_is_completed(tmp_path, monkeypatch, stop_after):
 
 @pytest.mark.filterwarnings("ignore:Failed to open Zarr store with consolidated")
 def test_extension_drops_consolidated_metadata(world):
-    consolidate(LocalStore(world.store), [world.spec.path])
+    consolidate(world.store, [world.group])
     assert xr.open_zarr(world.store, group=world.spec.path, consolidated=True).sizes["run"] == 12
     extend_group(world.group, rows(1, first=10), REPEATS, start=12)
     assert xr.open_zarr(world.store, group=world.spec.path).sizes["run"] == 16

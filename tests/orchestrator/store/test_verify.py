@@ -1,19 +1,22 @@
 import dataclasses
+import itertools
 
 import google_crc32c
 import numpy as np
 import pytest
 
 from orchestrator.store import encoding, reader
-from orchestrator.store.errors import LeaseHeld
+from orchestrator.store.errors import DamagedShard, LeaseHeld
 from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.repair import drop, repair
+from orchestrator.store.retraining import count_retrained
 from orchestrator.store.rows import encode_row
 from orchestrator.store.shards import publish
-from orchestrator.store.splits import read_splits
-from orchestrator.store.verify import verify
+from orchestrator.store.verify import Finding, verify
 from tests.orchestrator.store.world import (
     NUMBER,
+    REPEATS,
+    SAMPLES,
     World,
     assert_true_rows,
     finished,
@@ -137,9 +140,6 @@ def test_changed_predictions_are_found_and_healed_or_dropped(tmp_path, made, par
         (spec(3), "label", 1, "labels disagree with scores"),
         (spec(3, scores="all"), "label", 1, "labels disagree with scores"),
         (spec(3), "confidence", 1.5, "a confidence is no probability"),
-        (spec(2), "fit_seconds", np.nan, "fit_seconds is no duration"),
-        (spec(2), "fit_seconds", -1, "fit_seconds is no duration"),
-        (spec(2), "status", 9, "status disagrees with the plan"),
         (spec(2, curves=True), "train_accuracy", 1.5, "train_accuracy is impossible"),
         (spec(2, curves=True), "test_loss", -0.5, "test_loss is impossible"),
     ],
@@ -155,6 +155,28 @@ def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, valu
     # a journal that holds the same is no remedy: the row is to be trained again
     assert list(verify(world.group)) == []
     assert finished(world.group) == set(range(10)) - {6}
+
+
+@pytest.mark.parametrize("value", [-1, np.inf])
+def test_a_time_that_cannot_be_becomes_unknown_and_costs_no_run(world, value):
+    overwrite(world, "fit_seconds", 6, value)
+    findings = list(verify(world.group))
+    assert [(f.rows, f.problem) for f in findings] == [((6,), "fit_seconds is no duration")]
+    assert repair([world.group], findings, world.journals, world.watch).dropped == 0
+    assert np.isnan(reader.read_array(world.group, "fit_seconds")[6])
+    assert list(verify(world.group)) == []  # unknown is no finding
+    assert finished(world.group) == set(range(10))
+    assert count_retrained([world.group], world.index()) == 0
+
+
+def test_a_status_that_cannot_be_is_told_from_the_checksum(world):
+    overwrite(world, "status", 6, 9)
+    findings = list(verify(world.group))
+    assert [(f.rows, f.problem) for f in findings] == [((6,), "status disagrees with the plan")]
+    forget(world)
+    assert repair([world.group], findings, world.journals, world.watch).dropped == 0
+    assert list(verify(world.group)) == []
+    assert_true_rows(world.group, set(range(10)), {})
 
 
 def test_ties_agree_with_either_label(tmp_path):
@@ -186,7 +208,7 @@ def harm(file, kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["flip", "truncate", "empty", "remove"])
-@pytest.mark.parametrize("name", ["margin", "crc"])
+@pytest.mark.parametrize("name", ["margin", "label"])
 def test_harmed_files_are_found_and_healed_or_dropped(world, name, kind):
     file = world.group.file(world.spec.array(name), 1)
     harm(file, kind)
@@ -208,31 +230,190 @@ def test_harmed_files_are_found_and_healed_or_dropped(world, name, kind):
     assert_true_rows(world.group, left, {})
 
 
-def test_an_unreadable_status_costs_no_more_than_its_shard(world):
-    forget(world)
-    harm(world.group.file(world.spec.array("status"), 1), "truncate")
-    repair([world.group], verify(world.group), world.journals, world.watch)
-    assert finished(world.group) == {0, 1, 2, 3, 8, 9}
-    assert list(verify(world.group)) == []
+KINDS = ["flip", "truncate", "empty", "remove"]
+HALF = spec(3, dtype="float16")
 
 
-@pytest.mark.parametrize("name", ["y_true", "test_index"])
-@pytest.mark.parametrize("kind", ["flip", "truncate"])
-def test_harmed_test_sets_are_found_and_written_again(world, name, kind):
-    harm(world.group.file(world.spec.array(name), 0), kind)
-    findings = list(verify(world.group))
-    assert 0 in {finding.split for finding in findings}
-    assert repair([world.group], findings[:1], world.journals, world.watch).splits == 1
-    assert (read_splits(world.group)[1] == -1).all()
+def half(folder) -> World:
+    """Two shards: a run that was clipped, copies of runs, runs that are missing."""
+    world = World(folder, HALF)
     world.write_splits()
+    with world.journal() as journal:
+        world.append(journal, 0, 4)
+        run = prediction(HALF, 1)
+        run = dataclasses.replace(run, scores=run.scores * np.float32(1e5))
+        encoded = encode_row(HALF, run, truth(HALF)[1])
+        assert encoded.clipped
+        journal.append(NUMBER, 1, encoded, recipe=1, fit_seconds=1)
+        journal.append_copy(NUMBER, 2, 0)
+    for shard in range(2):
+        publish(world.group, shard, world.index(), world.watch)
+    return world
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["fit_seconds", "recipe", "clipped", "crc", "status"])
+@pytest.mark.parametrize("journals", ["there", "gone"])
+def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, journals):
+    world = half(tmp_path)
+    file = world.group.file(world.spec.array(name), 0)
+    before = {
+        array.name: reader.read_array(world.group, array.name)
+        for array in world.spec.arrays
+        if array.role == "record"
+    }
+    if journals == "gone":
+        forget(world)
+    harm(file, kind)
+    findings = list(verify(world.group, journals=world.index()))
+    if journals == "gone" or name != "status" or kind != "remove":
+        assert [finding.shard for finding in findings] == [0]
+    copies = np.arange(world.group.rows) == 2
+    done = repair(
+        [world.group], findings, world.journals, world.watch, copies={world.spec.path: copies}
+    )
+    assert (done.healed, done.dropped, done.unmade) == (0, 0, ())
+    assert list(verify(world.group, journals=world.index())) == []
+    if findings:
+        after = {array: reader.read_array(world.group, array) for array in before}
+        if journals == "gone" and name in ("fit_seconds", "recipe"):
+            unknown = {"fit_seconds": np.nan, "recipe": 65535}[name]
+            before[name][:4] = unknown
+        for array, values in before.items():
+            np.testing.assert_array_equal(after[array], values, err_msg=array)
+    else:  # as after a publication that was cut off: journals hold all of it
+        publish(world.group, 0, world.index(), world.watch)
+    assert finished(world.group) == {0, 1, 2, 4}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["y_true", "test_index"])
+def test_harmed_test_sets_are_made_again_and_cost_no_run(world, name, kind):
+    forget(world)
+    file = world.group.file(world.spec.array(name), 0)
+    before = file.read_bytes()
+
+    def made(*_: object) -> tuple[np.ndarray, np.ndarray]:
+        return truth(world.spec), np.arange(REPEATS * SAMPLES).reshape(REPEATS, SAMPLES)
+
+    for make in (made, lambda *_: None):
+        harm(file, kind)
+        findings = list(verify(world.group))
+        assert 0 in {finding.split for finding in findings}
+        assert not any(finding.rows for finding in findings)
+        done = repair([world.group], findings, world.journals, world.watch, test_sets=make)
+        assert (done.healed, done.dropped, done.splits) == (0, 0, 1)
+        assert finished(world.group) == set(range(10))
+        if make is made:
+            assert done.unmade == ()
+        else:  # workers write it, or a repair where the data is
+            assert "only where their data is" in done.unmade[0]
+            assert not file.exists()
+            assert not any(finding.rows for finding in verify(world.group))
+            world.write_splits()
+        assert list(verify(world.group)) == []
+        assert file.read_bytes() == before
+
+
+def test_test_sets_of_other_data_are_not_stored(world):
+    harm(world.group.file(world.spec.array("y_true"), 0), "remove")
+
+    def other(*_: object) -> tuple[np.ndarray, np.ndarray]:
+        index = np.arange(REPEATS * SAMPLES).reshape(REPEATS, SAMPLES)
+        return truth(world.spec), index + 1
+
+    findings = verify(world.group)
+    done = repair([world.group], findings, world.journals, world.watch, test_sets=other)
+    assert "not those that this machine's data gives" in done.unmade[0]
+    assert done.dropped == 0
+    assert list(verify(world.group)) != []
+
+
+def test_a_lost_status_is_not_written_over(world):
+    """Whoever publishes the shard again without the old journals finds damage, not a new shard."""
+    forget(world)
+    harm(world.group.file(world.spec.array("status"), 1), "remove")
+    world.finish(5)
+    with pytest.raises(DamagedShard, match="verify --repair"):
+        publish(world.group, 1, world.index(), world.watch)
+    with pytest.raises(DamagedShard, match="verify --repair"):
+        reader.require_statuses(world.group, world.index().rows(NUMBER))
+    repair([world.group], verify(world.group), world.journals, world.watch)
+    reader.require_statuses(world.group, world.index().rows(NUMBER))
+    assert_true_rows(world.group, set(range(10)), {})
+
+
+def test_a_publication_that_was_cut_off_before_its_status_is_no_damage(world):
+    file = world.group.file(world.spec.array("status"), 1)
+    harm(file, "remove")
+    reader.require_statuses(world.group, world.index().rows(NUMBER))
+    assert list(verify(world.group, journals=world.index())) == []
+    publish(world.group, 1, world.index(), world.watch)
+    assert_true_rows(world.group, set(range(10)), {})
+
+
+def test_what_is_replaced_while_it_is_looked_at_is_no_finding(tmp_path, monkeypatch):
+    """Between the reads of one shard's files, somebody publishes the runs that were missing."""
+    world = World(tmp_path)
+    world.write_splits()
+    world.finish(0)
+    publish(world.group, 0, world.index(), world.watch)
+    read = encoding.read_file
+    raced = 0
+    for turn in range(6):
+        drop({world.group: {1}}, world.journals, world.watch)
+        world.finish(1)
+        turns = itertools.count()
+
+        def racing(*arguments: object, turn: int = turn, turns: object = turns) -> object:
+            nonlocal raced
+            if next(turns) == turn:
+                raced += 1
+                with monkeypatch.context() as calm:
+                    calm.setattr(encoding, "read_file", read)
+                    publish(world.group, 0, world.index(), world.watch)
+            return read(*arguments)
+
+        with monkeypatch.context() as busy:
+            busy.setattr(encoding, "read_file", racing)
+            assert list(verify(world.group)) == []
+        assert finished(world.group) == {0, 1}
+    assert raced == 6
+
+
+def test_a_repair_looks_again_before_it_sets_a_run_back(world):
+    """Findings of long ago: the rows were damaged, and are published again since."""
+    findings = [Finding(world.spec.path, "predictions differ", (1, 2, 5), damaged=False)]
+    done = repair([world.group], findings, world.journals, world.watch)
+    assert (done.healed, done.dropped) == (0, 0)
+    assert_true_rows(world.group, set(range(10)), {})
+
+
+def test_a_copy_is_restored_from_what_it_equals(tmp_path):
+    world = half(tmp_path)
+    overwrite(world, "label", 2, 1)
+    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    assert (done.healed, done.dropped) == (1, 0)
+    overwrite(world, "label", 2, 1)
+    overwrite(world, "label", 0, 1)
+    overwrite(world, "margin", 4, 0.25)
+    for journal in world.journals.iterdir():  # its source is lost, too
+        content = bytearray(journal.read_bytes())
+        content[100] ^= 1
+        journal.write_bytes(content)
+    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    assert (done.healed, done.dropped) == (1, 2)
     assert list(verify(world.group)) == []
+    assert finished(world.group) == {1, 4}
 
 
 def test_runs_without_a_test_set_are_found(tmp_path):
     world = World(tmp_path)
     world.finish(0)
     publish(world.group, 0, world.index(), world.watch)
-    assert [f.problem for f in verify(world.group)] == ["the test set of this run is not stored"]
+    assert [f.problem for f in verify(world.group)] == [
+        "test set 0, which finished runs need, is not stored"
+    ]
 
 
 def test_dropped_rows_stay_dropped_until_trained_again(world):

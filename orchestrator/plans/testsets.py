@@ -1,0 +1,78 @@
+"""Test sets, made again: they follow from the data and the seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from jobs.run import Cell, MachineError
+from jobs.trainer import Trainer
+from orchestrator.plans.plan import Plan
+from orchestrator.store.errors import StoreError
+from orchestrator.store.groups import Group
+from orchestrator.store.splits import Integers, read_splits
+
+Sets = tuple[Integers, Integers]
+
+
+class TestSets:
+    """Makes test sets of groups.
+
+    Parameters
+    ----------
+    plan : Plan
+    groups : sequence of Group
+        Those whose test sets may be taken where the data is not on this machine: groups of one
+        dataset have the same.
+    """
+
+    __test__ = False  # pytest takes it for a test otherwise
+
+    def __init__(self, plan: Plan, groups: Sequence[Group]) -> None:
+        self._plan, self._groups, self._trainer = plan, groups, Trainer()
+
+    def __call__(self, group: Group, start: int, stop: int) -> Sets | None:
+        """Return `y_true` and `test_index` (repeat, sample) of a range of repeats, or None."""
+        try:
+            cell = self._cell(group)
+            sets = [self._trainer.test_set(cell, repeat) for repeat in range(start, stop)]
+        except (MachineError, ValueError, LookupError, TypeError):
+            return self._others(group, start, stop)
+        return np.stack([one.y_true for one in sets]), np.stack([one.index for one in sets])
+
+    def _cell(self, group: Group) -> Cell:
+        cells = self._plan.all_cells.filter(pl.col("group") == group.spec.number)
+        return Cell.from_canonical(self._plan.canonical(int(cells["cell"][0])))
+
+    def _others(self, group: Group, start: int, stop: int) -> Sets | None:
+        """Return those of another group of the same dataset."""
+        wanted = self._dataset(group)
+        for other in self._groups if wanted is not None else ():
+            if other.spec.number == group.spec.number or self._dataset(other) != wanted:
+                continue
+            length = other.spec.split_length
+            files = [
+                other.file(other.spec.array(name), chunk)
+                for name in ("y_true", "test_index")
+                for chunk in range(start // length, -(-stop // length))
+            ]
+            if not all(file.exists() for file in files):
+                continue
+            try:
+                y_true, index = (values[start:stop] for values in read_splits(other))
+            except StoreError:
+                continue
+            if len(index) == stop - start and (index >= 0).all():
+                return y_true, index
+        return None
+
+    def _dataset(self, group: Group) -> object:
+        """Return what the test sets of a group follow from; None where others made them."""
+        cells = self._plan.all_cells.filter(pl.col("group") == group.spec.number)
+        described = json.loads(cells["canonical"][0])
+        if described["classifier"].get("source") == "imported":
+            return None
+        return described["dataset"], described["seed"], group.spec.samples

@@ -203,7 +203,7 @@ def test_test_sets_are_taken_from_another_group_where_the_data_is_not_here(
     assert_equal(stored(copy), stored(quick))
 
 
-@pytest.mark.parametrize("verb", ["status", "verify", "compact", "analyze", "resume", "export"])
+@pytest.mark.parametrize("verb", ["status", "verify", "compact", "export"])
 def test_a_spoilt_description_is_one_message(copy: Sweep, tmp_path: Path, verb: str) -> None:
     folder = list_groups(copy.paths.store)[0].folder
     (folder / "zarr.json").write_bytes(b"")  # as after a power cut
@@ -307,13 +307,13 @@ def test_a_read_that_went_wrong_once_costs_nothing(
 
     def flipped(file: int, buffers: list[NDArray[np.uint8]], offset: int) -> int:
         done = read(file, buffers, offset)
-        if Path(f"/proc/self/fd/{file}").readlink() == journal and next(reads) == 2:
+        if Path(f"/proc/self/fd/{file}").readlink() == journal and next(reads) == 0:
             buffers[1].reshape(-1)[:1] ^= 1
         return done
 
     monkeypatch.setattr(os, "preadv", flipped)
     done = sweep.compact()
-    assert next(reads) > 3
+    assert next(reads) > 2
     assert (done.published, done.damaged) == (64, ())
     assert not journal.exists()
 

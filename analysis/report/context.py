@@ -22,13 +22,23 @@ Rows = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Runs of the sweep by state; `identical` ones are among the done."""
+    """Runs of the sweep by state; `identical` ones are among the done.
+
+    `analysed` ones are what the tables hold, fewer than the done where these were not all there
+    when the sweep was analysed; None where that is not known.
+    """
 
     planned: int
     done: int
     failed: int
     missing: int
     identical: int
+    analysed: int | None = None
+
+    @property
+    def shown(self) -> int:
+        """Runs that the page's numbers are over."""
+        return self.done if self.analysed is None else self.analysed
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,11 +230,15 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print what the sweep found, by dataset and classifier, and what is to be known of it."""
+    from orchestrator.results.analysing import read_analysis
+    from orchestrator.results.caveats import amounts
     from orchestrator.results.reporting import summary_table
 
     frame = summary_table(sweep.results)
     print_table(None, frame.columns, frame.iter_rows(), nested=True)
     console.print()
+    if (told := amounts(read_analysis(sweep.paths)[1])) is not None:
+        say(told)
     found = caveats(sweep)
     for note in (*found["not_computed"], *found["undefined"]):
         say(note, style="yellow")

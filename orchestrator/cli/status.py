@@ -18,7 +18,8 @@ from orchestrator.cli.output import (
     say_next,
 )
 from orchestrator.cli.progress import show
-from orchestrator.errors import NOT_FINISHED, UnavailableError
+from orchestrator.errors import NOT_FINISHED, ManyseedError, UnavailableError
+from orchestrator.files import read_json
 
 if TYPE_CHECKING:
     from orchestrator.sweep import Sweep
@@ -99,7 +100,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     elif runs["missing"]:
         say_next("Go on with", "resume", directory)
     elif not runs["failed"]:
-        say_next("Next", "analyze", directory)
+        say_next("Next", "report" if _analysed(sweep, runs) else "analyze", directory)
 
 
 def _training(state: dict[str, Any]) -> str:
@@ -113,3 +114,12 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     if reason:
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  mend it, then: manyseed resume {sweep.directory}")
+
+
+def _analysed(sweep: Sweep, runs: dict[str, int]) -> bool:
+    """Whether the result tables are of all runs that are finished."""
+    try:
+        record = read_json(sweep.paths.analysis)
+        return bool(record["runs"]["analysed"] == runs["done"] + runs["copy"])
+    except (FileNotFoundError, ManyseedError, LookupError, TypeError):
+        return False  # an analysis mends it

@@ -50,6 +50,7 @@ from orchestrator.store.lazy import open_runs
 from orchestrator.store.reader import finished_rows, test_sets
 from orchestrator.store.schema import GroupSpec
 from orchestrator.stored import Compared, stored_groups
+from orchestrator.survey import survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ def analyze(
         packages=origin.package_versions(),
         analysed=datetime.now(UTC).isoformat(timespec="seconds"),
         tables={name: checksum(result_file(paths, name)) for name in written},
+        runs=_amounts(paths, sum(group.predictions.runs.height for group in groups)),
     ).write(paths)
     held.remember(wanted)
     return read_results(paths)
@@ -212,6 +214,17 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
     """Return the options that the result tables were computed with, and what else is recorded."""
     record = Analysis.read(paths)
     return record.conventions(paths), record
+
+
+def _amounts(paths: SweepPaths, analysed: int) -> dict[str, int]:
+    """Return how many runs were analysed, and how many are finished and planned.
+
+    It is asked after the analysis has looked, so that no fewer are finished. What tasks that train
+    have in journals alone is left out.
+    """
+    counts = survey(paths).counts
+    finished = max(analysed, counts["done"] + counts["copy"])
+    return {"analysed": analysed, "finished": finished, "planned": counts["runs"]}
 
 
 def _predictions(

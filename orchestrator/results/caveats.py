@@ -9,6 +9,18 @@ from orchestrator.results.record import Analysis
 _LISTED = 3
 
 
+def amounts(record: Analysis) -> str | None:
+    """Say how many runs were analysed, of how many; None of an analysis that did not record it."""
+    if not (runs := record.runs):
+        return None
+    text = "Analysed {analysed:,} of {finished:,} finished runs, of {planned:,} planned.".format(
+        **runs
+    )
+    if runs["analysed"] == runs["finished"]:
+        return text
+    return f"{text} Those left out are published by the tasks that train, or once these are over."
+
+
 def not_computed(record: Analysis) -> list[str]:
     """Say which metrics what was kept does not allow, a sentence each.
 

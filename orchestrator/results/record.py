@@ -37,6 +37,8 @@ class Analysis:
         When.
     tables : mapping
         Of each result table the checksum that its file carries; none from earlier versions.
+    runs : mapping
+        How many are `analysed`, `finished` and `planned`; empty from earlier versions.
     """
 
     options: Mapping[str, Any]
@@ -44,6 +46,7 @@ class Analysis:
     packages: Mapping[str, str] = field(default_factory=dict)
     analysed: str = ""
     tables: Mapping[str, str] = field(default_factory=dict)
+    runs: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Analysis:

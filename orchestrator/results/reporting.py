@@ -34,11 +34,13 @@ def report(paths: SweepPaths, name: str) -> Path:
                 failed=counts["failed"],
                 missing=counts["missing"],
                 identical=counts["copy"],
+                analysed=record.runs.get("analysed"),
             ),
             tables,
             options,
             _provenance(paths, record.packages, record.analysed),
             (
+                *filter(None, [caveats.amounts(record)]),
                 *caveats.problems(tables.repeats),
                 *caveats.undefined(tables.repeats),
                 *caveats.not_computed(record),

@@ -209,6 +209,9 @@ def test_names_are_escaped(page):
 def test_counts_and_warning(page, tables):
     assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "64", "4", "2", "12"]
     assert "4 failed and 2 are missing" in page
+    assert "over the 64 that are done." in page
+    fewer = render(content(tables, counts=Counts(70, 64, 4, 2, 12, analysed=50)))
+    assert "over the 50 that were analysed, of 64 that are done: analyze again." in fewer
     nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
     whole = render(content(nothing, counts=Counts(2000, 2000, 0, 0, 0)))
     assert "missing." not in Page(whole).text("header")

@@ -12,13 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 from analysis.options import Options
 from orchestrator import Sweep
 from orchestrator.errors import DamagedFile, ManyseedError
+from orchestrator.results.analysing import read_analysis
+from orchestrator.results.caveats import amounts
 from orchestrator.store import encoding, intact
 from orchestrator.store.errors import DamagedShard
 from orchestrator.store.groups import Group, open_group
+from orchestrator.store.journal import JournalWriter
+from orchestrator.store.reader import read_rows
+from orchestrator.store.rows import RowBytes
 from tests.orchestrator.conftest import command, train, write
 
 OPTIONS = Options(resamples=2)
@@ -188,3 +194,27 @@ def test_all_rows_are_asked_for_by_name(copy: Sweep) -> None:
     raw = copy.raw_predictions[PATH].to_dataset()
     assert raw.sizes["run"] > one.sizes["run"] == 32
     np.testing.assert_array_equal(raw.label[one.row.values].values, one.label.values)
+
+
+def test_what_only_journals_hold_is_left_out_and_said(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, rows = group_of(copy), [5, 6, 9]
+    held = read_rows(group, ("label", "margin"), rows)
+    with JournalWriter(copy.paths.journals / "0001-0000-aa-0.journal") as journal:
+        for place, row in enumerate(rows):
+            values = RowBytes(held["label"][place].tobytes(), held["margin"][place].tobytes())
+            journal.append(group.spec.number, row, values, recipe=1, fit_seconds=1.0)
+    for name in ("status", "crc"):
+        zarr.open_array(group.folder / name, mode="r+")[rows] = 0
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.results.here.compact_at_rest", lambda paths: None)
+        copy.analyze(OPTIONS)
+    told = "Analysed 61 of 64 finished runs, of 64 planned."
+    assert told in str(amounts(read_analysis(copy.paths)[1]))
+    page = copy.report().read_text()
+    assert told in page
+    assert "over the 61 that were analysed, of 64 that are done" in page
+    copy.analyze(OPTIONS)  # at rest what journals hold is published first
+    assert len(copy.results["runs"]) == 64
+    assert "Analysed 64 of 64" in str(amounts(read_analysis(copy.paths)[1]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from orchestrator.errors import UserError
 from orchestrator.files import locked
@@ -17,7 +19,7 @@ from orchestrator.plans.plan import Plan
 from orchestrator.setback import set_back
 from orchestrator.store.compact import Compaction
 from orchestrator.store.compact import compact as compact_store
-from orchestrator.store.groups import find_group
+from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.lease import LeaseWatch
 from orchestrator.store.repair import repair as repair_store
@@ -106,6 +108,13 @@ def _verified(
     if repair and (told or found):
         from orchestrator.plans.testsets import TestSets  # which loads what makes data
 
+        named: list[str] = []
+
+        def before_dropping(rows: Mapping[Group, Collection[int]]) -> None:
+            numbers = {group.spec.number: some for group, some in rows.items()}
+            named.extend(_addresses(plan, numbers))
+            set_back(paths, numbers)
+
         done = repair_store(
             groups,
             found,
@@ -113,16 +122,31 @@ def _verified(
             LeaseWatch(paths.leases),
             copies={group.spec.path: copies(plan, group) for group in groups},
             test_sets=TestSets(plan, groups),
-            before_dropping=lambda rows: set_back(
-                paths, {group.spec.number: numbers for group, numbers in rows.items()}
-            ),
+            before_dropping=before_dropping,
         )
         result |= {
             "runs_healed": done.healed,
             "runs_set_back": done.dropped,
+            "set_back": named,
             "not_mended": list(done.unmade),
         }
     return result
+
+
+def _addresses(plan: Plan, rows: Mapping[int, Collection[int]]) -> Iterator[str]:
+    """Yield the address, CELL:REPEAT:RUN, of the runs that rows of groups hold, by number."""
+    for cell, repeat, run in (
+        plan.all_rows.filter(
+            pl.any_horizontal(
+                (pl.col("group") == group) & pl.col("row").is_in(sorted(some))
+                for group, some in rows.items()
+            )
+        )
+        .select("cell", "repeat", "run")
+        .sort("cell", "repeat", "run")
+        .iter_rows()
+    ):
+        yield f"{cell}:{repeat}:{run}"
 
 
 def compact(

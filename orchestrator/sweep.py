@@ -333,8 +333,8 @@ class Sweep:
         -------
         dict
             runs_checked, runs_wrong, findings (group, problem, rows); after a repair also
-            runs_healed (restored from journals), runs_set_back and not_mended (sentences that say
-            what stays damaged, and why).
+            runs_healed (restored from journals), runs_set_back, set_back (their addresses,
+            CELL:REPEAT:RUN) and not_mended (sentences that say what stays damaged, and why).
         """
         from orchestrator.keeping import verify
 

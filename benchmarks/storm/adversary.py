@@ -337,9 +337,14 @@ class Storm:
                 f"{damage}: {len(ghosts)} runs are gone and count as there: {names}\n{told}",
             )
         self.healed += int(result.get("runs_healed", 0))
-        set_back = {row for row in gone if row in damage.published}
-        if result and len(set_back) != result.get("runs_set_back", 0):
-            self.note(f"{len(set_back)} set back, {result.get('runs_set_back')} named")
+        named = set(result.get("set_back", ()))
+        runs = {self.ledger.addresses[row] for row in gone if row in self.ledger.addresses}
+        if result and named != runs:
+            self.breach(
+                "not named",
+                f"{damage}: {len(runs ^ named)} of {len(runs)} runs are gone "
+                f"or named alone: {sorted(runs ^ named)[:5]}\n{told}",
+            )
         self.ledger.forget(gone | sure)
         self.check()
 

@@ -103,6 +103,8 @@ class Ledger:
         How often a row's predictions were destroyed, in the store and in journals.
     names : dict
         Identity of each planned row: cell id, repeat, run.
+    addresses : dict
+        How commands name it.
     """
 
     paths: SweepPaths
@@ -110,15 +112,17 @@ class Ledger:
     fits: Counter[Row] = field(default_factory=Counter)
     destroyed: Counter[Row] = field(default_factory=Counter)
     names: dict[Row, tuple[str, int, int]] = field(default_factory=dict)
+    addresses: dict[Row, str] = field(default_factory=dict)
     _records: dict[str, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
     _counted: dict[str, set[int]] = field(default_factory=dict)
 
     def read_plan(self) -> list[str]:
         """Read which run each row is; return what changed its meaning."""
         plan = Plan.read(self.paths)
-        ids = plan.all_cells["cell_id"].to_list()
-        rows = plan.rows.select("group", "row", "cell", "repeat", "run").iter_rows()
+        ids = dict(plan.all_cells.select("cell", "cell_id").iter_rows())
+        rows = plan.rows.select("group", "row", "cell", "repeat", "run").rows()
         now = {(group, row): (ids[cell], repeat, run) for group, row, cell, repeat, run in rows}
+        self.addresses = {(group, row): f"{c}:{p}:{r}" for group, row, c, p, r in rows}
         changed = [
             f"row {row} was {name} and is {now.get(row)}"
             for row, name in self.names.items()

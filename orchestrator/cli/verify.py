@@ -11,6 +11,9 @@ from orchestrator.cli.output import counted, print_json, say, say_next
 from orchestrator.cli.progress import shards_done
 from orchestrator.errors import RunsError
 
+_NAMED = 20
+"""Runs that are named; ``--json`` names all."""
+
 
 def verify(
     directory: Directory,
@@ -42,6 +45,10 @@ def verify(
         for sentence in result.get("not_mended", ()):
             say(sentence)
         if result.get("runs_set_back"):
+            shown = result["set_back"][:_NAMED]
+            more = len(result["set_back"]) - len(shown)
+            rest = f" and {more:,} more, which --json names" if more else ""
+            say(f"Set back: {', '.join(shown)}{rest}.")
             say_next("Next", "resume", directory)
     if result["findings"] and not repair:
         n_wrong = result["runs_wrong"]

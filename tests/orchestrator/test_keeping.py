@@ -285,6 +285,18 @@ def test_runs_in_journals_are_verified_too(quick: Sweep, tmp_path: Path) -> None
     assert sweep.verify() == {"runs_checked": 63, "runs_wrong": 0, "findings": []}
 
 
+def test_runs_that_are_set_back_are_named_one_by_one(quick: Sweep, tmp_path: Path) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    spoil_record(journal, 3)
+    spoil_record(journal, 5)
+    result = command("verify", sweep.directory, "--repair")
+    assert result.returncode == 0, result.stderr
+    missing = sweep.survey().with_state("missing").select("cell", "repeat", "run")
+    addresses = [f"{cell}:{repeat}:{run}" for cell, repeat, run in missing.sort("*").iter_rows()]
+    assert len(addresses) == 2
+    assert f"Set back: {', '.join(addresses)}." in " ".join(result.stdout.split())
+
+
 def test_a_journal_that_does_not_read_is_kept_and_named(quick: Sweep, tmp_path: Path) -> None:
     sweep, journal = in_journals(quick, tmp_path / "sweep")
     spoil_record(journal, 3)

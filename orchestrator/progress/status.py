@@ -95,9 +95,13 @@ def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str,
 def _problems(
     paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
 ) -> Iterator[str]:
-    """Yield what is wrong with what was submitted last or goes on, and what to do about it."""
+    """Yield what is wrong with what was submitted last or goes on, and what to do about it.
+
+    Files that cannot be read are named whichever submission they are of.
+    """
     if told := retraining.damage(paths.journals):
         yield told
+    yield from _unreadable(tasks)
     if not listed:
         return
     submission = listed[-1]
@@ -139,10 +143,13 @@ def _problems(
     yield from _broken(found)
 
 
+def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
+    lives = [life for states in tasks for task in states for life in task.lives]
+    return [life["reason"] for life in lives if life["state"] == UNREADABLE][:_FAILURES_SHOWN]
+
+
 def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
     lives = [life for task in tasks for life in task.lives]
-    unreadable = [life["reason"] for life in lives if life["state"] == UNREADABLE]
-    yield from unreadable[:_FAILURES_SHOWN]
     nodes = broken_nodes(lives)
     if is_environment(lives):
         yield (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 from jobs.datasets import dataset_id
 from jobs.run import MachineError, Run
 from jobs.trainer import run_hparams
-from jobs.tuning import is_tuned
+from jobs.tuning import is_tuned, search_id
+from orchestrator.errors import DamagedFile
 from orchestrator.grids.sweepfile import AXES
 from orchestrator.origin import read_recipes
 from orchestrator.paths import SweepPaths
@@ -29,11 +29,18 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
     ------
     UserError
         As `orchestrator.runs.address.find_run`.
+    DamagedFile
+        Where what the search for its hparams found is gone.
     """
     found = find_run(paths, address)
-    cell = found.run.cell
-    with suppress(MachineError):  # nobody has searched for its hparams yet
+    cell, was_made = found.run.cell, stored(paths, found)
+    try:
         cell = fitted(paths, cell)
+    except MachineError:
+        if was_made["status"] != "missing":
+            remedy = f"search for its hparams again with: manyseed tune {paths.directory}"
+            file = paths.tuned(search_id(cell))
+            raise DamagedFile(file, "is not there, though the run was trained", remedy) from None
     return {
         "cell": found.cell["cell"],
         "cell_id": found.cell["cell_id"],
@@ -44,7 +51,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         "description": found.run.cell.canonical(),
         "fitted_with": None if is_tuned(cell) else run_hparams(replace(found.fitted, cell=cell)),
         "streams": streams(found.fitted),
-        "stored": {"group": found.spec.path, "row": found.row, **stored(paths, found)},
+        "stored": {"group": found.spec.path, "row": found.row, **was_made},
     }
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from orchestrator.errors import DamagedFile
 from orchestrator.files import read_json, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.store.journal import SUFFIX
@@ -27,7 +28,27 @@ def journal_name(life: str, process: int) -> str:
 
 def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:
     """Note what shards each task of a submission was given, in the order of their numbers."""
-    write_json(submission / _FILE, [sorted(shards) for shards in tasks])
+    write_json(submission / _FILE, {"tasks": [sorted(shards) for shards in tasks]})
+
+
+def read_shards(submission: Path) -> list[set[Shard]]:
+    """Return what shards each task of a submission was given, in the order of their numbers.
+
+    None where that was not noted, or what was noted cannot be trusted: no more follows from it than
+    which journals need not be read.
+    """
+    try:
+        given = read_json(submission / _FILE)
+        tasks = given["tasks"] if isinstance(given, dict) else given  # a list in earlier versions
+        return [{_shard(*shard) for shard in shards} for shards in tasks]
+    except (FileNotFoundError, DamagedFile, LookupError, TypeError, ValueError):
+        return []
+
+
+def _shard(group: object, shard: object) -> Shard:
+    if type(group) is not int or type(shard) is not int:
+        raise ValueError
+    return group, shard
 
 
 def shards_of(task: Task) -> set[Shard]:
@@ -38,8 +59,8 @@ def shards_of(task: Task) -> set[Shard]:
 class Neighbours:
     """Tells journals that may hold rows of some shards from those that cannot.
 
-    What is not known counts as one that may: other names, and submissions of versions that noted
-    nothing.
+    What is not known counts as one that may: other names, and submissions whose note is missing or
+    damaged.
 
     Parameters
     ----------
@@ -64,12 +85,5 @@ class Neighbours:
 
     def _without(self, submission: int) -> frozenset[int]:
         """Return the tasks of a submission that were given none of the shards."""
-        try:
-            given = read_json(self._paths.submission(submission) / _FILE)
-        except FileNotFoundError:
-            return frozenset()
-        return frozenset(
-            task
-            for task, shards in enumerate(given)
-            if self._shards.isdisjoint((group, shard) for group, shard in shards)
-        )
+        given = read_shards(self._paths.submission(submission))
+        return frozenset(n for n, shards in enumerate(given) if self._shards.isdisjoint(shards))

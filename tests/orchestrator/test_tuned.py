@@ -12,11 +12,12 @@ import pytest
 from jobs import tuning as search
 from jobs.tuning import Draw
 from orchestrator import Sweep, tuning
-from orchestrator.errors import RunsError, UserError
+from orchestrator.errors import DamagedFile, RunsError, UserError
 from orchestrator.files import read_json
 from orchestrator.origin import of_machine, read_recipes
 from orchestrator.plans.promise import promise_and_outcome
 from orchestrator.plans.tuned import require_hparams, searches
+from orchestrator.runs import show
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -46,6 +47,17 @@ def test_submit_refuses_what_was_not_searched_for(sweep: Sweep) -> None:
     plan = sweep.survey().plan
     require_hparams(sweep.paths, plan.cells.filter(hparams="default"))
     assert sweep.show("1:0:0")["fitted_with"] is None or sweep.show("2:0:0")["fitted_with"] is None
+
+
+def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = sweep.survey().plan.cells
+    (number, *_) = cells.filter(hparams="tuned")["cell"]
+    assert sweep.show(f"{number}:0:0")["fitted_with"] is None
+    monkeypatch.setattr(show, "stored", lambda *_: {"status": "done"})
+    with pytest.raises(DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed tune"):
+        sweep.show(f"{number}:0:0")
 
 
 @pytest.mark.slow

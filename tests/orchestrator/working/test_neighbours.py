@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.files import read_json
+from orchestrator.files import write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.store.errors import StoreUnavailable
 from orchestrator.store.index import JournalIndex
@@ -14,7 +15,13 @@ from orchestrator.store.journal import JournalWriter
 from orchestrator.store.rows import RowBytes
 from orchestrator.store.shards import publish
 from orchestrator.sweep import Sweep
-from orchestrator.working.neighbours import Neighbours, journal_name, shards_of, write_shards
+from orchestrator.working.neighbours import (
+    Neighbours,
+    journal_name,
+    read_shards,
+    shards_of,
+    write_shards,
+)
 from orchestrator.working.publisher import Publisher
 from orchestrator.working.tasks import Span, Task
 from tests.orchestrator.store.world import NUMBER, World, finished
@@ -126,10 +133,50 @@ def test_submissions_note_what_tasks_were_given(quick: Sweep) -> None:
     paths = quick.paths
     (folder,) = paths.submissions()
     every = shards_of(Task.read(folder / "task-0000.json"))
-    noted = read_json(folder / "shards.json")
-    assert [set(map(tuple, shards)) for shards in noted] == [every]
+    assert read_shards(folder) == [every]
     (life,) = (folder / "lives").iterdir()
     name = journal_name(f"{folder.name}-{life.name}", 0)
     assert all(Neighbours(paths, {shard}).may_hold(name) for shard in every)
     group, shard = np.max(sorted(every), axis=0)
     assert not Neighbours(paths, {(group, shard + 1)}).may_hold(name)
+
+
+def test_what_an_earlier_version_noted_is_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "shards.json", [[[0, 1], [0, 2]], [[1, 1]]])
+    assert read_shards(tmp_path) == [{(0, 1), (0, 2)}, {(1, 1)}]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"5",
+        b"{}",
+        b'{"tasks":5}',
+        b"[[5]]",
+        b"[[[0,1,2]]]",
+        b'[[[0,"1"]]]',
+        b"[[[0,null]]]",
+        b"[[[[],1]]]",
+        "a bit",
+        "a pipe",
+    ],
+)
+def test_a_damaged_note_lets_every_journal_be_read(tmp_path: Path, damage: bytes | str) -> None:
+    paths = SweepPaths(tmp_path)
+    folder = paths.submission(1)
+    folder.mkdir(parents=True)
+    name = journal_name("0001-0000-aaaaaaaa", 0)
+    write_shards(folder, [{(0, 0)}])
+    assert not Neighbours(paths, {(0, 1)}).may_hold(name)
+    file = folder / "shards.json"
+    if isinstance(damage, bytes):
+        file.write_bytes(damage)
+    elif damage == "a bit":
+        file.write_bytes(file.read_bytes().replace(b"[0,0]", b"[0,2]"))
+    else:
+        file.unlink()
+        os.mkfifo(file)
+    assert Neighbours(paths, {(0, 1)}).may_hold(name)

@@ -21,7 +21,7 @@ from orchestrator.parquet import read_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.plans.plan import Plan
 from orchestrator.query import matching
-from orchestrator.results.analysing import compare, published, read_analysis
+from orchestrator.results.analysing import Published, compare, published, read_analysis
 from orchestrator.results.conventions import without_own
 from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
@@ -110,7 +110,7 @@ def howmany(
     groups = {(g.spec.dataset, g.spec.classifier): g for g in published(paths, Plan.read(paths))}
     chosen = sorted(cells.partition_by(GROUP, as_dict=True).items())
     largest = {
-        names: _largest(groups[names].predictions, _only(tables, own), options, wanted)
+        names: _largest(paths, groups.get(names), _only(tables, own), options, wanted)
         for names, own in chosen
     }
     for names, repeat in largest.items():
@@ -150,7 +150,11 @@ class _Repeat:
 
 
 def _largest(
-    predictions: Predictions, tables: Tables, options: Options, sizes: Sequence[int] | None
+    paths: SweepPaths,
+    group: Published | None,
+    tables: Tables,
+    options: Options,
+    sizes: Sequence[int] | None,
 ) -> _Repeat | str:
     """Return the repeat with the most runs, or why no ensemble is drawn from it."""
     best = tables.repeats.filter(pl.col("problem").is_null()).sort(
@@ -158,13 +162,21 @@ def _largest(
     )
     if best.is_empty():
         return "no repeat could be analysed"
-    cell, repeat_index = best.select(KEY).row(0)
+    cell, repeat_index, analysed = best.select(*KEY, "n_runs").row(0)
+    of_repeat = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
+    here = 0 if group is None else group.predictions.runs.filter(of_repeat).height
+    if group is None or here < analysed:
+        raise DamagedFile(
+            paths.store,
+            f"holds {here:,} runs of cell {cell}, repeat {repeat_index}; the result tables are of "
+            f"{analysed:,}",
+            f"resume the sweep, then analyze it again: manyseed resume {paths.directory}",
+        )
+    predictions = group.predictions
     lacking = unavailable(predictions, replace(options, metrics=("alpha_hat", "ensemble")))
     if lacking:
         return f"an ensemble {next(iter(lacking.values()))}"
-    own = predictions.runs.filter(
-        (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index) & ~pl.col("identical")
-    ).sort("run_index")
+    own = predictions.runs.filter(of_repeat & ~pl.col("identical")).sort("run_index")
     of = "" if sizes else f" of {min(SIZES)}"
     enough = 2 * (MIN_OTHERS if sizes else min(SIZES) + 1)
     if own.height < enough:

@@ -5,13 +5,17 @@ Readers then open a store by one small file. It is made by ``compact`` and for p
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import zarr
 from zarr.core.buffer import default_buffer_prototype
+from zarr.core.group import GroupMetadata
+from zarr.core.metadata import ArrayV3Metadata
 from zarr.core.sync import sync
 from zarr.errors import ZarrUserWarning
 from zarr.storage import MemoryStore
@@ -63,8 +67,8 @@ def _document(file: Path) -> dict[str, object]:
     try:
         with unavailable("read", file):
             document = json.loads(read_bytes(file))
-        if isinstance(document, dict) and "node_type" in document:
-            return document
+        if _is_node(document):
+            return document  # type: ignore[no-any-return]
         reason = "describes no part of a store"
     except DamagedFile as error:
         reason = error.reason
@@ -73,3 +77,14 @@ def _document(file: Path) -> dict[str, object]:
     raise DamagedGroup(
         file, reason, "run manyseed verify --repair, which writes it again from the plan"
     )
+
+
+def _is_node(document: Any) -> bool:
+    """Whether zarr-python reads a description: it says what is wrong with one in many ways."""
+    wrong = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
+    try:
+        kinds: dict[str, Any] = {"array": ArrayV3Metadata, "group": GroupMetadata}
+        kinds[document["node_type"]].from_dict(copy.deepcopy(document))
+    except (*wrong, RuntimeError):
+        return False
+    return True

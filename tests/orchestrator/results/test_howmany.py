@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,10 +14,13 @@ from typer.testing import CliRunner
 from analysis.options import Options
 from orchestrator import Sweep
 from orchestrator.cli.commands import app
-from orchestrator.errors import UserError
+from orchestrator.errors import DamagedFile, UserError
 from orchestrator.importing import import_predictions
 from orchestrator.query import query
 from orchestrator.results.tables import DESCRIPTORS, result_file
+from orchestrator.store.groups import list_groups
+from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.repair import drop
 from tests.analysis.documented import documented
 
 N_TEST, RUNS = 200, 12
@@ -105,3 +110,16 @@ def test_ensembles_of_predictions_that_were_analysed_otherwise_are_forgotten(
     assert "ensembles" in imported.results
     imported.analyze(Options(resamples=11))
     assert "ensembles" not in imported.results
+
+
+@pytest.mark.parametrize("left", [0, 7])
+def test_what_was_analysed_and_is_published_no_longer_is_told(
+    imported: Sweep, tmp_path: Path, left: int
+) -> None:
+    shutil.copytree(imported.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    (group, _) = list_groups(sweep.paths.store)
+    rows = range(left, RUNS)
+    drop({group: rows}, sweep.paths.journals, LeaseWatch(sweep.paths.leases))
+    with pytest.raises(DamagedFile, match=f"predictions.zarr: holds {left} runs .*are of {RUNS}"):
+        sweep.howmany(draws=2, workers=1)

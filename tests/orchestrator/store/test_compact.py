@@ -1,9 +1,12 @@
+import json
+
 import pytest
 import xarray as xr
 
 from orchestrator.store import compact as module
 from orchestrator.store.compact import compact
-from orchestrator.store.errors import DamagedShard, LeaseHeld
+from orchestrator.store.consolidated import consolidated
+from orchestrator.store.errors import DamagedGroup, DamagedShard, LeaseHeld
 from orchestrator.store.lease import Lease
 from orchestrator.store.repair import drop
 from orchestrator.store.shards import publish
@@ -132,3 +135,26 @@ def test_tombstones_go_with_the_journals_they_void(world):
     compact(world.store, world.journals, world.watch)
     assert list(world.journals.iterdir()) == []
     assert finished(world.group) == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("y_true", "dimension_names", ["repeat", 5]),
+        ("y_true", "data_type", "xyzzy"),
+        ("y_true", "shape", [-1, 4]),
+        ("crc", "codecs", []),
+        ("crc", "zarr_format", 9),
+        ("crc", "node_type", "xyzzy"),
+        ("label", "chunk_grid", 5),
+        ("", "attributes", 5),
+        ("", "node_type", None),
+    ],
+)
+def test_a_description_that_zarr_does_not_read_is_named(world, name, key, value):
+    world.finish(0)
+    compact(world.store, world.journals, world.watch)
+    file = world.group.folder / name / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    with pytest.raises(DamagedGroup, match=f"{file}(.|\n)*verify --repair"):
+        list(consolidated(world.store, [world.group]))

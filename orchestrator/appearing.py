@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SweepPaths
-from orchestrator.store.files import place, sync_folder
+from orchestrator.store.files import sync_folder
 from slurm.processes import fingerprint, state
 
 _PREFIX = ".manyseed-"
@@ -41,9 +41,9 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
     building = parent / f"{_PREFIX}{uuid.uuid4().hex}"
     try:
         building.mkdir(parents=True)
-        place(building / _MAKER, fingerprint(os.getpid()).encode())
+        # a link to nowhere is there at once, with all that it says, as no file is
+        (building / _MAKER).symlink_to(fingerprint(os.getpid()))
         yield SweepPaths(building)
-        (building / _MAKER).unlink()
         try:
             building.rename(directory.absolute())  # an empty directory gives way, no other does
         except (FileExistsError, NotADirectoryError):
@@ -58,6 +58,8 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
             with suppress(OSError):
                 folder.rmdir()
         raise
+    with suppress(OSError):
+        (directory / _MAKER).unlink()  # not before: whole or not, it has a maker until then
     sync_folder(parent)
 
 
@@ -66,8 +68,8 @@ def _remove_left(parent: Path) -> None:
     for left in parent.glob(f"{_PREFIX}*/"):
         maker = left / _MAKER
         with suppress(OSError):
-            if maker.exists():
-                if state(maker.read_text(errors="replace")) == "dead":
+            if maker.is_symlink():
+                if state(str(maker.readlink())) == "dead":
                     shutil.rmtree(left)
             elif time.time() - left.stat().st_mtime > _OLD_SECONDS:
                 left.rmdir()  # killed before it said who it is: only an empty one goes

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import google_crc32c
 
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.store.files import place, place_soon_replaced, read_plain
+from orchestrator.errors import DamagedFile, UnavailableError, UserError
+from orchestrator.store.files import place, place_soon_replaced, read_plain, unavailable
+from slurm.processes import Process
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -25,15 +27,24 @@ _CHECKSUM = b'{"crc32c":'
 _CHECKSUM_BYTES = len(_CHECKSUM) + 11
 
 
-def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+def write_json(
+    path: Path,
+    value: Any,
+    *,
+    durable: bool = True,
+    before_rename: Callable[[], None] | None = None,
+) -> None:
     """Replace `path` by a JSON text, durably; an object begins with its checksum.
 
     What is soon replaced again need not be durable: readers see one or the other, but a power cut
-    may leave an empty file.
+    may leave an empty file. `before_rename` is called first, as `store.files.place` does.
     """
     text = json.dumps(value, separators=(",", ":")).encode() + b"\n"
     text = _checksum(text[1:]) + text[1:] if isinstance(value, dict) and value else text
-    (place if durable else place_soon_replaced)(path, text)
+    if durable:
+        place(path, text, before_rename)
+    else:
+        place_soon_replaced(path, text)
 
 
 def read_json(path: Path) -> Any:
@@ -141,17 +152,20 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
 
     It is a lease whose file goes with it. That of a process which lives on this machine is never
     taken over, though it be suspended; that of a dead one is at once, and that of a process which
-    cannot be seen from here when it stood still for the lease time.
+    cannot be seen from here when it stood still for the lease time. The block calls `Lease.check`
+    right before it commits what it did, so that nothing comes of it after a takeover.
 
     Raises
     ------
     UserError
-        When somebody else holds it.
+        When somebody else holds it, also with an earlier version.
     UnavailableError
-        Where the folder cannot be written.
+        Where the folder cannot be written, and where it was taken over meanwhile.
     """
+    from orchestrator.store.errors import LeaseLost
     from orchestrator.store.lease import Lease, LeaseWatch
 
+    _remove_earlier(path)
     watch = LeaseWatch(path.parent)
     lease = Lease(watch, path.name, doing=doing, vanishes=True)
     if not lease.try_take():
@@ -162,4 +176,45 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
                 f"the sweep is locked by {lease.holder()}", file=path, remedy="wait for it"
             )
     with lease.kept():
-        yield lease
+        try:
+            yield lease
+        except LeaseLost as error:
+            raise UnavailableError(
+                f"{error}\n  this command stood still while {doing}, so that others could go on "
+                "instead: do it again"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _EarlierLock:
+    """What versions before wrote into the file of a lock, which was there while it was held."""
+
+    host: str
+    pid: int
+
+
+def _remove_earlier(path: Path) -> None:
+    """Remove the lock of a process of an earlier version that ended on this machine.
+
+    Raises
+    ------
+    UserError
+        Where it may live: there, or here.
+    """
+    try:
+        earlier = read_record(path, _EarlierLock)
+    except FileNotFoundError:
+        return
+    except DamagedFile:  # it was killed before it wrote it
+        earlier = None
+    if earlier is not None:
+        process = Process.of(earlier.pid)
+        if earlier.host != process.host or process.state() != "dead":
+            raise UserError(
+                f"the sweep is locked by process {earlier.pid} on {earlier.host}, of an earlier "
+                "version",
+                file=path,
+                remedy="wait for it; if that process is gone, remove the file",
+            )
+    with unavailable("remove the lock", path):
+        path.unlink(missing_ok=True)

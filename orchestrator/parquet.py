@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,8 +37,11 @@ def write_parquet(
     compression_level: int | None = None,
     *,
     is_new: bool = False,
+    before_rename: Callable[[], None] | None = None,
 ) -> None:
     """Write a table whole; a lazy one is written as it is computed.
+
+    What `before_rename` raises, which is called when the file is complete, abandons it.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def write_parquet(
             buffer, compression="zstd", compression_level=compression_level, metadata=told
         )
         _write_checksum(buffer)
-        (place_new if is_new else place)(path, buffer.getvalue())
+        (place_new if is_new else place)(path, buffer.getvalue(), before_rename)
         return
     with placing(path) as partial:
         frame.sink_parquet(

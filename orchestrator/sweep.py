@@ -209,8 +209,8 @@ class Sweep:
         tuple of int
             How many tasks were asked to end, and how many waited. Of cells, the first is 0.
         """
+        from orchestrator.plans.drop import choose_cells
         from orchestrator.submissions import stopping
-        from orchestrator.submissions.submitting import choose_cells
 
         if only is None:
             return stopping.cancel(self.submissions(), now=now)

@@ -52,7 +52,7 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
     RunsError
         Where every draw of a search failed.
     """
-    with locked(paths.tuning_lock, "tuning"):
+    with locked(paths.tuning_lock, "tuning") as lease:
         todo = searches(paths, Plan.read(paths).cells)
         require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
         gpu = next(iter(gpus().values()), None)
@@ -73,7 +73,7 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
             done += 1
             tell(done, total)
         for search in todo:
-            logs[search.id].close()
+            logs[search.id].close(lease.check)
     return todo
 
 
@@ -108,7 +108,7 @@ class _Log:
         with self._file.open("a") as file:
             file.write(json.dumps({"number": number, "draw": asdict(draw)}) + "\n")
 
-    def close(self) -> None:
+    def close(self, before_rename: Callable[[], None]) -> None:
         """Write what was found."""
         draws = [self.draws[number] for number in range(n_draws(self._search.cell))]
         try:
@@ -129,6 +129,7 @@ class _Log:
                 "recipe": self._recipe,
                 "draws": [asdict(draw) for draw in draws],
             },
+            before_rename=before_rename,
         )
         self._file.unlink()
 

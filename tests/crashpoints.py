@@ -32,6 +32,8 @@ _GROWING = ("create", "write", "sync", "mkdir", "link")
 _REMOVING = ("remove", "rmdir")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+# a lease that was being created says nothing of its owner: it has to stand still for that long
+_SOON = {"MANYSEED_LEASE_SECONDS": "3"}
 _SECONDS = 120
 
 
@@ -191,7 +193,7 @@ class Forks:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **_ONE_THREAD, **_SOON},
             cwd=Path(__file__).parent.parent,
         )
 

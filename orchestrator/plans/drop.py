@@ -1,4 +1,4 @@
-"""Take cells out of a plan for good."""
+"""Choose cells of a plan, and take them out of it for good."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
     return Drop(chosen, int((chosen["repeats"] * chosen["runs"]).sum()), finished)
 
 
+def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
+    """Return the cells of a plan that meet a condition in SQL.
+
+    Raises
+    ------
+    UserError
+        For what is no condition, and one that no cell meets.
+    """
+    cells = plan.cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
+    chosen = matching(cells, where, option)
+    if chosen.is_empty():
+        raise UserError("no cell meets this condition", key=option, value=where)
+    return chosen
+
+
 def drop(paths: SweepPaths, where: str) -> Drop:
     """Take cells out of the plan for good and set their rows in the store back to missing.
 
@@ -73,7 +88,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
     orchestrator.store.errors.LeaseHeld
         While something of the sweep runs.
     """
-    with locked(paths.lock, "dropping"):
+    with locked(paths.lock, "dropping") as lease:
         dropped = to_drop(paths, where)
         watch = LeaseWatch(paths.leases)
         require_rest(watch)
@@ -82,7 +97,8 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
         if new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            write_drop(paths, {"cells": sorted(new), "where": where, "dropped": now})
+            record = {"cells": sorted(new), "where": where, "dropped": now}
+            write_drop(paths, record, lease.check)
         if rows:
             drop_rows(rows, paths.journals, watch)
     return dropped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -77,10 +78,10 @@ class Groups:
                 reason = f"group {number} is not the one that {paths.cells.name} tells of"
                 raise DamagedFile(paths.groups, reason)
 
-    def write(self, paths: SweepPaths) -> None:
+    def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
         """Write a sweep's groups."""
         values = [spec.to_attributes() | {_CHECKSUM: _crc(spec)} for spec in self.specs]
-        write_json(paths.groups, values)
+        write_json(paths.groups, values, before_rename=before_rename)
 
     @cached_property
     def _numbers(self) -> dict[tuple[str, str], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -217,15 +217,24 @@ def drop_files(paths: SweepPaths) -> list[Path]:
     return sorted(paths.plan.glob(DROPPED.replace("{:04d}", "[0-9][0-9][0-9][0-9]")))
 
 
-def write_drop(paths: SweepPaths, value: dict[str, Any]) -> None:
+def write_drop(
+    paths: SweepPaths, value: dict[str, Any], before_link: Callable[[], None] | None = None
+) -> None:
     """Write one more file that says which cells were dropped."""
     numbers = (int(file.stem.rpartition("-")[2]) for file in drop_files(paths))
     file = paths.plan / DROPPED.format(max(numbers, default=0) + 1)
-    place_new(file, json.dumps(value).encode() + b"\n")
+    place_new(file, json.dumps(value).encode() + b"\n", before_link)
 
 
-def write_plan(paths: SweepPaths, plan: Plan, *, new_part: bool) -> None:
+def write_plan(
+    paths: SweepPaths,
+    plan: Plan,
+    *,
+    new_part: bool,
+    before_rename: Callable[[], None] | None = None,
+) -> None:
     """Write a plan's cells, then its newest part: the part's appearance commits both."""
-    write_parquet(paths.cells, plan.all_cells)
+    write_parquet(paths.cells, plan.all_cells, before_rename=before_rename)
     if new_part:
-        write_parquet(paths.part(len(plan.parts)), plan.parts[-1], is_new=True)
+        part = paths.part(len(plan.parts))
+        write_parquet(part, plan.parts[-1], is_new=True, before_rename=before_rename)

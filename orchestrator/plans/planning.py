@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,9 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
     paths = SweepPaths(directory)
     try:
         if paths.is_sweep:
-            with locked(paths.lock, "planning"):
+            with locked(paths.lock, "planning") as lease:
                 change = _ready(sweep_file, directory)
-                _write(paths, change)
+                _write(paths, change, lease.check)
         else:
             change = _ready(sweep_file, directory)
             with appearing(directory) as new:
@@ -112,17 +113,20 @@ def require_room(change: Change, file: Path, directory: Path) -> None:
     check_room(directory, before, change.stored, file)
 
 
-def _write(paths: SweepPaths, change: Change) -> None:
-    """Write a plan so that a kill in between leaves the plan before, or the one after."""
+def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None = None) -> None:
+    """Write a plan so that a kill in between leaves the plan before, or the one after.
+
+    `check` is called before each file takes its place: what it raises ends it there.
+    """
     if not change.after.all_cells.equals(change.before.all_cells):
-        change.groups.write(paths)
-        write_plan(paths, change.after, new_part=not change.is_empty)
+        change.groups.write(paths, check)
+        write_plan(paths, change.after, new_part=not change.is_empty, before_rename=check)
     elif not change.is_empty:
-        write_plan(paths, change.after, new_part=True)
+        write_plan(paths, change.after, new_part=True, before_rename=check)
     if not change.is_empty:
-        write_promise(paths, change.summary())
+        write_promise(paths, change.summary(), check)
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
-        place(paths.sweep_file, change.text)
+        place(paths.sweep_file, change.text, check)
 
 
 def _check_free(directory: Path) -> None:

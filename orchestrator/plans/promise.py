@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,16 @@ FIGURES = ("fits", "hours", "store_bytes", "store_files")
 _NAME = "promise.json"
 
 
-def write_promise(paths: SweepPaths, summary: dict[str, Any]) -> None:
+def write_promise(
+    paths: SweepPaths, summary: dict[str, Any], before_rename: Callable[[], None] | None = None
+) -> None:
     """Record the figures of a plan beside it."""
     # what is held against it are the times of fits, which leave features out
     hours = summary["core_hours"] + summary["gpu_hours"] - summary["feature_hours"]
     write_json(
         paths.plan / _NAME,
         {name: summary[name] for name in FIGURES if name != "hours"} | {"hours": hours},
+        before_rename=before_rename,
     )
 
 

@@ -21,6 +21,7 @@ from orchestrator.files import locked, write_json
 from orchestrator.paths import SweepPaths, open_sweep
 from orchestrator.results.own_metrics import modules_folder
 from orchestrator.results.schedulers import of_slurm
+from orchestrator.store.lease import Lease
 from orchestrator.submissions import profiles
 from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs, unique_name
 from orchestrator.submissions.intent import FILE, Intent, TaskArray
@@ -84,7 +85,7 @@ def submit(
     wishes = {"options": to_json(options), "dask": dask, "workers": workers}
     request = json.loads(json.dumps(wishes))  # as it is read back
     paths.analyses.mkdir(parents=True, exist_ok=True)
-    with locked(paths.lock, "submitting an analysis"):
+    with locked(paths.lock, "submitting an analysis") as lease:
         before = last_job(paths)
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
@@ -97,13 +98,15 @@ def submit(
                     remedy=f"wait for it, or end it with: scancel {task.job_id}",
                 )
         number = 1 if before is None else before.number + 1
-        return _submit(paths, paths.analyses / f"{number:04d}", profile, request)
+        folder = paths.analyses / f"{number:04d}"
+        return _submit(paths, folder, profile, request, lease)
 
 
 def _submit(
-    paths: SweepPaths, folder: Path, profile: Profile, request: dict[str, Any]
+    paths: SweepPaths, folder: Path, profile: Profile, request: dict[str, Any], lease: Lease
 ) -> Submission:
     name = unique_name(paths, "analysis")
+    lease.check()
     shutil.rmtree(folder, ignore_errors=True)  # of a submitter that died before its intent
     try:
         with profile.active():
@@ -124,6 +127,7 @@ def _submit(
     (folder / "lives").mkdir(parents=True)
     intent.write(folder)
     submission = Submission(folder, intent)
+    lease.check()
     try:
         with profile.active():
             arrays.submit_array(

@@ -117,7 +117,7 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
         _write(partial, data)
 
 
-def place_new(path: Path, data: bytes) -> None:
+def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = None) -> None:
     """Write a file that must be new: it appears whole, and of several writers one succeeds.
 
     Parameters
@@ -126,6 +126,8 @@ def place_new(path: Path, data: bytes) -> None:
         The file; its folder is made if need be.
     data : bytes
         Its content.
+    before_link : callable, optional
+        Called when the file can appear; what it raises abandons it.
 
     Raises
     ------
@@ -140,6 +142,8 @@ def place_new(path: Path, data: bytes) -> None:
         try:
             _write(partial, data)
             _sync(partial, os.O_RDONLY)
+            if before_link is not None:
+                before_link()
             try:
                 path.hardlink_to(partial)
             except FileExistsError:

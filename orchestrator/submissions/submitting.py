@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,13 +17,14 @@ from orchestrator.files import locked, write_json
 from orchestrator.paths import SweepPaths
 from orchestrator.plans import cost
 from orchestrator.plans.data import require_fetched
+from orchestrator.plans.drop import choose_cells
 from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import lay_out
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.room import Stored, require_room
 from orchestrator.plans.tuned import require_hparams
-from orchestrator.query import matching
 from orchestrator.store.files import sync_folder
+from orchestrator.store.lease import Lease
 from orchestrator.submissions import cluster, profiles
 from orchestrator.submissions.ending import wait_for_ending
 from orchestrator.submissions.intent import LOCAL, Intent, TaskArray
@@ -39,6 +41,7 @@ from slurm import ClusterError, ClusterUnavailable, local
 from slurm.profile import Profile
 from slurm.signals import deferred
 
+_PARTIAL = ".submission.partial"
 FUNCTION = "orchestrator.working.worker:run_task"
 
 
@@ -95,7 +98,7 @@ def submit(
         return other is not scheduler
 
     n_ending = wait_for_ending(submissions(paths), request.patience, dispensable, tell)
-    with locked(paths.lock, "submitting"):
+    with locked(paths.lock, "submitting") as lease:
         state = survey(paths)
         rows = _chosen(state, request)
         earlier = submissions(paths)
@@ -119,7 +122,7 @@ def submit(
         _check_room(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
         number = _next_number(paths)
-        submitter = _Submitter(paths, number, state.plan, groups, request)
+        submitter = _Submitter(paths, number, state.plan, groups, request, lease)
         if request.profile is None:
             return submitter.to_this_machine(rows, wished, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
@@ -127,8 +130,15 @@ def submit(
 
 class _Submitter:
     def __init__(
-        self, paths: SweepPaths, number: int, plan: Plan, groups: Groups, request: Request
+        self,
+        paths: SweepPaths,
+        number: int,
+        plan: Plan,
+        groups: Groups,
+        request: Request,
+        lease: Lease,
     ) -> None:
+        self.lease = lease
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -145,6 +155,7 @@ class _Submitter:
         )
         try:
             self._write(work)
+            self.lease.check()  # whoever took it over submits these runs anew
             with deferred():  # a job that starts and is not noted would be submitted again
                 job = local.submit(
                     self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
@@ -200,6 +211,7 @@ class _Submitter:
                     jobs.update(enumerate(ids, start))
                     submission.note_jobs(jobs)
 
+                self.lease.check()
                 resources = profile.resources(array.resource)
                 each = cluster.workers(resources, shapes[resources.name])
                 with profile.active():
@@ -246,8 +258,9 @@ class _Submitter:
 
     def _write(self, work: pl.DataFrame) -> None:
         """Write the submission's folder, which is there whole or not at all."""
-        folder = self.paths.tasks / ".submission.partial"
-        shutil.rmtree(folder, ignore_errors=True)  # of a submitter that was killed
+        for left in self.paths.tasks.glob(f"{_PARTIAL}*"):  # of submitters that were killed, or
+            shutil.rmtree(left, ignore_errors=True)  # stood still: these find their folder gone
+        folder = self.paths.tasks / f"{_PARTIAL}{uuid.uuid4().hex}"
         (folder / "lives").mkdir(parents=True)
         shards = []
         for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
@@ -256,6 +269,7 @@ class _Submitter:
         write_shards(folder, shards)
         self.intent = replace(self.intent, runs=len(work), tasks=len(shards))
         self.intent.write(folder)
+        self.lease.check()
         folder.rename(self.folder)
         sync_folder(self.paths.tasks)
 
@@ -306,23 +320,6 @@ def _chosen(state: Survey, request: Request) -> pl.DataFrame:
         return rows
     cells = choose_cells(state.plan, request.only, "--only")
     return rows.join(cells.select("cell"), on="cell", how="semi")
-
-
-def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
-    """Return the cells of a plan that meet a condition in SQL.
-
-    Raises
-    ------
-    UserError
-        For what is no condition, and one that no cell meets.
-    """
-    from orchestrator.plans.drop import COLUMNS
-
-    cells = plan.cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
-    chosen = matching(cells, where, option)
-    if chosen.is_empty():
-        raise UserError("no cell meets this condition", key=option, value=where)
-    return chosen
 
 
 def _still_ending(paths: SweepPaths, n: int) -> StillRunning:

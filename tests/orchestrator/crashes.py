@@ -5,6 +5,7 @@ Nothing is trained here: tasks journal predictions that follow from a run's row.
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import uuid
 import zipfile
@@ -25,10 +26,12 @@ from orchestrator.plans.plan import Plan
 from orchestrator.plans.planning import plan_sweep
 from orchestrator.plans.tuned import searches
 from orchestrator.progress.status import status
+from orchestrator.results import here
+from orchestrator.store import leasefiles
 from orchestrator.store.groups import list_groups, open_group
 from orchestrator.store.index import JournalIndex
 from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import LeaseWatch
+from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.rows import encode_row
 from orchestrator.store.schema import GroupSpec
 from orchestrator.store.shards import publish
@@ -39,6 +42,7 @@ from orchestrator.working.neighbours import journal_name
 from orchestrator.working.tasks import Task
 from slurm import local
 from tests.crashpoints import Disk
+from tests.orchestrator.slurmstub import Queue
 
 SMALL = """
 name    = "crash"
@@ -60,8 +64,14 @@ LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 
 TUNED = SMALL.replace("[[grid]]", 'tune = { draws = 3 }\n\n[[grid]]\nhparams = ["tuned"]')
 
 
-def _train(folder: Path, function: str, arguments: list[str], env: object) -> local.LocalJob:
-    """Do what a job would do that `local.submit` starts: finish every run of its task."""
+def _train_here(folder: Path, function: str, arguments: list[str], env: object) -> local.LocalJob:
+    """Do at once what a job would do that `local.submit` starts."""
+    _train(arguments)
+    return local.LocalJob("1", "nowhere 0 1 1")
+
+
+def _train(arguments: list[str]) -> None:
+    """Finish every run of a task."""
     disk = Disk.current
     assert disk is not None
     with disk.rest():
@@ -82,12 +92,12 @@ def _train(folder: Path, function: str, arguments: list[str], env: object) -> lo
                     truth = _truth(spec, span.repeat + 1)[span.repeat]
                     values = encode_row(spec, _prediction(spec, row), truth)
                     journal.append(span.group, row, values, recipe=recipe, fit_seconds=row + 0.5)
-    return local.LocalJob("1", "nowhere 0 1 1")
 
 
 def replace_jobs() -> None:
-    """Let jobs on this machine be `_train`; only in processes that `Forks` starts."""
-    local.submit = _train  # type: ignore[assignment]
+    """Let jobs on this machine be `_train_here`; only in processes that `Forks` starts."""
+    importlib.import_module("distributed")  # dask would in each process that analyses
+    local.submit = _train_here  # type: ignore[assignment]
 
 
 def _truth(spec: GroupSpec, repeats: int) -> Any:
@@ -115,6 +125,17 @@ def _plan(text: str) -> Callable[[Path], None]:
 
 def _submit(folder: Path, **options: Any) -> None:
     Sweep(folder / "sweep").submit(workers=1, cluster="local", **options)
+
+
+def _submit_jobs(folder: Path) -> None:
+    """Submit to a cluster, where jobs wait."""
+    queue = Queue(folder / "cluster")
+    queue.install()
+    Sweep(folder / "sweep").submit(cluster=str(queue.profile))
+
+
+def _analyze(folder: Path) -> None:
+    here.analyze(SweepPaths(folder / "sweep"), workers=1)
 
 
 def _publish(folder: Path) -> None:
@@ -170,8 +191,10 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "plan more": _plan(LARGE),
     "submit": _submit,
     "submit more": _submit,
+    "submit jobs": _submit_jobs,
     "publish": _publish,
     "compact": _compact,
+    "analyze": _analyze,
     "repair": _repair,
     "drop": _drop,
     "import arrays": _import_arrays,
@@ -186,8 +209,10 @@ STARTS = {
     "plan more": "half",
     "submit": "planned",
     "submit more": "enlarged",
+    "submit jobs": "cluster",
     "publish": "half",
     "compact": "half",
+    "analyze": "whole",
     "repair": "damaged",
     "drop": "half",
     "import arrays": "files",
@@ -220,6 +245,10 @@ def prepare(state: str, folder: str) -> None:
         _plan(TUNED)(where)
     elif state != "nothing":
         _plan(SMALL)(where)
+    if state == "cluster":
+        Queue(where / "cluster")
+    if state == "whole":
+        _submit(where)
     if state in ("half", "damaged", "enlarged"):
         _submit(where, limit=2)
         _compact(where)
@@ -256,7 +285,7 @@ def check(verb: str, folder: str) -> dict[str, Any]:
     -------
     dict
         finished: runs that were finished right after. In the end: runs by state; duplicates;
-        findings; locks and directories that are left behind.
+        findings; locks and directories that are left behind; what result tables hold.
     """
     where = Path(folder)
     paths = SweepPaths(where / "sweep")
@@ -286,13 +315,44 @@ def check(verb: str, folder: str) -> dict[str, Any]:
         "duplicates": state["duplicates"],
         "findings": result["findings"],
         "left": locks + held_back,
+        "tables": tables(folder) if verb == "analyze" else {},
     }
 
 
+def tables(folder: str) -> dict[str, Any]:
+    """Return the result tables."""
+    results = Sweep(Path(folder) / "sweep").results
+    return {name: results[name].write_json() for name in results}
+
+
+def take_over(verb: str, folder: str) -> None:
+    """Do it; as it has locked the sweep, it is suspended and loses its lock to another machine's.
+
+    What the other does then is over when this process goes on.
+    """
+    take = Lease.try_take
+
+    def take_and_lose(lease: Lease) -> bool:
+        is_ours = take(lease)
+        if is_ours and lease.name.endswith(".lock"):
+            other = Lease(lease.watch, lease.name)
+            other._generation = (lease._generation or 0) + 1
+            leasefiles.create(lease.watch.folder, lease.name, other._generation)
+            other._record("held")
+        return is_ours
+
+    Lease.try_take = take_and_lose  # type: ignore[method-assign]
+    VERBS[verb](Path(folder))
+
+
 def _go_on(folder: Path) -> None:
-    """Train what is missing, after a search where one is needed."""
+    """Train what is missing, where it was trained before, after a search where one is needed."""
     paths = SweepPaths(folder / "sweep")
     if searches(paths, Plan.read(paths).cells):
         _tune(folder)
-    if "imported" not in paths.sweep_file.read_text():
+    if (folder / "cluster").exists():
+        _submit_jobs(folder)
+        _submit_jobs(folder)
+        Queue(folder / "cluster").run(_train)
+    elif "imported" not in paths.sweep_file.read_text():
         _submit(folder)

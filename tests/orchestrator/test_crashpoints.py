@@ -1,7 +1,7 @@
 """Every verb is cut off at its file operations; then the sweep goes on as if nothing had been.
 
-A verb does some hundred of them. The quick test takes one, the slow one a few, evenly spread;
-``MANYSEED_CRASH_POINTS=1000`` lets that take every one, which lasts a quarter of an hour.
+A verb does some hundred of them. The quick test takes one of some verbs, the slow one a few of all,
+evenly spread; ``MANYSEED_CRASH_POINTS=1000`` lets that take every one, which lasts most of an hour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from tests.crashpoints import Fault, Forks
 from tests.orchestrator.crashes import RUNS, STARTS, VERBS
 
 FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
-MOST = int(os.environ.get("MANYSEED_CRASH_POINTS", "5"))
+QUICK = (
+    *("plan more", "submit", "submit jobs", "tune"),
+    *("publish", "compact", "repair", "drop", "import zip"),
+)
+"""Verbs of the quick test."""
+MOST = int(os.environ.get("MANYSEED_CRASH_POINTS", "3"))
 """Points of a verb and a fault in the slow test: all where it does no more."""
 
 
@@ -30,6 +35,7 @@ class Sweeps:
         self.folder, self.forks = folder, forks
         self._finished: dict[str, list[Any]] = {}
         self._operations: dict[str, list[str]] = {}
+        self._tables: dict[str, Any] = {}
         self._made = 0
 
     def finished(self, state: str) -> list[Any]:
@@ -53,11 +59,17 @@ class Sweeps:
         assert "value" in answer, answer.get("traceback", answer)
         return answer
 
+    def tables(self, verb: str) -> Any:
+        """Return the result tables that a verb makes, undisturbed."""
+        self.operations(verb)
+        return self._tables[verb]
+
     def operations(self, verb: str) -> list[str]:
         """Return what a verb does to files, undisturbed."""
         if verb not in self._operations:
             where = self.copy(STARTS[verb])
             self._operations[verb] = self.call("do", verb, where, root=where)["operations"]
+            self._tables[verb] = self.call("tables", where)["value"] if verb == "analyze" else {}
             shutil.rmtree(where)
         return self._operations[verb]
 
@@ -87,6 +99,7 @@ def cut_off(sweeps: Sweeps, verb: str, at: int, fault: Fault) -> None:
     assert counts["missing"] == counts["failed"] == counts["copy"] == 0
     assert counts["done"] == RUNS[verb]
     assert found["left"] == []
+    assert found["tables"] == sweeps.tables(verb)
     shutil.rmtree(where)
 
 
@@ -111,11 +124,37 @@ def test_a_submission_whose_folder_was_removed_blocks_no_later_one(sweeps: Sweep
     assert numbers == ["0002", "0003"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", QUICK)
 def test_a_verb_that_is_cut_off_somewhere_is_gone_on_with(sweeps: Sweeps, verb: str) -> None:
     fault = random.Random(verb).choice(FAULTS)
     for at in points(sweeps, verb, fault, 1):
         cut_off(sweeps, verb, at, fault)
+
+
+def test_a_plan_that_is_killed_as_it_takes_its_name_leaves_nothing(sweeps: Sweeps) -> None:
+    at = sweeps.operations("plan").index("rename sweep") + 1
+    cut_off(sweeps, "plan", at, "kill")
+
+
+@pytest.mark.parametrize("verb", ["plan more", "submit", "submit jobs", "drop", "tune"])
+def test_who_was_suspended_and_lost_the_lock_commits_nothing(sweeps: Sweeps, verb: str) -> None:
+    where = sweeps.copy(STARTS[verb])
+    before = committed(where)
+    answer = sweeps.forks.call("take_over", verb, where)
+    assert "UnavailableError" in answer.get("error", ()), answer
+    assert "taken over" in answer["text"]
+    assert "do it again" in answer["text"]
+    assert committed(where) == before
+    sweeps.call("do", verb, where)
+    assert committed(where) != before
+
+
+def committed(where: Path) -> dict[str, bytes]:
+    """Return the files of a sweep's plan and submissions, by name."""
+    folders = (where / "sweep" / "plan", *(where / "sweep" / "tasks").glob("0*"))
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
+    own = (where / "sweep" / "sweep.toml", where / "cluster" / "jobs.json")
+    return {str(file): file.read_bytes() for file in (*files, *own) if file.exists()}
 
 
 @pytest.mark.slow

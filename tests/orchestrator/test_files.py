@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -132,6 +134,33 @@ def test_the_lock_of_a_suspended_process_is_not_taken_over(
         with pytest.raises(UserError, match="locked"):
             locked(tmp_path / ".lock", "planning").__enter__()
         time.sleep(0.15)
+
+
+@pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"])
+def test_the_lock_of_an_earlier_version_holds_while_its_process_may_live(
+    tmp_path: Path, host: str
+) -> None:
+    file = tmp_path / ".lock"
+    process = subprocess.Popen(["sleep", "60"])
+    file.write_text(json.dumps({"host": host, "pid": process.pid, "doing": "planning"}))
+    with pytest.raises(UserError, match=f"process {process.pid} on {host}, of an earlier version"):
+        locked(file, "planning").__enter__()
+    process.kill()
+    process.wait()
+    if host == "elsewhere":  # nobody here can tell
+        with pytest.raises(UserError, match="remove the file"):
+            locked(file, "planning").__enter__()
+        file.unlink()
+    with locked(file, "planning"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_of_an_earlier_version_that_says_nothing_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()  # its process was killed before it said who it is
+    with locked(tmp_path / ".lock", "planning"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("lives", [False, True])

@@ -295,7 +295,7 @@ def test_what_a_killed_planning_left_is_removed_by_the_next_and_a_living_ones_is
     ended.wait()
     for name, maker in (("dead", dead), ("alive", fingerprint(os.getpid())), ("far", "a b 1 1 c")):
         (tmp_path / f".manyseed-{name}" / "plan").mkdir(parents=True)
-        (tmp_path / f".manyseed-{name}" / ".maker").write_text(maker)
+        (tmp_path / f".manyseed-{name}" / ".maker").symlink_to(maker)
     plan_sweep(tmp_path / "sweep.toml", tmp_path / "out")
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [".manyseed-alive", ".manyseed-far", "out", "sweep.toml"]

@@ -14,7 +14,8 @@ from orchestrator.progress.watch import summed
 from orchestrator.results.job import describe, last_job, look
 from orchestrator.store import retraining
 from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.submission import Submission, TaskState, submissions, tasks_of
+from orchestrator.submissions.submission import Submission, submissions, tasks_of
+from orchestrator.submissions.taskstate import TaskState
 from orchestrator.survey import survey
 from orchestrator.working.lives import UNREADABLE
 from orchestrator.working.node import broken_nodes, is_environment

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from orchestrator.errors import UnavailableError
 from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.submission import Submission, TaskState, tasks_of
+from orchestrator.submissions.submission import Submission, tasks_of
+from orchestrator.submissions.taskstate import TaskState
 
 _LEAST_BYTES = 2**16
 """What a task needs to begin."""

@@ -25,7 +25,8 @@ from orchestrator.store.lease import Lease
 from orchestrator.submissions import profiles
 from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs, unique_name
 from orchestrator.submissions.intent import FILE, Intent, TaskArray
-from orchestrator.submissions.submission import OVER, Submission, TaskState, tasks_of
+from orchestrator.submissions.submission import Submission, tasks_of
+from orchestrator.submissions.taskstate import OVER, TaskState
 from orchestrator.working.node import Node
 from slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
 from slurm.discover import configuration

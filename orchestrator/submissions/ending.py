@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.scheduler import Scheduler
-from orchestrator.submissions.submission import Submission, TaskState, tasks_of
+from orchestrator.submissions.submission import Submission, tasks_of
+from orchestrator.submissions.taskstate import TaskState
 
 _POLL_SECONDS = 0.25
 _PATIENCE = 10.0

@@ -14,11 +14,8 @@ from orchestrator.files import write_json
 from orchestrator.store.files import place
 from orchestrator.submissions.intent import LOCAL
 from orchestrator.submissions.scheduler import Scheduler
-from orchestrator.submissions.submission import (
-    Submission,
-    TaskState,
-    tasks_of,
-)
+from orchestrator.submissions.submission import Submission, tasks_of
+from orchestrator.submissions.taskstate import TaskState
 from orchestrator.working.tasks import Task
 from orchestrator.working.wishes import NOW, PAUSED, SKIP_FILE, STOPPED, stop_wish
 from slurm import control

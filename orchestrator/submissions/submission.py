@@ -19,6 +19,7 @@ from orchestrator.paths import SweepPaths
 from orchestrator.submissions.intent import FILE, LOCAL, Intent
 from orchestrator.submissions.profiles import own_profile
 from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
+from orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
 from orchestrator.working.lives import UNREADABLE, read_lives
 from orchestrator.working.node import JOBS_FILE, read_jobs
 from orchestrator.working.tasks import Task
@@ -26,65 +27,7 @@ from orchestrator.working.wishes import PAUSED, skipped_cells, stop_wish
 from slurm import available, processes
 from slurm.states import JobState
 
-OVER = ("finished", "stopped", "broken")
-"""How a life says that its task is over, wherever it ran."""
-
-ELSEWHERE = "on a cluster that is not reached from here"
-UNSEEN = "SLURM shows nothing of it here"
-
 _SILENT_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskState:
-    """A task at one moment.
-
-    Attributes
-    ----------
-    number : int
-    state : str
-        waiting, held, running; finished, stopped, broken (the machine was at fault); killed
-        (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any life),
-        cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
-    lives : tuple of dict
-        What each life last told of itself, oldest first.
-    job_id : str
-        SLURM's, empty on this machine and where there is none.
-    node, note : str
-        Where it runs or ran last, and what the scheduler says of it.
-    """
-
-    number: int
-    state: str
-    lives: tuple[dict[str, Any], ...] = ()
-    job_id: str = ""
-    node: str = ""
-    note: str = ""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it trains, or will."""
-        return self.state in ("waiting", "held", "running")
-
-    @property
-    def is_out_of_sight(self) -> bool:
-        """Whether its files alone tell of it, since no scheduler that knows it answers here."""
-        return self.note in (ELSEWHERE, UNSEEN)
-
-    @property
-    def done(self) -> int:
-        """Runs that its lives finished."""
-        return sum(sum(life["done"].values()) for life in self.lives)
-
-    @property
-    def failed(self) -> int:
-        """Runs that its lives saw failing."""
-        return sum(sum(life["failed"].values()) for life in self.lives)
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """What its last life told; empty before the first."""
-        return self.lives[-1] if self.lives else {}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from orchestrator.cli.run import run
 from orchestrator.errors import UserError
 from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.profiles import choose, own_profile, remember
-from orchestrator.submissions.submission import ELSEWHERE, Submission
+from orchestrator.submissions.submission import Submission
+from orchestrator.submissions.taskstate import ELSEWHERE
 from orchestrator.sweep import Sweep
 from slurm.profile import read_profile, user_folder
 from tests.orchestrator.conftest import QUICK, command, write

@@ -17,7 +17,8 @@ from orchestrator.submissions import scheduler as schedulers
 from orchestrator.submissions.intent import Intent
 from orchestrator.submissions.scheduler import Scheduler
 from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import ELSEWHERE, UNSEEN, Submission, tasks_of
+from orchestrator.submissions.submission import Submission, tasks_of
+from orchestrator.submissions.taskstate import ELSEWHERE, UNSEEN
 from orchestrator.working.tasks import Span, Task, TaskCell
 from orchestrator.working.wishes import PAUSED
 from slurm import ClusterUnavailable, commands

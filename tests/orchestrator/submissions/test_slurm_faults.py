@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.submissions import cluster
-from orchestrator.submissions.submission import Submission, TaskState
+from orchestrator.submissions.submission import Submission
+from orchestrator.submissions.taskstate import TaskState
 from orchestrator.sweep import Sweep
 from slurm import control
 from tests.cluster import CORES, Slurm, wait_until

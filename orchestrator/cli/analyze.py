@@ -240,18 +240,20 @@ def print_summary(sweep: Sweep) -> None:
     if (told := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(told)
     found = caveats(sweep)
-    for note in (*found["not_computed"], *found["undefined"]):
+    for note in (*found["not_computed"], *found["undefined"], *found["outdated"]):
         say(note, style="yellow")
 
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return what could not be computed, and why, as sentences."""
     from orchestrator.results.analysing import read_analysis
-    from orchestrator.results.caveats import not_computed, problems, undefined
+    from orchestrator.results.caveats import not_computed, outdated, problems, undefined
 
-    repeats = sweep.results["repeats"]
+    results, record = sweep.results, read_analysis(sweep.paths)[1]
+    repeats = results["repeats"]
     return {
-        "not_computed": not_computed(read_analysis(sweep.paths)[1]),
+        "not_computed": not_computed(record),
+        "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),
         "problems": problems(repeats),
     }

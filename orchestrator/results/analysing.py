@@ -37,6 +37,7 @@ from orchestrator.results.tables import (
     CURVES,
     DESCRIPTORS,
     ENSEMBLES,
+    INPUT_COLUMNS,
     TABLES,
     Results,
     read_results,
@@ -169,7 +170,7 @@ def analyze(
     held.forget()
     for name, table in tables.items():
         write_result(paths, name, table, options)
-    _keep_ensembles(paths, wanted)
+    outdated = _keep_ensembles(paths, wanted, options)
     if curves:
         described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
         of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
@@ -182,6 +183,7 @@ def analyze(
         analysed=datetime.now(UTC).isoformat(timespec="seconds"),
         tables={name: checksum(result_file(paths, name)) for name in written},
         runs=_amounts(paths, sum(group.predictions.runs.height for group in groups)),
+        outdated=outdated,
     ).write(paths)
     held.remember(wanted)
     return read_results(paths)
@@ -299,14 +301,29 @@ def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl
     }
 
 
-def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame) -> None:
-    """Remove the table of ensembles where it is of predictions that changed."""
+def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -> list[str]:
+    """Keep ensembles of predictions that are as they were; return whose are outdated and go."""
+    try:
+        outdated = set(Analysis.read(paths).outdated)
+    except (FileNotFoundError, DamagedFile):
+        outdated = set()
     file = result_file(paths, ENSEMBLES)
     try:
-        drawn = read_parquet(file, inputs.schema, columns=[*KEY, "digest"])
+        drawn = read_parquet(file, INPUT_COLUMNS)
+        groups = _names(drawn)
     except FileNotFoundError:
-        return
-    except DamagedFile:
-        drawn = None
-    if drawn is None or not drawn.join(inputs, on=[*KEY, "digest"], how="anti").is_empty():
+        return sorted(outdated)
+    except (DamagedFile, pl.exceptions.ColumnNotFoundError):
         file.unlink()
+        return sorted(outdated | _names(Plan.read(paths).cells.join(inputs, on="cell", how="semi")))
+    kept = drawn.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")
+    if kept.is_empty():
+        file.unlink()
+    elif kept.height < drawn.height:
+        write_result(paths, ENSEMBLES, kept.lazy(), options)
+    return sorted((outdated | groups) - _names(kept))
+
+
+def _names(frame: pl.DataFrame) -> set[str]:
+    """Return the datasets × classifiers of a table."""
+    return {" × ".join(names) for names in frame.select("dataset", "classifier").iter_rows()}

@@ -38,6 +38,28 @@ def not_computed(record: Analysis) -> list[str]:
     ]
 
 
+def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
+    """Say whose ensembles were left out, and were not drawn again since.
+
+    Parameters
+    ----------
+    record : Analysis
+    ensembles : DataFrame
+        Those that there are.
+    """
+    again = set()
+    if ensembles is not None:
+        rows = ensembles.select("dataset", "classifier").unique().iter_rows()
+        again = {f"{dataset} × {classifier}" for dataset, classifier in rows}
+    groups = [name for name in record.outdated if name not in again]
+    if not groups:
+        return []
+    return [
+        f"Ensembles of {_some(groups)} are left out: what they were drawn from has changed since. "
+        "manyseed howmany draws them again."
+    ]
+
+
 def undefined(repeats: pl.DataFrame) -> list[str]:
     """Say where scores are not numbers."""
     found = repeats.filter(pl.col("n_undefined") > 0)

@@ -14,7 +14,7 @@ from analysis.howmany import howmany as for_means
 from analysis.metrics import unavailable
 from analysis.options import Options
 from analysis.predictions import Predictions
-from analysis.tables import Tables
+from analysis.tables import RUN_KEY, Tables
 from analysis.trimming import dkw_threshold
 from orchestrator.errors import DamagedFile, UserError
 from orchestrator.parquet import read_parquet
@@ -27,6 +27,7 @@ from orchestrator.results.inputs import KEY, Held
 from orchestrator.results.tables import (
     DESCRIPTORS,
     ENSEMBLES,
+    INPUT_COLUMNS,
     read_results,
     result_file,
 )
@@ -102,12 +103,16 @@ def howmany(
         remedy = "an ensemble has one member or more; such as: --sizes 1,2,5"
         raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
+    inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
     cells = matching(tables.cells, where) if where else tables.cells
     if cells.is_empty():
         raise UserError("no cell meets the condition", key="--where", value=where)
     tables = _only(tables, cells)
-    groups = {(g.spec.dataset, g.spec.classifier): g for g in published(paths, Plan.read(paths))}
+    groups = {
+        (g.spec.dataset, g.spec.classifier): _analysed(g, tables.runs)
+        for g in published(paths, Plan.read(paths))
+    }
     chosen = sorted(cells.partition_by(GROUP, as_dict=True).items())
     largest = {
         names: _largest(paths, groups.get(names), _only(tables, own), options, wanted)
@@ -129,8 +134,14 @@ def howmany(
             of_ensembles, table = for_alpha(drawn, seconds_each=cost), drawn
         answers = (*means, *of_ensembles)
         found.append(GroupAnswers(str(dataset), str(classifier), own.height, answers, table))
-    _write(paths, found, cells, options)
+    _write(paths, found, cells, inputs, options)
     return found
+
+
+def _analysed(group: Published, runs: pl.DataFrame) -> Published:
+    """Return a group with the runs that were analysed: more may be published by now."""
+    kept = group.predictions.runs.join(runs, on=RUN_KEY, how="semi", maintain_order="left")
+    return replace(group, predictions=replace(group.predictions, runs=kept))
 
 
 def _only(tables: Tables, cells: pl.DataFrame) -> Tables:
@@ -225,16 +236,20 @@ def _draw(
 
 
 def _write(
-    paths: SweepPaths, found: list[GroupAnswers], cells: pl.DataFrame, options: Options
+    paths: SweepPaths,
+    found: list[GroupAnswers],
+    cells: pl.DataFrame,
+    inputs: pl.DataFrame,
+    options: Options,
 ) -> None:
     """Write Table I of these groups, with what each was computed from; those of others stand."""
     file = result_file(paths, ENSEMBLES)
     try:
-        parts = [read_parquet(file).join(cells, on=GROUP, how="anti")]
+        held = read_parquet(file).join(cells, on=GROUP, how="anti")
+        parts = [held.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")]
     except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
         parts = []  # what was drawn for others is lost, and can be drawn again
     described = cells.select("cell", "cell_id", *DESCRIPTORS)
-    inputs = Held(paths).inputs
     parts += [
         described.join(group.ensembles.join(inputs, on=KEY, how="left"), on="cell", how="inner")
         for group in found

@@ -20,16 +20,10 @@ from orchestrator.errors import DamagedFile
 from orchestrator.parquet import checksum, read_parquet, require_intact, write_parquet
 from orchestrator.paths import SweepPaths
 from orchestrator.results.record import Analysis
-from orchestrator.results.tables import PARTS, result_file
+from orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS, result_file
 from orchestrator.store.schema import GroupSpec
 
-FILE = "inputs"
 KEY = ["cell", "repeat_index"]
-_INPUTS: Mapping[str, pl.DataType] = {
-    "cell": pl.UInt32(),
-    "repeat_index": pl.UInt16(),
-    "digest": pl.String(),
-}
 _FREE = ("block_bytes",)
 """Options that change no number."""
 
@@ -90,9 +84,10 @@ class Held:
                 require_intact(file := result_file(paths, name))
                 if name in tables and tables[name] != checksum(file):
                     raise DamagedFile(file, "is of another analysis")
-            self.inputs = read_parquet(result_file(paths, FILE), _INPUTS).select(*_INPUTS)
+            file = result_file(paths, INPUTS)
+            self.inputs = read_parquet(file, INPUT_COLUMNS).select(*INPUT_COLUMNS)
         except (FileNotFoundError, DamagedFile):  # all of it is computed again
-            self.inputs = pl.DataFrame(schema=dict(_INPUTS))
+            self.inputs = pl.DataFrame(schema=dict(INPUT_COLUMNS))
 
     def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Return the repeats whose rows on disk are what would be computed: `KEY`."""
@@ -113,8 +108,8 @@ class Held:
 
     def forget(self) -> None:
         """Trust no rows on disk until `remember`: they are about to be replaced."""
-        result_file(self.paths, FILE).unlink(missing_ok=True)
+        result_file(self.paths, INPUTS).unlink(missing_ok=True)
 
     def remember(self, inputs: pl.DataFrame) -> None:
         """Record what the rows on disk were computed from."""
-        write_parquet(result_file(self.paths, FILE), inputs)
+        write_parquet(result_file(self.paths, INPUTS), inputs)

@@ -39,6 +39,8 @@ class Analysis:
         Of each result table the checksum that its file carries; none from earlier versions.
     runs : mapping
         How many are `analysed`, `finished` and `planned`; empty from earlier versions.
+    outdated : list of str
+        Datasets × classifiers whose ensembles were removed: what they were drawn from has changed.
     """
 
     options: Mapping[str, Any]
@@ -47,6 +49,7 @@ class Analysis:
     analysed: str = ""
     tables: Mapping[str, str] = field(default_factory=dict)
     runs: Mapping[str, int] = field(default_factory=dict)
+    outdated: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Analysis:

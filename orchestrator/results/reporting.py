@@ -25,6 +25,7 @@ def report(paths: SweepPaths, name: str) -> Path:
     tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
     options, record = read_analysis(paths)
     counts = survey(paths).counts
+    ensembles = results.get(ENSEMBLES)
     page = render(
         context(
             name,
@@ -44,9 +45,10 @@ def report(paths: SweepPaths, name: str) -> Path:
                 *caveats.problems(tables.repeats),
                 *caveats.undefined(tables.repeats),
                 *caveats.not_computed(record),
+                *caveats.outdated(record, ensembles),
             ),
             curves=results.get(CURVES),
-            ensembles=results.get(ENSEMBLES),
+            ensembles=ensembles,
         )
     )
     place(paths.report, page.encode())

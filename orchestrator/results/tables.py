@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from orchestrator.errors import DamagedFile, UserError
-from orchestrator.parquet import checksum, scan_parquet, telling_damage
+from orchestrator.parquet import checksum, read_parquet, scan_parquet, telling_damage
 from orchestrator.paths import SweepPaths
 from orchestrator.results.record import Analysis, remedy
 
@@ -26,6 +26,15 @@ ENSEMBLES = "ensembles"
 
 CURVES = "curves"
 """What `analyze` writes where learning curves were kept."""
+
+INPUTS = "inputs"
+"""What the tables were computed from: a digest for each repeat."""
+
+INPUT_COLUMNS: Mapping[str, pl.DataType] = {
+    "cell": pl.UInt32(),
+    "repeat_index": pl.UInt16(),
+    "digest": pl.String(),
+}
 
 DESCRIPTORS = (
     "dataset",
@@ -86,11 +95,24 @@ class Results(Mapping[str, pl.DataFrame]):
             written = self._checksums.get(table)
             if written is not None and checksum(file) != written:
                 raise DamagedFile(file, "is of another analysis than the record beside it")
+            if table == ENSEMBLES and self._checksums:  # earlier versions tied nothing
+                self._require_current(file)
         except FileNotFoundError:
             raise DamagedFile(file, "is absent", self._remedy) from None
         except DamagedFile as error:
-            raise DamagedFile(file, error.reason, self._remedy) from None
+            raise DamagedFile(error.file, error.reason, self._remedy) from None
         return frame
+
+    def _require_current(self, ensembles: Path) -> None:
+        """Refuse ensembles of other predictions than those that were analysed."""
+        inputs = ensembles.with_name(f"{INPUTS}{ensembles.suffix}")
+        try:
+            analysed = read_parquet(inputs, INPUT_COLUMNS)
+        except FileNotFoundError:
+            raise DamagedFile(inputs, "is absent") from None
+        drawn = read_parquet(ensembles, INPUT_COLUMNS, list(INPUT_COLUMNS))
+        if not drawn.join(analysed, on=list(INPUT_COLUMNS), how="anti").is_empty():
+            raise DamagedFile(ensembles, "is of other predictions than those that were analysed")
 
     def telling_damage(self, table: str) -> AbstractContextManager[None]:
         """Turn what polars says where a table cannot be decoded into `DamagedFile`."""

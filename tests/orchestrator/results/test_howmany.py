@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,13 @@ from typer.testing import CliRunner
 
 from analysis.options import Options
 from orchestrator import Sweep
+from orchestrator.cli.analyze import caveats
 from orchestrator.cli.commands import app
 from orchestrator.errors import DamagedFile, UserError
 from orchestrator.importing import import_predictions
+from orchestrator.parquet import checksum, write_parquet
 from orchestrator.query import query
+from orchestrator.results.record import Analysis
 from orchestrator.results.tables import DESCRIPTORS, result_file
 from orchestrator.store.groups import list_groups
 from orchestrator.store.lease import LeaseWatch
@@ -24,6 +28,7 @@ from orchestrator.store.repair import drop
 from tests.analysis.documented import documented
 
 N_TEST, RUNS = 200, 12
+OPTIONS = Options(resamples=10)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,60 @@ def test_ensembles_of_predictions_that_were_analysed_otherwise_are_forgotten(
     assert "ensembles" in imported.results
     imported.analyze(Options(resamples=11))
     assert "ensembles" not in imported.results
+    told = "Ensembles of one × imported, two × imported are left out"
+    assert told in imported.report().read_text()
+    imported.analyze(Options(resamples=10))
+    assert told in str(caveats(imported))  # until they are drawn again
+    imported.howmany(draws=2, workers=1, where="dataset = 'one'")
+    page = imported.report().read_text()
+    assert "Ensembles of two × imported are left out" in page
+    imported.howmany(draws=2, workers=1)
+    assert "are left out" not in imported.report().read_text()
+
+
+def test_ensembles_of_what_did_not_change_stand(imported: Sweep) -> None:
+    imported.howmany(draws=2, workers=1)
+    before = imported.results["ensembles"]
+    file = result_file(imported.paths, "ensembles")
+    earlier = pl.col("digest").str.reverse()
+    of_two = pl.when(pl.col("dataset") == "two").then(earlier).otherwise("digest")
+    write_parquet(file, before.with_columns(digest=of_two))
+    imported.analyze(OPTIONS)
+    assert imported.results["ensembles"].equals(before.filter(dataset="one"))
+    assert caveats(imported)["outdated"][0].startswith("Ensembles of two × imported are left out")
+
+
+def test_ensembles_of_other_predictions_are_shown_nowhere(imported: Sweep) -> None:
+    imported.howmany(draws=2, workers=1)
+    file = result_file(imported.paths, "ensembles")
+    write_parquet(file, imported.results["ensembles"].with_columns(digest=pl.lit("0" * 32)))
+    for show in (imported.report, lambda: query(imported.results, "ensembles")):
+        with pytest.raises(DamagedFile, match=r"ensembles.*is of other predictions") as caught:
+            show()
+        assert f"manyseed analyze {imported.directory}" in str(caught.value)
+    imported.analyze(OPTIONS)
+    assert "are left out" in imported.report().read_text()
+
+
+def test_ensembles_are_drawn_from_the_runs_that_were_analysed(
+    imported: Sweep, tmp_path: Path
+) -> None:
+    imported.analyze(OPTIONS)
+    shutil.copytree(imported.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    drawn = sweep.howmany(draws=4, workers=1)[0].ensembles
+    fewer_runs = {
+        "runs": sweep.results["runs"].filter(pl.col("run_index") < 10),
+        "repeats": sweep.results["repeats"].with_columns(n_runs=pl.lit(10, pl.UInt32)),
+    }
+    record = Analysis.read(sweep.paths)
+    tables = dict(record.tables)
+    for name, table in fewer_runs.items():
+        write_parquet(file := result_file(sweep.paths, name), table)
+        tables[name] = checksum(file)
+    replace(record, tables=tables).write(sweep.paths)
+    fewer = sweep.howmany(draws=4, workers=1)[0].ensembles
+    assert (drawn["models"][0], fewer["models"][0]) == (6, 5)
 
 
 @pytest.mark.parametrize("left", [0, 7])

@@ -30,7 +30,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
     UserError
         As `orchestrator.runs.address.find_run`.
     DamagedFile
-        Where what the search for its hparams found is gone.
+        Where what the search for its hparams found, or how the run was made, is gone.
     """
     found = find_run(paths, address)
     cell, was_made = found.run.cell, stored(paths, found)
@@ -91,5 +91,13 @@ def stored(paths: SweepPaths, found: PlannedRun) -> dict[str, Any]:
         "status": status,
         "crc32c": int(values["crc"][0]),
         "fit_seconds": took if np.isfinite(took) else None,
-        "recipe": None if recipe == NO_RECIPE else read_recipes(paths.recipes).get(recipe),
+        "recipe": None if recipe == NO_RECIPE else _recipe(paths, recipe),
     }
+
+
+def _recipe(paths: SweepPaths, number: int) -> dict[str, Any]:
+    recipe = read_recipes(paths.recipes).get(number)
+    if recipe is None:
+        file = paths.recipes / f"{number:04d}.json"
+        raise DamagedFile(file, "is not there, though the run was made by it")
+    return recipe

@@ -14,7 +14,7 @@ from jobs.run import Cell, Run
 from jobs.streams import raw, stream
 from jobs.trainer import Trainer, generators
 from orchestrator.cli import main
-from orchestrator.errors import UserError
+from orchestrator.errors import DamagedFile, UserError
 from orchestrator.plans.plan import Plan
 from orchestrator.plans.planning import plan_sweep
 from orchestrator.runs import rerun as rerun_module
@@ -80,6 +80,13 @@ def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
     json.dumps(shown)
     done = command("show", quick.directory, "1:0:2", "--json")
     assert json.loads(done.stdout) == shown
+
+
+def test_show_names_the_file_where_how_a_run_was_made_is_lost(copy):
+    (file,) = copy.paths.recipes.glob("*.json")
+    file.unlink()
+    with pytest.raises(DamagedFile, match=f"{file}: is not there"):
+        copy.show("1:0:2")
 
 
 def test_every_kind_of_run_trained_again_is_equal_bit_for_bit(quick):

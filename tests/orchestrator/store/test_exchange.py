@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 import zipfile
@@ -7,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import xarray as xr
+import zarr
 from zarr.storage import ZipStore
 
 from orchestrator.store import exchange
@@ -69,6 +71,68 @@ def test_a_zip_is_the_store(world, tmp_path):
         assert (unpacked.folder / file.relative_to(world.group.folder)).read_bytes() == (
             file.read_bytes()
         )
+
+
+def test_what_compresses_is_smaller_in_a_zip_and_reads_the_same(tmp_path):
+    world = make(tmp_path, spec(2, shard=4096, chunk=2))  # a shard that is hardly begun
+    files = list(world.group.folder.glob("*/c.*"))
+    export_zip(world.store, output := tmp_path / "a.zip", {})
+    with zipfile.ZipFile(output) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+    label = entries[f"{world.spec.path}/label/c.0.0.0"]
+    assert label.compress_type == zipfile.ZIP_DEFLATED
+    assert label.compress_size < label.file_size / 10
+    stored = [entry for name, entry in entries.items() if "/c." in name]
+    assert sum(entry.file_size for entry in stored) == sum(file.stat().st_size for file in files)
+    assert sum(entry.compress_size for entry in stored) < sum(e.file_size for e in stored) / 2
+    plain = xr.open_zarr(world.store, group=world.spec.path, consolidated=False).load()
+    with ZipStore(output, mode="r") as zipped:
+        xr.testing.assert_identical(xr.open_zarr(zipped, group=world.spec.path).load(), plain)
+        group = zarr.open_group(zipped, path=world.spec.path, mode="r")
+        for name in ("label", "margin", "status", "crc"):
+            np.testing.assert_array_equal(group[name][:], plain[name].to_numpy())
+
+
+KILLED = """
+import contextlib, os, signal, sys
+from pathlib import Path
+from orchestrator.store import exchange
+
+placing = exchange.placing
+
+@contextlib.contextmanager
+def killed(path):
+    with placing(path) as partial:
+        yield partial
+        os.kill(os.getpid(), signal.SIGKILL)
+
+exchange.placing = killed
+store, output = map(Path, sys.argv[1:])
+if output.suffix == ".zip":
+    exchange.export_zip(store, output, {})
+else:
+    exchange.export_parquet(store, output)
+"""
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.parquet"])
+def test_what_a_killed_export_left_is_gone_after_the_next(tmp_path, name):
+    world = make(tmp_path, spec(2))
+    (folder := tmp_path / "out").mkdir()
+    others = folder / f".b{name}.0.partial"
+    others.touch()
+    command = [sys.executable, "-c", KILLED, str(world.store), str(folder / name)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    left = set(folder.iterdir()) - {others}
+    assert [file.name.startswith(f".{name}.") for file in left] == [True]
+    if name.endswith(".zip"):
+        export_zip(world.store, folder / name, {})
+        with zipfile.ZipFile(folder / name) as archive:
+            assert archive.testzip() is None
+    else:
+        export_parquet(world.store, folder / name)
+        assert len(pl.read_parquet(folder / name)) == 2 * len(FINISHED)
+    assert set(folder.iterdir()) == {folder / name, others}
 
 
 def test_equal_stores_give_equal_zips(world, tmp_path):

@@ -129,15 +129,24 @@ CONTINUOUS: dict[str, type[Continuous]] = {
 }
 
 
+_LEAST_EXPONENT, _MOST_EXPONENT = -325, 310
+_POWERS_OF_TEN = np.array([float(f"1e{n}") for n in range(_LEAST_EXPONENT, _MOST_EXPONENT + 1)])
+
+
 def exponent(X: Values) -> Values:
     """Return N of x = d.ddd·10^N; 0 for zero, NaN for NaN."""
     size = np.where(X == 0, 1.0, np.abs(X))
     N = np.floor(np.log10(size))
     # The logarithm rounds: just below a power of ten it may already give the next exponent.
-    with np.errstate(over="ignore"):
-        N -= size < 10.0**N
-        N += size >= 10.0 ** (N + 1)
+    N -= size < _power_of_ten(N)
+    N += size >= _power_of_ten(N + 1)
     return N
+
+
+def _power_of_ten(N: Values) -> Values:
+    """Return 10^N, rounded as written numbers are: NumPy's power may be off by a bit."""
+    known = np.nan_to_num(N).astype(np.intp).clip(_LEAST_EXPONENT, _MOST_EXPONENT)
+    return _POWERS_OF_TEN[known - _LEAST_EXPONENT]
 
 
 def _symmetric(generator: np.random.Generator, shape: tuple[int, ...]) -> Values:

@@ -187,7 +187,7 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
         ("mlp", {"kind": "cnn"}, "'mlp' cannot be of kind 'cnn'"),
         ("mlp", {"epoch": 3}, "unknown option of classifier mlp 'epoch': did you mean 'epochs'"),
         ("xgb", {"epochs": 3}, "unknown option of classifier xgb 'epochs'"),
-        ("mlp", {"epochs": 0}, "epochs .*at least 1, not 0"),
+        ("mlp", {"epochs": 0}, "epochs .*from 1 to 1000000, not 0"),
         ("mlp", {"epochs": 2.0}, "epochs .*whole number"),
         ("mlp", {"snapshots": [2, 21]}, "snapshots .*from 1 to 20, not 21"),
         ("mlp", {"snapshots": [0]}, "snapshots .*from 1 to 20, not 0"),

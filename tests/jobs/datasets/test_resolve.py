@@ -115,7 +115,7 @@ def test_what_is_planned_is_what_is_loaded(source):
         ("sklearn:iris", {"test": "half"}, "not 'half'"),
         ("sklearn:iris", {"test": 0.001}, "makes 0 of 150 samples the test set"),
         ("sklearn:iris", {"test": "official"}, "sklearn:iris has none; give a share"),
-        ("synthetic:gaussian", {"n_samples": 3}, "at least 4, not 3"),
+        ("synthetic:gaussian", {"n_samples": 3}, "from 4 to 100000000, not 3"),
         ("synthetic:gaussian", {"n_samples": 10.5}, "not 10.5"),
         ("synthetic:gaussian", {"n_classes": 3, "n_informative": 2}, "from 3 to 20, not 2"),
         ("synthetic:gaussian", {"n_categorical": 21}, "from 0 to 20, not 21"),
@@ -124,7 +124,7 @@ def test_what_is_planned_is_what_is_loaded(source):
         ("synthetic:gaussian", {"weights": [1, 2, 3]}, "a list of 2 numbers"),
         ("synthetic:gaussian", {"weights": [1, 0]}, "above 0, not 0"),
         ("synthetic:gaussian", {"weights": [1, 10000]}, "fewer than 2 of 1000 samples"),
-        ("synthetic:gaussian", {"seed": -1}, "at least 0, not -1"),
+        ("synthetic:gaussian", {"seed": -1}, "from 0 to 9223372036854775807, not -1"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_remedy(source, parameters, message):

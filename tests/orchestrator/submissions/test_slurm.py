@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.submissions import submitting
+from orchestrator.submissions import intent
 from orchestrator.sweep import Sweep
 from orchestrator.working.tasks import Task
 from tests.cluster import Slurm, wait_until
@@ -133,7 +133,7 @@ def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr("orchestrator.submissions.submission.Submission.note_jobs", crash)
-        patch.setattr(submitting.processes, "fingerprint", lambda pid: "elsewhere boot 1 2")
+        patch.setattr(intent.processes, "fingerprint", lambda pid: "elsewhere boot 1 2")
         with pytest.raises(SystemExit):
             sweep.submit(cluster=profile)
     (submission,) = sweep.submissions()

@@ -145,8 +145,9 @@ def exponent(X: Values) -> Values:
 
 def _power_of_ten(N: Values) -> Values:
     """Return 10^N, rounded as written numbers are: NumPy's power may be off by a bit."""
-    known = np.nan_to_num(N).astype(np.intp).clip(_LEAST_EXPONENT, _MOST_EXPONENT)
-    return _POWERS_OF_TEN[known - _LEAST_EXPONENT]
+    known = np.nan_to_num(N).clip(_LEAST_EXPONENT, _MOST_EXPONENT).astype(np.intp)
+    powers: Values = _POWERS_OF_TEN[known - _LEAST_EXPONENT]
+    return powers
 
 
 def _symmetric(generator: np.random.Generator, shape: tuple[int, ...]) -> Values:

@@ -17,7 +17,7 @@ from orchestrator.plans.groups import Groups
 from orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
 from orchestrator.plans.plan import Plan
 from orchestrator.setback import set_back
-from orchestrator.store.compact import Compaction
+from orchestrator.store.compact import Compaction, publish_free
 from orchestrator.store.compact import compact as compact_store
 from orchestrator.store.groups import Group, find_group
 from orchestrator.store.index import JournalIndex
@@ -161,10 +161,12 @@ def compact(
     return done
 
 
-def compact_at_rest(paths: SweepPaths) -> None:
-    """Do so unless something trains, which publishes itself."""
+def publish_finished(paths: SweepPaths) -> None:
+    """Publish what journals hold; where something trains, what nobody else publishes just now."""
     if not running(submissions(paths)):
         compact(paths)
+    elif paths.store.exists():
+        publish_free(paths.store, paths.journals, LeaseWatch(paths.leases))
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:
@@ -190,7 +192,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
         raise UserError("exists already", file=output, remedy="remove it or choose another name")
     # without journals nothing is to be done: a sweep that may only be read is exported too
     if any(paths.journals.glob("*.journal")):
-        compact_at_rest(paths)
+        publish_finished(paths)
     if not paths.store.exists():
         raise UserError(
             "no run is finished yet",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from analysis.group import Progress
 from analysis.options import Options
-from orchestrator.keeping import compact_at_rest
+from orchestrator.keeping import publish_finished
 from orchestrator.paths import SweepPaths
 from orchestrator.results import analysing
 from orchestrator.results.alone import alone
@@ -30,7 +30,7 @@ def analyze(
     options = options or conventions(paths)
     computing = scheduler(dask, folder=paths.analyses, cluster=cluster, workers=workers, tell=tell)
     with alone(paths) as lease:
-        compact_at_rest(paths)
+        publish_finished(paths)
         with computing as chosen:
             return analysing.analyze(
                 paths,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from orchestrator.store.arrays import COPY, DONE, MISSING
 from orchestrator.store.consolidated import consolidate
-from orchestrator.store.errors import DamagedShard
+from orchestrator.store.errors import DamagedShard, LeaseHeld, LeaseLost
 from orchestrator.store.files import remove_partial, sync_folder, unavailable
 from orchestrator.store.groups import Group, list_groups
 from orchestrator.store.index import JournalIndex
@@ -110,6 +111,38 @@ def compact(
     return Compaction(
         published, removed, tuple(sorted(kept)), partial, damaged=tuple(sorted(damaged))
     )
+
+
+def publish_free(store: Path, folder: Path, watch: LeaseWatch) -> int:
+    """Publish what journals hold, also while others write them; return how many rows were added.
+
+    Shards that somebody else publishes now are left to them. Journals stay.
+
+    Parameters
+    ----------
+    store : Path
+        The store.
+    folder : Path
+        The folder of journals.
+    watch : LeaseWatch
+        Of the folder of leases.
+
+    Raises
+    ------
+    DamagedShard
+        If a published row cannot be read and no journal holds it.
+    StoreUnavailable
+        If the file system refuses.
+    """
+    journals, added = JournalIndex(folder), 0
+    for group in list_groups(store):
+        held = journals.rows(group.spec.number)
+        held = held[held < group.rows]
+        fresh = held[statuses(group)[held] == MISSING]
+        for shard in np.unique(fresh // group.spec.shard_length).tolist():
+            with suppress(LeaseHeld, LeaseLost):
+                added += publish(group, shard, journals, watch, refresh=False).added
+    return added
 
 
 def _still_needed(

@@ -65,6 +65,7 @@ def group_description(group: Group, history: str) -> bytes:
         "title": f"predictions of {spec.classifier} on {spec.dataset}",
         "source": "manyseed",
         "history": history,
+        "comment": "rows whose status is neither 1 nor 2 hold no predictions: mask them first",
         "coordinates": coordinates,
         ATTRIBUTE: {**spec.to_attributes(), "rows": group.rows, "repeats": group.repeats},
     }

@@ -23,8 +23,10 @@ from orchestrator.store import encoding, intact
 from orchestrator.store.errors import DamagedShard
 from orchestrator.store.groups import Group, open_group
 from orchestrator.store.journal import JournalWriter
+from orchestrator.store.lease import Lease, LeaseWatch
 from orchestrator.store.reader import read_rows
 from orchestrator.store.rows import RowBytes
+from orchestrator.store.shards import lease_name
 from tests.orchestrator.conftest import command, train, write
 
 OPTIONS = Options(resamples=2)
@@ -196,7 +198,7 @@ def test_all_rows_are_asked_for_by_name(copy: Sweep) -> None:
     np.testing.assert_array_equal(raw.label[one.row.values].values, one.label.values)
 
 
-def test_what_only_journals_hold_is_left_out_and_said(
+def test_what_somebody_else_publishes_is_left_out_and_said(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group, rows = group_of(copy), [5, 6, 9]
@@ -207,14 +209,17 @@ def test_what_only_journals_hold_is_left_out_and_said(
             journal.append(group.spec.number, row, values, recipe=1, fit_seconds=1.0)
     for name in ("status", "crc"):
         zarr.open_array(group.folder / name, mode="r+")[rows] = 0
-    with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.results.here.compact_at_rest", lambda paths: None)
-        copy.analyze(OPTIONS)
+    watch, number = LeaseWatch(copy.paths.leases), rows[0] // group.spec.shard_length
+    publishing = Lease(watch, lease_name(group, number))
+    publishing.take()  # as a task does that trains
+    monkeypatch.setattr("orchestrator.keeping.running", lambda submissions: [object()])
+    copy.analyze(OPTIONS)
     told = "Analysed 61 of 64 finished runs, of 64 planned."
     assert told in str(amounts(read_analysis(copy.paths)[1]))
     page = copy.report().read_text()
     assert told in page
     assert "over the 61 that were analysed, of 64 that are done" in page
-    copy.analyze(OPTIONS)  # at rest what journals hold is published first
+    publishing.release()
+    copy.analyze(OPTIONS)  # also while tasks train, what nobody else publishes is published first
     assert len(copy.results["runs"]) == 64
     assert "Analysed 64 of 64" in str(amounts(read_analysis(copy.paths)[1]))

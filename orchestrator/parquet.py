@@ -17,6 +17,7 @@ import google_crc32c
 import polars as pl
 
 from orchestrator.errors import DamagedFile
+from orchestrator.store.errors import StoreUnavailable
 from orchestrator.store.files import open_plain, place, place_new, placing
 
 _MAGIC = b"PAR1"
@@ -60,9 +61,14 @@ def write_parquet(
         (place_new if is_new else place)(path, buffer.getvalue(), before_rename)
         return
     with placing(path) as partial:
-        frame.sink_parquet(
-            partial, compression="zstd", compression_level=compression_level, metadata=told
-        )
+        try:
+            frame.sink_parquet(
+                partial, compression="zstd", compression_level=compression_level, metadata=told
+            )
+        except pl.exceptions.PolarsError as error:  # of a full disk, too, polars says no more
+            raise StoreUnavailable(
+                f"cannot write {path}: {error}; make room or give permission, then do it again"
+            ) from error
         with partial.open("r+b") as file:
             _write_checksum(file)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.errors import DamagedFile
 from orchestrator.parquet import read_parquet, scan_parquet, write_parquet
+from orchestrator.store.errors import StoreUnavailable
 
 FRAME = pl.DataFrame(
     {"a": [1, 2, 3], "b": ["x", "y", None]}, schema={"a": pl.UInt32, "b": pl.String}
@@ -69,3 +72,15 @@ def test_what_is_no_such_table_is_damage_and_names_the_file(tmp_path: Path) -> N
     os.mkfifo(path)
     with pytest.raises(DamagedFile, match="not a plain file"):
         read_parquet(path)
+
+
+def test_a_table_that_finds_no_room_is_one_error(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).standard_normal(100_000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, before[1]))
+    try:
+        with pytest.raises(StoreUnavailable, match="make room"):
+            write_parquet(tmp_path / "file", pl.LazyFrame({"value": values}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []

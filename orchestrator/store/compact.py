@@ -141,7 +141,8 @@ def publish_free(store: Path, folder: Path, watch: LeaseWatch) -> int:
         fresh = held[statuses(group)[held] == MISSING]
         for shard in np.unique(fresh // group.spec.shard_length).tolist():
             with suppress(LeaseHeld, LeaseLost):
-                added += publish(group, shard, journals, watch, refresh=False).added
+                # looks at the journals again under the lease: rows may have been set back since
+                added += publish(group, shard, journals, watch).added
     return added
 
 

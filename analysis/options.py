@@ -1,10 +1,18 @@
-"""Which metrics are computed, and by which conventions."""
+"""Which metrics are computed, and by which conventions: their one declaration.
+
+What is said here of an option is all that is said of it: its type, its range and its meaning are
+those of the command, of the sweep file and of their documentation.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from manyseed.analysis.refused import Refused
 
 DEFAULT_METRICS = ("accuracy", "agreement", "alpha_hat", "ece", "proper_scores", "ensemble")
 
@@ -12,103 +20,150 @@ Mode = Literal["exact", "paper"]
 Probe = Literal["gap", "true_margin"]
 ReferenceKind = Literal["others", "half", "loo_ensemble", "ensemble"]
 
+CLOSE = 0.05  # α̂ up to which the source calls a model close to the reference
+CONFIDENCE = 0.95  # of intervals, and of ±, where no other is asked for
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
 
-
 _MOST = 1_000_000  # of numbers that arrays are as long as
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """What is declared of one option.
+
+    Attributes
+    ----------
+    meaning : str
+        A phrase; empty for what users are not offered.
+    default : str
+        In words, where the value does not say it.
+    least, most, above, below : float or None
+        The range, of which `above` and `below` are open.
+    kind : type
+        bool, int, float or str; read from the annotation, as are the choices.
+    choices : tuple of str or int
+        All values; empty where a range says it.
+    """
+
+    meaning: str = ""
+    default: str = ""
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    kind: type = str
+    choices: tuple[str | int, ...] = ()
+
+    @property
+    def allowed(self) -> tuple[str | int, ...] | str:
+        """All values, or what they are."""
+        if self.choices or self.kind is bool:
+            return self.choices or "true or false"
+        ends = {"from": self.least, "to": self.most, "above": self.above, "and below": self.below}
+        limits = [f"{word} {limit:,}" for word, limit in ends.items() if limit is not None]
+        return " ".join(["a whole number" if self.kind is int else "a number", *limits])
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is of the type and in the range."""
+        if self.choices:
+            return not isinstance(value, bool) and value in self.choices
+        if self.kind is bool:
+            return isinstance(value, bool)
+        types = int if self.kind is int else int | float
+        return (
+            not isinstance(value, bool)
+            and isinstance(value, types)
+            and math.isfinite(value)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Conventions of one analysis; equal options and predictions give equal tables, bit for bit.
 
-    Attributes
-    ----------
-    metrics : tuple of str
-        Names of the metrics to compute (`analysis.metrics.METRICS`), and users' own as
-        ``"module:function"`` (`analysis.custom`).
-    epoch : int
-        Position on the epoch axis; negative counts from the last.
-    empty_union : float
-        Local error consistency of two runs that make no error at all: NaN (undefined, null in the
-        tables), 0 or 1.
-    epsilon : float
-        Probability that the threshold δ of α̂ is exceeded by chance.
-    resamples : int
-        Random splits of a test set for α̂ (B); 100 in the authors' code (RKS).
-    alpha_mode : {"exact", "paper"}
+    `metrics` are names of `analysis.metrics.METRICS`, and users' own as ``"module:function"``
+    (`analysis.metrics.custom`). Of others, beyond what is declared:
+
+    alpha_mode
         `exact`: disjoint halves and the level in closed form. `paper`: as printed and coded by the
         authors (RKS, algorithm 1 and eq. 57): halves drawn with replacement, the interpolated
         reference, δ + 1/N, 13 levels, .50 where none accepts, gaps clipped to ±15.
-    alpha_reference : {"others", "half", "loo_ensemble", "ensemble"}
-        What a run is compared with: the average eCDF of the repeat's other runs; the average eCDF
-        of the first half of the runs, which are then no candidates (RKS); the ensemble of all other
-        runs, with two resamples of all test points each (RKS24); the ensemble of the first half.
-    reference_epoch : int or None
-        Epoch of the reference where it is another than the candidates' (RKS24); not for `others`.
-    max_references : int
-        Runs in a reference at most, the first ones; bounds the memory of large repeats.
-    probe : {"gap", "true_margin"} or None
-        What a point is reduced to for α̂: the logit gap of two classes, or the score of the true
-        class minus the largest other; None for the first with two classes, the second with more.
-    clip : float or None
-        Probe values are limited to ± this; None for no limit (15 in mode `paper`).
-    standardise : bool
-        Whether each run's probe values are taken in units of their standard deviation, from their
-        mean, so that α̂ sees the shape of their distribution only.
-    ece_bins : int
-        Bins of equal width of the calibration error.
-    max_pair_runs : int
-        Pairs of a repeat are listed up to this many runs; above it they are only summarised.
-    block_bytes : int
+    alpha_reference
+        The average eCDF of the repeat's other runs; the average eCDF of the first half of the runs,
+        which are then no candidates (RKS); the ensemble of all other runs, with two resamples of
+        all test points each (RKS24); the ensemble of the first half.
+    reference_epoch
+        RKS24; not for `others`, of whose average the candidate is subtracted.
+    block_bytes
         Predictions that one task loads, in bytes; a larger repeat is cut.
     """
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
-    epoch: int = -1
-    empty_union: float = math.nan
-    epsilon: float = 0.01
-    resamples: int = 100
-    alpha_mode: Mode = "exact"
-    alpha_reference: ReferenceKind = "others"
-    reference_epoch: int | None = None
-    max_references: int = 1000
-    probe: Probe | None = None
-    clip: float | None = None
-    standardise: bool = False
-    ece_bins: int = 15
-    max_pair_runs: int = 200
-    block_bytes: int = 64_000_000
+    epoch: Annotated[int, Convention("which snapshot: 0 the first, -1 the last")] = -1
+    empty_union: Annotated[
+        float | Literal[0, 1],
+        Convention("local error consistency of two runs without any error", "undefined"),
+    ] = math.nan
+    epsilon: Annotated[
+        float,
+        Convention("probability that the threshold δ is exceeded by chance", above=0, below=1),
+    ] = 0.01
+    resamples: Annotated[
+        int, Convention("B, the random splits of a test set for α̂", least=2, most=_MOST)
+    ] = 100
+    alpha_mode: Annotated[Mode, Convention("how α̂ is computed")] = "exact"
+    alpha_reference: Annotated[ReferenceKind, Convention("what a run is compared with for α̂")] = (
+        "others"
+    )
+    reference_epoch: Annotated[
+        int | None, Convention("which snapshot α̂'s reference is of", "the same")
+    ] = None
+    max_references: Annotated[
+        int, Convention("runs in a reference at most, the first ones", least=3, most=_MOST)
+    ] = 1000
+    probe: Annotated[
+        Probe | None,
+        Convention(
+            "what a point is reduced to for α̂: the logit gap, or the score of the true class minus "
+            "the largest other",
+            "gap for two classes, true_margin for more",
+        ),
+    ] = None
+    clip: Annotated[
+        float | None, Convention("margins are limited to ± this", "none; 15 with paper", above=0)
+    ] = None
+    standardise: Annotated[
+        bool,
+        Convention("margins are taken in units of each run's standard deviation, from its mean"),
+    ] = False
+    close: Annotated[
+        float,
+        Convention(
+            "α̂ up to which a run, or an ensemble, is close to the training", above=0, below=1
+        ),
+    ] = CLOSE
+    ece_bins: Annotated[
+        int, Convention("bins of equal width of the calibration error", least=1, most=_MOST)
+    ] = 15
+    max_pair_runs: Annotated[
+        int, Convention("runs of a repeat up to which its pairs are listed", least=0, most=_MOST)
+    ] = 200
+    block_bytes: Annotated[int, Convention(least=1)] = 64_000_000
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
-        if not (math.isnan(self.empty_union) or self.empty_union in (0.0, 1.0)):
-            raise ValueError(f"empty_union is {self.empty_union!r}; it can be nan, 0 or 1")
-        if not 0 < self.epsilon < 1:
-            raise ValueError(f"epsilon is {self.epsilon!r}; it lies between 0 and 1")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip is {self.clip!r}; it must be positive")
-        _one_of("alpha_mode", self.alpha_mode, Mode)
-        if self.probe is not None:
-            _one_of("probe", self.probe, Probe)
-        _one_of("alpha_reference", self.alpha_reference, ReferenceKind)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            is_default = value is one.default or (value != value and one.default != one.default)
+            if one.name in _DECLARED and not is_default:
+                check(one.name, value)
         if self.reference_epoch is not None and self.alpha_reference == "others":
-            raise ValueError(
-                "reference_epoch needs another alpha_reference than 'others', of whose average the "
-                "candidate is subtracted"
-            )
-        least = {
-            "resamples": 2,
-            "max_references": 3,
-            "ece_bins": 1,
-            "max_pair_runs": 0,
-            "block_bytes": 1,
-        }
-        for name, minimum in least.items():
-            if getattr(self, name) < minimum:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it is at least {minimum}")
-            if name != "block_bytes" and getattr(self, name) > _MOST:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it is at most {_MOST:,}")
+            reason = "needs another alpha_reference than others, of which the candidate is a part"
+            raise Refused("reference_epoch", self.reference_epoch, reason)
 
     @property
     def probe_limit(self) -> float | None:
@@ -116,6 +171,41 @@ class Options:
         return PAPER_CLIP if self.clip is None and self.alpha_mode == "paper" else self.clip
 
 
-def _one_of(name: str, value: str, options: Any) -> None:
-    if value not in get_args(options):
-        raise ValueError(f"{name} is {value!r}; there are {', '.join(get_args(options))}")
+def _declared() -> Iterator[tuple[str, Convention]]:
+    defaults = {one.name: one.default for one in fields(Options)}
+    for name, annotation in get_type_hints(Options, include_extras=True).items():
+        for declared in getattr(annotation, "__metadata__", ()):
+            hint = annotation.__origin__
+            kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+            literals = [*filter(get_args, kinds)] if get_origin(hint) is not Literal else [hint]
+            default = defaults[name]
+            yield (
+                name,
+                replace(
+                    declared,
+                    kind=kinds[0] if isinstance(kinds[0], type) else str,
+                    choices=get_args(literals[0]) if literals else (),
+                    default=declared.default or str(default).lower(),
+                ),
+            )
+
+
+_DECLARED: Mapping[str, Convention] = dict(_declared())
+CONVENTIONS = {name: declared for name, declared in _DECLARED.items() if declared.meaning}
+"""What users are offered, beside the metrics."""
+
+POSITIONS = ("epoch", "reference_epoch")
+"""Options that are positions on the axis of what was stored; negative ones count from the last."""
+
+
+def check(option: str, value: Any) -> Any:
+    """Return an option's value.
+
+    Raises
+    ------
+    Refused
+        For one of another type or out of range.
+    """
+    if not _DECLARED[option].allows(value):
+        raise Refused(option, value, allowed=_DECLARED[option].allowed)
+    return value

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from analysis.metrics import select
+from manyseed.analysis.metrics.registry import select
 
 PACKAGES = ("numba", "numpy", "scipy")
+SHOWN = ("figures", "report")  # what shows numbers does not make them
 
 
 def code_version(metrics: Sequence[str]) -> str:
@@ -26,11 +27,12 @@ def code_version(metrics: Sequence[str]) -> str:
 
     Raises
     ------
-    ValueError
+    Refused
         For a metric that doesn't exist.
     """
     select(metrics)  # imports users' modules
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    here = Path(__file__).parent
+    files = sorted(f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in SHOWN)
     for name in sorted({metric.partition(":")[0] for metric in metrics if ":" in metric}):
         source = sys.modules[name].__file__
         files += [Path(source)] if source else []

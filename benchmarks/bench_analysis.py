@@ -26,23 +26,23 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import polars as pl
 import zarr
 from scipy.stats import ks_2samp
 from sklearn.metrics import cohen_kappa_score
 
-from analysis.consistency import ec_kappa, ec_local
-from analysis.ensembles import Pool, ensemble_draws
-from analysis.gram import both_wrong, pack
-from analysis.group import analyze_group, compute
-from analysis.metric import HeldOut
-from analysis.options import Options
-from analysis.predictions import Predictions
-from analysis.references import PAPER_LEVELS, Reference, alpha_stars
-from analysis.resampling import disjoint_halves, generator
-from analysis.trimming import dkw_threshold, smallest_trimming_level
+from manyseed import Sweep
+from manyseed.analysis.alphahat.references import PAPER_LEVELS, Reference, alpha_stars
+from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
+from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.metrics.consistency import ec_kappa, ec_local
+from manyseed.analysis.metrics.gram import both_wrong, pack
+from manyseed.analysis.metrics.metric import HeldOut
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.ensembles import RunPool, ensemble_draws
 
 
 def seconds(work: Callable[[], Any], least: float = 0.2) -> float:
@@ -153,7 +153,7 @@ def bench_small_repeats(quick: bool) -> dict[str, Any]:
 
 def predictions(margin: Any, runs: int, label: Any = None) -> Predictions:
     """Predictions of one epoch and one test set, `runs` to a cell."""
-    total, _, n_test = margin.shape
+    total, _, n_test = (margin if label is None else label).shape
     frame = pl.DataFrame(
         {
             "row": np.arange(total, dtype=np.uint32),
@@ -163,14 +163,13 @@ def predictions(margin: Any, runs: int, label: Any = None) -> Predictions:
             "identical": np.zeros(total, dtype=bool),
         }
     )
-    lazy = margin if isinstance(margin, da.Array) else da.from_array(margin, chunks=(1000, 1, -1))
     return Predictions(
         dataset="synthetic",
         classifier="none",
         dataset_id="00" * 16,
         seed=0,
-        label=(lazy >= 0).astype(np.uint8) if label is None else label,
-        margin=lazy,
+        label=(margin >= 0).astype(np.uint8) if label is None else label,
+        margin=margin,
         y_true=np.random.default_rng(2).integers(0, 2, (1, n_test)),
         class_names=("negative", "positive"),
         runs=frame,
@@ -230,7 +229,7 @@ def bench_table_one(quick: bool) -> dict[str, Any]:
     base = 3 * rng.normal(size=n_test).astype(np.float32)
     shape = (models, n_test)
     held_out = HeldOut((base > 0).astype(int), 2, "softmax", 0, "00" * 16, 0, 20 if quick else 100)
-    pool = Pool(
+    pool = RunPool(
         held_out,
         base + rng.normal(size=shape).astype(np.float32),
         base + rng.normal(size=shape).astype(np.float32),
@@ -258,8 +257,7 @@ def bench_reading(quick: bool) -> dict[str, Any]:
         rng = np.random.default_rng(5)
         for start in range(0, n_runs, 100):
             label[start : start + 100] = rng.integers(0, 2, (100, 1, n_test), dtype=np.uint8)
-        stored = da.from_zarr(str(folder / "label.zarr"))
-        given = predictions(stored.astype(np.float32), runs=10, label=stored)
+        given = predictions(None, runs=10, label=label)
         workers = os.cpu_count() or 1
         start = time.perf_counter()
         for path in sorted((folder / "label.zarr").rglob("*")):
@@ -285,12 +283,61 @@ def bench_reading(quick: bool) -> dict[str, Any]:
         shutil.rmtree(folder)
 
 
+def bench_checksums(quick: bool) -> dict[str, Any]:
+    """What it costs to compare rows with their checksums, as the first analysis of a sweep does.
+
+    A whole analysis of cheap metrics, and accuracy alone, each with and without
+    ``results/checked.json``, in turns; the fastest of each counts.
+    """
+    n_runs, n_test = (400, 1000) if quick else (10_000, 8000)
+    folder = Path(tempfile.mkdtemp(prefix="bench-analysis-"))
+    try:
+        rng = np.random.default_rng(6)
+        scores = rng.standard_normal((n_runs, n_test), dtype=np.float32)
+        y_true, repeat = rng.integers(0, 2, n_test), np.arange(n_runs) // 10
+        np.savez(folder / "scores.npz", scores=scores, y_true=y_true, repeat=repeat)
+        sweep = Sweep.import_predictions([folder / "scores.npz"], folder / "sweep")
+        taken: dict[str, float] = {}
+        for _ in range(3):
+            for what, metrics in (("accuracy", ("accuracy",)), ("", ("accuracy", "agreement"))):
+                for checked in (False, True):
+                    keep_checked(sweep.paths.results, keep=checked)
+                    start = time.perf_counter()
+                    sweep.analyze(Options(metrics=metrics))
+                    name = "_".join(filter(None, (what, "checked" if checked else "compared")))
+                    spent = time.perf_counter() - start
+                    taken[name] = min(spent, taken.get(name, math.inf))
+        return {
+            "runs": n_runs,
+            "test_points": n_test,
+            "bytes": n_runs * n_test * 5,
+            **{f"{name}_seconds": spent for name, spent in taken.items()},
+            "times_without_comparing": taken["compared"] / taken["checked"],
+            "accuracy_times_without_comparing": taken["accuracy_compared"]
+            / taken["accuracy_checked"],
+            "comparing_bytes_a_second": n_runs
+            * n_test
+            * 5
+            / (taken["compared"] - taken["checked"]),
+        }
+    finally:
+        shutil.rmtree(folder)
+
+
+def keep_checked(results: Path, *, keep: bool) -> None:
+    """Remove result tables, so that all is computed again; what was compared may stay noted."""
+    for file in results.glob("*"):
+        if not (keep and file.name == "checked.json"):
+            file.unlink()
+
+
 BENCHES: dict[str, Callable[[bool], dict[str, Any]]] = {
     "reading": bench_reading,  # first, so that the peak is its own
     "alpha_hat": bench_alpha,
     "small_repeats": bench_small_repeats,
     "error_consistency": bench_consistency,
     "table_one": bench_table_one,
+    "checksums": bench_checksums,
 }
 
 

@@ -24,13 +24,13 @@ from pathlib import Path
 import numpy as np
 from dask import compute, delayed
 
-from analysis.blocks import Member
-from analysis.chunks import blocks
-from analysis.options import Options
-from analysis.reading import Rows, Sources, read, readers
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import Plan
-from orchestrator.results.analysing import published
+from manyseed.analysis.graph.blocks import Member
+from manyseed.analysis.graph.chunks import blocks
+from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.analysing import published
 
 SAMPLES, CLASSES, RUNS_A_REPEAT = 10_000, 10, 40
 RUNS = {True: 1000, False: 100_000}
@@ -38,7 +38,7 @@ RESAMPLES = 2
 _MEASURED = """
 import sys
 from pathlib import Path
-from orchestrator.cli import main
+from manyseed.orchestrator.cli import main
 sys.argv[0] = "manyseed"
 try:
     main()

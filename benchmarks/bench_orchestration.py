@@ -5,7 +5,7 @@ and status like any other; what is left of the wall time, times processes, is th
 them, each at a size that it finishes soon: one job a run as a plain submitit array and with Hydra's
 submitit launcher (both on a SLURM test cluster on this machine, or as local processes where SLURM
 is not installed), and joblib's pool. Then submission and status of a large plan, on the test
-cluster with all jobs held.
+cluster with all jobs held; and what a look at many leases costs, beside reading their files alone.
 
     python benchmarks/bench_orchestration.py [--quick] [--json]
 """
@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,12 +29,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_plan import sweep_file
-from slurm.testcluster import MissingPackages, Settings, TestCluster
+from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 
 WORKERS = 2
 MANY = {True: 1000, False: 10_000}
 FEW = {True: 8, False: 40}
 LARGE = {True: 44_800, False: 532_800}
+LEASES = {True: (200, 2000), False: (2000, 10_000)}
 """Quick and not."""
 
 SWEEP = """
@@ -52,7 +54,7 @@ import os, sys, time, importlib.abc, importlib.util
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "jobs.trainer":
+        if name != "manyseed.jobs.trainer":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -83,7 +85,7 @@ main()
 
 def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, Any]:
     """Train a sweep of short fits; its wall time is split into start and the rest."""
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     shims = folder / "shims"
     shims.mkdir(parents=True)
@@ -98,7 +100,7 @@ def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, An
         submission = sweep.submit(workers=WORKERS)
         assert submission is not None
         submitted = time.perf_counter()
-        while not any(sum(life["done"].values()) for life in submission.lives()):
+        while not any(life.n_done for life in submission.lives()):
             time.sleep(0.02)
         first = time.perf_counter()
         sweep.wait()
@@ -161,7 +163,7 @@ def joblib_pool(runs: int) -> dict[str, Any]:
 
 def large_plan(folder: Path, runs: int, cluster: TestCluster) -> dict[str, Any]:
     """Submit a large plan, all jobs held, and tell its status."""
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     folder.mkdir()
     profile = folder / "held.toml"
@@ -187,6 +189,40 @@ def large_plan(folder: Path, runs: int, cluster: TestCluster) -> dict[str, Any]:
         "submit_cpu_seconds": submit_cpu,
         "status_seconds": ended - submitted,
         "status_cpu_seconds": status_cpu,
+    }
+
+
+def look_at_leases(folder: Path, number: int) -> dict[str, Any]:
+    """See which of many leases live, as whatever needs rest does: one in a hundred is held."""
+    from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+
+    folder.mkdir()
+    watch = LeaseWatch(folder, seconds=3600)
+    held = Lease(watch, "life-0")
+    held.take()
+    (file,) = folder.iterdir()
+    alive = file.read_bytes()
+    free = alive.replace(b'"held"', b'"free"')
+    for n in range(1, number):
+        name = f"life-{n}" if n % 100 == 0 else f"g00000-s{n:06d}"
+        (folder / f"{name}.00000001.lease").write_bytes(free if n % 100 else alive)
+
+    def read() -> int:
+        return sum(len(file.read_bytes()) for file in folder.iterdir())
+
+    times: dict[str, list[float]] = {"look": [], "read": []}
+    for _ in range(5):
+        for name, work in (("look", LeaseWatch(folder, 3600).alive), ("read", read)):
+            began = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - began)
+    look, alone = (statistics.median(times[name]) for name in ("look", "read"))
+    return {
+        "leases": number,
+        "alive": len(watch.alive()),
+        "look_seconds": look,
+        "read_alone_seconds": alone,
+        "times_reading_alone": look / alone,
     }
 
 
@@ -241,6 +277,7 @@ def main() -> None:
         result["submitit"] = submitit_array(folder / "submitit", FEW[quick], cluster)
         result["hydra"] = hydra_launcher(folder / "hydra", FEW[quick], cluster)
         result["large"] = large_plan(folder / "large", LARGE[quick], cluster) if cluster else None
+        result["leases"] = [look_at_leases(folder / f"leases-{n}", n) for n in LEASES[quick]]
     if options.json:
         print(json.dumps(result, indent=2))
         return
@@ -260,6 +297,11 @@ def main() -> None:
             f"{large['runs']:,} runs in {large['tasks']:,} tasks: submitted in "
             f"{large['submit_seconds']:.1f} s ({large['submit_cpu_seconds']:.1f} s CPU), status in "
             f"{large['status_seconds']:.2f} s ({large['status_cpu_seconds']:.2f} s CPU)"
+        )
+    for one in result["leases"]:
+        print(
+            f"{one['leases']:,} leases, {one['alive']:,} held: looked at in "
+            f"{one['look_seconds']:.3f} s, {one['times_reading_alone']:.1f} × reading them alone"
         )
 
 

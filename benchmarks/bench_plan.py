@@ -130,7 +130,7 @@ def peak_mb() -> float:
 
 def plan(runs: int) -> dict[str, Any]:
     """Plan once, then enlarge the plan by a tenth: one more repeat."""
-    from orchestrator.plans.planning import plan_sweep
+    from manyseed.orchestrator.plans.planning import plan_sweep
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "sweep.toml")

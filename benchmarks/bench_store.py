@@ -6,7 +6,6 @@ Runs are binary, with margins, as most of the source's datasets: 5 bytes a point
 measured cold (the page cache dropped, where root), in seconds of the wall and beside the disk's own
 speed, and hot, also in seconds of the processor, which others on the machine do not change. One
 dataset is measured at its full size, with 355 classes; the study's other sizes go by formula.
-`codecs` is what the choice of compressor and chunk was made by.
 """
 
 from __future__ import annotations
@@ -22,30 +21,27 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import dask
-import google_crc32c
 import numpy as np
 import xarray as xr
 import zarr
-from numcodecs import Blosc, Zstd
 from zarr.storage import LocalStore
 
-from jobs import datasets
-from orchestrator.store import encoding
-from orchestrator.store.arrays import FLAGS
-from orchestrator.store.compact import compact
-from orchestrator.store.groups import Group, list_groups
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lazy import open_runs
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.planning import Flags, Rows, create_group
-from orchestrator.store.reader import read_array, read_rows
-from orchestrator.store.rows import RowBytes
-from orchestrator.store.schema import GroupSpec
-from orchestrator.store.shards import publish
+from manyseed.jobs import datasets
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.store.care.compact import compact
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.layout.arrays import FLAGS
+from manyseed.orchestrator.store.layout.groups import Group, list_groups
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.reading.lazy import open_runs
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows, create_group
 
 CELL_RUNS, REPEATS = 20, 10
 SCAN = 4  # inner chunks that are read at a time: a task of dask's costs what reading one takes
@@ -53,6 +49,11 @@ SIZES = ((1000, 10_000), (17_900, 3600))  # points, runs
 
 SUITE, CLASSIFIERS, SUITE_RUNS, SUITE_REPEATS = "model-variance-37", 4, 3600, 30
 FULL_SIZE = "dionis"  # 355 classes; the one whose rows are longest
+
+TARGETS = """
+Targets: publish under 0.1 ms a run; 10 000 runs under 200 files and folders; 532 800 runs
+  under 12 000; full scan cold at least 70 % of the disk, hot at least 1000 MB/s; 10× faster to scan
+  and 20× fewer files than npz."""
 
 
 def spec_of(points: int, n_classes: int = 2, repeats: int = REPEATS) -> GroupSpec:
@@ -66,13 +67,13 @@ def spec_of(points: int, n_classes: int = 2, repeats: int = REPEATS) -> GroupSpe
     )
 
 
-def rows_of(n_runs: int) -> Rows:
+def rows_of(n_runs: int) -> GroupRows:
     number = np.arange(n_runs)
     flags = {name: Flags(np.zeros(n_runs, dtype=np.int16), ("none",)) for name in FLAGS}
     cells = n_runs // (CELL_RUNS * REPEATS) or 1
     cell = number // CELL_RUNS % cells
     repeat = np.minimum(number // (CELL_RUNS * cells), REPEATS - 1)
-    return Rows(cell, repeat, number % CELL_RUNS, np.ones(n_runs), flags)
+    return GroupRows(cell, repeat, number % CELL_RUNS, np.ones(n_runs), flags)
 
 
 class Predictions:
@@ -133,9 +134,14 @@ def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
     return figures
 
 
+def predicted(group: Group) -> list[str]:
+    """Return the names of a group's predictions."""
+    return [array.name for array in group.spec.arrays if array.role == "prediction"]
+
+
 def read_ours(group: Group, cell: int | None) -> int:
     """Read everything, some inner chunks at a time, or one cell; return how many bytes."""
-    names = [array.name for array in group.spec.arrays if array.role == "prediction"]
+    names = predicted(group)
     if cell is not None:
         rows = np.flatnonzero(read_array(group, "cell") == cell)
         return sum(values.nbytes for values in read_rows(group, names, rows).values())
@@ -151,16 +157,6 @@ def read_dask(opened: xr.Dataset, names: list[str]) -> int:
     chunks = [chunk for name in names for chunk in opened[name].data.to_delayed().ravel()]
     sizes = [dask.delayed(lambda values: values.nbytes)(chunk) for chunk in chunks]
     return sum(dask.compute(*sizes, scheduler="threads"))
-
-
-def read_plain(group: Group) -> int:
-    """Read everything as any reader of Zarr does, by xarray and zarr-python."""
-    opened = xr.open_zarr(group.store, group=group.spec.path, consolidated=False, chunks=None)
-    total, step = 0, group.spec.chunk_length
-    for name in ("label", "margin"):
-        for first in range(0, group.rows, step):
-            total += opened[name][first : first + step].values.nbytes
-    return total
 
 
 def npz(folder: Path, n_runs: int, points: int) -> None:
@@ -274,7 +270,7 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
     nominal = n_runs * points * 5
     whole, cell = np.arange(n_runs), np.flatnonzero(rows_of(n_runs).cell == 0)
     part = nominal * len(cell) // n_runs
-    results["manyseed"] = alone(folder / "ours", spec_of(points), n_runs, plain=True)
+    results["manyseed"] = alone(folder / "ours", spec_of(points), n_runs)
     ways: dict[str, tuple[Callable[..., object], Callable[..., int]]] = {
         "npz a run": (npz, read_npz),
         "zarr chunk a run": (chunked, read_chunked),
@@ -302,7 +298,7 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
     return results
 
 
-def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) -> dict[str, float]:
+def alone(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
     """Write and read runs in this store."""
     figures = ours(folder, spec, n_runs)
     steps = ("journal", "publish", "compact")
@@ -316,7 +312,7 @@ def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) ->
         for _ in range(size // 2**20 + 1):
             file.write(os.urandom(2**20))
     opened = open_runs(group, SCAN * group.spec.chunk_length)
-    names = [array.name for array in spec.arrays if array.role == "prediction"]
+    names = predicted(group)
     read_dask(opened, names)  # what dask itself imports when it is first used is no reading
     reads: dict[str, Read] = {
         "": (lambda: read_ours(group, None), nominal),
@@ -329,61 +325,8 @@ def alone(folder: Path, spec: GroupSpec, n_runs: int, *, plain: bool = False) ->
         if "disk_cold_s" in figures:
             share = figures[f"{way}cold_MB_per_s"] / figures["disk_cold_MB_per_s"]
             figures[f"{way}cold_share_of_disk"] = share
-    if plain:
-        figures |= measured({"plain_xarray_": (lambda: read_plain(group), nominal)})
     shutil.rmtree(folder)
     return figures
-
-
-def codecs(quick: bool) -> dict[str, dict[str, float]]:
-    """Compressors and sizes of inner chunks: ratio, and MB of values a CPU second, checksum in."""
-    random, n = np.random.default_rng(0), 2**22 if quick else 2**24
-    margin = random.standard_normal(n).astype(np.float32)
-    ten = random.integers(0, 10, n).astype(np.uint8)
-    kinds = {"margins": margin, "labels of 2": (margin >= 0).astype(np.uint8), "labels of 10": ten}
-    packed = partial(Blosc, clevel=5, shuffle=Blosc.BITSHUFFLE)
-    compressors = {
-        "none": None,
-        "lz4, bits shuffled": packed("lz4"),
-        "zstd, bits shuffled": packed("zstd"),
-        "zstd": Zstd(1),
-    }
-    results = {
-        f"{kind}, {name}, 1 MiB": codec(values, compressor, 2**20)
-        for kind, values in kinds.items()
-        for name, compressor in compressors.items()
-    }
-    for size in (2**14, 2**16, 2**18, 2**22):
-        results[f"margins, none, {size // 1024} KiB"] = codec(margin, None, size)
-    return results
-
-
-def codec(values: np.ndarray, compressor: Any, size: int) -> dict[str, float]:
-    step = size // values.itemsize
-    parts = [values[first : first + step] for first in range(0, len(values), step)]
-    encoded: list[Any] = []
-
-    def encode() -> None:
-        for part in parts:
-            body = part.tobytes() if compressor is None else compressor.encode(part)
-            encoded.append((body, google_crc32c.value(body)))
-
-    def decode() -> None:
-        into = np.empty_like(values)
-        for place, (body, crc) in enumerate(encoded):
-            assert google_crc32c.value(body) == crc
-            target = into[place * step : (place + 1) * step]
-            if compressor is None:
-                target[:] = np.frombuffer(body, values.dtype)
-            else:
-                compressor.decode(body, out=target)
-
-    wrote, read = timed(encode)[1], timed(decode)[1]
-    return {
-        "ratio": values.nbytes / sum(len(body) for body, _ in encoded),
-        "write_MB_per_cpu_s": values.nbytes / wrote / 1e6,
-        "read_MB_per_cpu_s": values.nbytes / read / 1e6,
-    }
 
 
 def suite_by_formula() -> dict[str, float]:
@@ -403,23 +346,18 @@ def suite_by_formula() -> dict[str, float]:
 
 
 def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Print a table a case: a column a way, and a row a figure; codecs the other way round."""
+    """Print a table a case: a column a way, and a row a figure, or the other way round."""
     for title, ways in results.items():
         names = list(dict.fromkeys(name for figures in ways.values() for name in figures))
         table = [[title, *ways]]
         table += [[n, *(_shown(figures.get(n)) for figures in ways.values())] for n in names]
-        if title == "codecs":
+        if len(ways) > len(names):
             table = [list(row) for row in zip(*table, strict=True)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         print()
         for first, *rest in table:
             cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
             print("  ".join((first.ljust(widths[0]), *cells)))
-    print(
-        "\nTargets: publish under 0.1 ms a run; 10 000 runs under 200 files and folders; 532 800 "
-        "runs under 12 000;\n  full scan cold at least 70 % of the disk, hot at least 1000 MB/s; "
-        "10× faster to scan and 20× fewer files than npz."
-    )
 
 
 def _shown(value: float | None) -> str:
@@ -432,7 +370,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured")
     options = parser.parse_args()
-    results: dict[str, dict[str, dict[str, float]]] = {"codecs": codecs(options.quick)}
+    results: dict[str, dict[str, dict[str, float]]] = {}
     for points, n_runs in ((1000, 2000), (17_900, 300)) if options.quick else SIZES:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             results[f"{n_runs:,} runs of {points:,} points"] = compare(Path(folder), n_runs, points)
@@ -450,6 +388,7 @@ def main() -> None:
         print(json.dumps(results, indent=2))
     else:
         show(results)
+        print(TARGETS)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ The warm worker and the plain version fit in turn, each in a process of its own 
 that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its
 start to its end. Tables are a synthetic twin of vehicle (634 training rows, 18 features, 2
 classes), images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
-computed once, on random weights.
+computed once, on random weights. *Turns*: the same runs of one repeat of many cells, as a task
+takes few repeats (some of each cell, then some more of each), beside cell after cell.
 
     python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
 """
@@ -30,14 +31,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
-from jobs import classifiers
-from jobs.cells import resolve_cell
-from jobs.datasets import resolve
-from jobs.run import Origin, Run, TrainingSet
-from jobs.trainer import Trainer, generators
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.run import Origin, Run, TrainingSet
+from manyseed.jobs.trainer import Trainer, generators
 
 NAMES = classifiers.names()
 QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
+IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more an order costs
 IMAGE = (32, 32, 3)
 TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
 
@@ -95,7 +97,7 @@ def plain(name: str, quick: bool) -> Callable[[int], float]:
     if name == "vit-transfer":
         import torch
 
-        from jobs.classifiers.features import features
+        from manyseed.jobs.classifiers.features import features
 
         digest = info.canonical["weights"]
         X, X_test = features("swin_t", digest, data, torch.device("cpu"))
@@ -174,6 +176,45 @@ def measure(name: str, ours: Worker, theirs: Worker, quick: bool) -> dict[str, A
     return row
 
 
+def turns(name: str, quick: bool) -> dict[str, Any]:
+    """Compare a task's order of few repeats with cell after cell: both train the same runs.
+
+    A warm worker's caches serve both; batches are as long as a turn.
+    """
+    import polars as pl
+
+    from manyseed.orchestrator.tasks.task import turns as turn_of
+
+    n_cells, n_runs = (6, 8) if quick else (16, 20)
+    info, trainer = classifiers.resolve(name, options(name, quick), TABLE), Trainer()
+    shares = np.linspace(0.5, 1.0, n_cells).tolist()
+    cells = [resolve_cell(1, TABLE, info, train_fraction=share).cell for share in shares]
+    runs = pl.DataFrame({"cell": np.repeat(np.arange(n_cells), n_runs), "repeat": 0}).with_columns(
+        run=pl.int_range(pl.len()).over("cell")
+    )
+    orders = {
+        "by_cell": runs,
+        "in_turns": runs.with_columns(turn=turn_of(together=pl.lit(value=False))).sort(
+            "turn", "cell", "run"
+        ),
+    }
+    taken: dict[str, list[float]] = {order: [] for order in orders}
+    for _ in range(4 if quick else 6):
+        for order, frame in orders.items():
+            started = time.perf_counter()
+            for cell, run in frame.select("cell", "run").iter_rows():
+                trainer.train(Run(cells[cell], 0, run))
+            taken[order].append(time.perf_counter() - started)
+    ratios = [b / a for a, b in zip(taken["by_cell"][1:], taken["in_turns"][1:], strict=True)]
+    return {
+        "runs": runs.height,
+        "cells": n_cells,
+        "turns": int(orders["in_turns"]["turn"].max()) + 1,  # type: ignore[arg-type]
+        **{f"{order}_seconds": statistics.median(some[1:]) for order, some in taken.items()},
+        "in_turns_times_by_cell": statistics.median(ratios),
+    }
+
+
 def _fresh(name: str, quick: bool) -> float:
     started = time.perf_counter()
     worker = Worker("product", quick)
@@ -186,7 +227,7 @@ def random_weights(folder: Path) -> None:
     """Write weights of the backbone where torch hub would keep the published ones."""
     import torch
 
-    from jobs.torchvision_import import torchvision
+    from manyseed.jobs.torchvision_import import torchvision
 
     torch.manual_seed(0)
     checkpoints = folder / "hub" / "checkpoints"
@@ -218,9 +259,11 @@ def main() -> None:
                 results[name] = measure(name, *workers, given.quick)
             for worker in workers:
                 worker.close()
+        turned = {name: turns(name, given.quick) for name in given.only if name in IN_TURNS}
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     if given.json:
-        print(json.dumps({"machine": machine, "quick": given.quick, "classifiers": results}))
+        told = {"machine": machine, "quick": given.quick}
+        print(json.dumps({**told, "classifiers": results, "turns": turned}))
         return
     print(machine)
     print(f"{'':13}{'fits/min':>10}{'plain':>10}{'ratio':>8}{'fresh':>8}{'ratio':>8}{'MiB':>7}")
@@ -230,6 +273,11 @@ def main() -> None:
         print(
             f"{name:13}{row['fits_a_minute']:10.1f}{row['plain_fits_a_minute']:10.1f}"
             f"{row['speed_up_over_plain']:8.2f}{text}{row['peak_mib']:7.0f}"
+        )
+    for name, row in turned.items():
+        print(
+            f"{name}, {row['runs']} runs of {row['cells']} cells in {row['turns']} turns: "
+            f"{row['in_turns_times_by_cell']:.2f} × cell after cell"
         )
 
 

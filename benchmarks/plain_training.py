@@ -143,7 +143,7 @@ def _cnn(X: Any, *_: Any) -> Any:
 
 
 def _vit(X: Any, hparams: Mapping[str, Any], canonical: Mapping[str, Any]) -> Any:
-    from jobs.torchvision_import import torchvision
+    from manyseed.jobs.torchvision_import import torchvision
 
     return torchvision("torchvision.models").VisionTransformer(
         X.shape[2],

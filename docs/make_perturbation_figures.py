@@ -13,11 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from jobs import hparams
-from jobs.datasets import load, resolve
-from jobs.hparams import Categorical, Continuous
-from jobs.perturb import find_neighbours, perturb_categorical, perturb_continuous
-from jobs.streams import stream
+from manyseed.jobs.classifiers import CLASSIFIERS
+from manyseed.jobs.datasets import load, resolve
+from manyseed.jobs.hparams import Categorical, Continuous, perturb
+from manyseed.jobs.perturb import find_neighbours, perturb_categorical, perturb_continuous
+from manyseed.jobs.streams import stream
 
 IMAGES = Path(__file__).parent / "images"
 BEFORE, AFTER, CHANGED = "#9aa0a6", "#1f6fb2", "#d1495b"
@@ -112,13 +112,14 @@ def hparam_values() -> Figure:
     """Draw the values of 400 runs under each scheme of hparam perturbation."""
     schemes = ["sig-digit:0", "sig-digit:1", "relative:0.1", "absolute:0.2", "absolute:0.2:scaled"]
     names = ["alpha", "eta0", "l1_ratio", "penalty"]
-    space = {hparam.name: hparam for hparam in hparams.SPACES["lr-sgd"]}
-    anchors = hparams.anchors("lr-sgd")
+    classifier = CLASSIFIERS["lr-sgd"]
+    space = {hparam.name: hparam for hparam in classifier.space}
+    anchors = classifier.anchors()
     figure, axes = _panels(1, len(names), 2.5, 2.3, sharey=True)
     across, along = np.random.Generator(np.random.PCG64(2)).random((2, 400)) * 0.6 - 0.3
     for row, scheme in enumerate(schemes):
         generator = stream(1, "perturb_hparams", "figure", scheme)
-        runs = [hparams.perturb({"name": "lr-sgd"}, anchors, scheme, generator) for _ in range(400)]
+        runs = [perturb(classifier.space, anchors, scheme, generator) for _ in range(400)]
         for ax, name in zip(axes[0], names, strict=True):
             values: list[Any] = [run[name] for run in runs]
             changed = [AFTER if value != anchors[name] else BEFORE for value in values]

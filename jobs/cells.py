@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs import hparams, perturb
-from jobs.checks import integer, number, unknown
-from jobs.datasets.info import DatasetInfo
-from jobs.datasets.split import n_points
-from jobs.run import Cell
+from manyseed.jobs import hparams, perturb
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.datasets.split import n_points
+from manyseed.jobs.run import Cell
 
 if TYPE_CHECKING:
-    from jobs.classifiers import ClassifierInfo
+    from manyseed.jobs.classifiers import ClassifierInfo
 
 SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
 """What may vary between the runs of a repeat: weights, batch order (with dropout), bootstrap."""
+
+UNPERTURBED = {
+    "train_fraction": 1.0,
+    "perturb_continuous": "none",
+    "perturb_categorical": "none",
+    "perturb_hparams": "none",
+}
+"""Values of a cell under which the runs of a repeat differ by what varies alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,8 @@ def resolve_cell(
 
     Raises
     ------
-    ValueError
-        For anything unknown or out of range, with the value and the options.
+    Refused
+        For anything unknown or out of range.
     """
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
@@ -74,9 +82,11 @@ def resolve_cell(
         "perturb_hparams": hparams.canonical(perturb_hparams),
     }
     if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
-        raise ValueError(
-            f"the library's defaults of {classifier.name} lie outside of the ranges that "
-            f"{asked['perturb_hparams']} moves hparams in"
+        raise Refused(
+            "perturb_hparams",
+            asked["perturb_hparams"],
+            f"the library's defaults of {classifier.name} lie outside of the ranges that it moves "
+            "hparams in",
         )
     unmoved = _unmoved(classifier, asked["perturb_hparams"])
     acts_on = {
@@ -96,8 +106,7 @@ def resolve_cell(
     )
     return ResolvedCell(
         cell=cell,
-        identical=all(scheme == "none" for scheme in schemes.values())
-        and cell.train_fraction == 1.0
+        identical=all(getattr(cell, axis) == value for axis, value in UNPERTURBED.items())
         and "train" not in cell.vary
         and not classifier.consumes.intersection(cell.vary),
         idle=tuple(axis for axis in asked if asked[axis] != schemes[axis]),
@@ -108,7 +117,7 @@ def resolve_cell(
 def _unmoved(classifier: ClassifierInfo, scheme: str) -> tuple[str, ...]:
     if scheme == "none":
         return ()
-    return hparams.unmoved(classifier.canonical, classifier.hparams, scheme)
+    return hparams.unmoved(classifier.record.space, classifier.hparams, scheme)
 
 
 def _train_fraction(value: float | int, n_train: int) -> float | int:
@@ -116,13 +125,11 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
     if not isinstance(value, bool) and value in (1, n_train):
         return 1.0
     if isinstance(value, int):
-        return integer("train_fraction as a number of points", value, least=2, most=n_train)
-    share = number("train_fraction as a share", value, above=0, most=1)
+        return integer("train_fraction", value, least=2, most=n_train)
+    share = number("train_fraction", value, above=0, most=1, what="a share")
     if n_points(share, n_train) < 2:
-        raise ValueError(
-            f"train_fraction = {value} is {n_points(share, n_train)} of {n_train} training points; "
-            "a fit needs at least 2"
-        )
+        points = f"is {n_points(share, n_train)} of {n_train} training points"
+        raise Refused("train_fraction", value, f"{points}; a fit needs at least 2")
     return share
 
 
@@ -130,7 +137,7 @@ def _vary(value: str) -> tuple[str, ...]:
     names = value.split("+")
     for name in names:
         if name not in SOURCES_OF_RANDOMNESS:
-            raise unknown("source of randomness in vary", name, SOURCES_OF_RANDOMNESS)
+            raise Refused("vary", name, "unknown source of randomness", SOURCES_OF_RANDOMNESS)
     if len(set(names)) < len(names):
-        raise ValueError(f"vary = {value!r} names a source of randomness twice")
+        raise Refused("vary", value, "names a source of randomness twice")
     return tuple(sorted(names))

@@ -1,29 +1,56 @@
-"""Checks of values from a sweep file, with messages that name the value and the remedy."""
+"""Checks of users' values; a refusal is told as facts, and whoever knows the file words them."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
 
 _LISTED = 20
 
 
-def unknown(what: str, value: object, options: Iterable[str]) -> ValueError:
-    """Return the error for a name that is none of the options, with the nearest one."""
-    names = list(options)
-    near = difflib.get_close_matches(str(value), names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    return ValueError(f"unknown {what} {value!r}: {hint}there are {listed or 'none'}")
+class Refused(ValueError):
+    """A value that cannot be taken.
+
+    Parameters
+    ----------
+    option : str
+        What it was given for, as the caller's parameter is named; a dot stands between a table and
+        its key, as in ``hparams.alpha``.
+    value : object
+        What is refused: the option's value, or the part of it that is wrong.
+    reason : str
+        Why, where `allowed` does not say it.
+    allowed : iterable of object, or str
+        All values that could be taken; where these are no list, what they are.
+    """
+
+    def __init__(
+        self, option: str, value: object, reason: str = "", allowed: Iterable[object] | str = ()
+    ) -> None:
+        self.option, self.value, self.reason = option, value, reason
+        self.allowed = allowed if isinstance(allowed, str) else tuple(allowed)
+        super().__init__(option, value, reason, self.allowed)
+
+    def __str__(self) -> str:
+        said = self.reason or "unknown"
+        if isinstance(self.allowed, str):
+            said = f"must be {self.allowed}"
+        elif self.allowed:
+            listed = ", ".join(map(str, self.allowed[:_LISTED]))
+            said += f"; there are {listed}" + ", …" * (len(self.allowed) > _LISTED)
+        return f"{self.option} = {self.value!r}: {said}"
 
 
-def integer(what: str, value: object, *, least: int, most: int | None = None) -> int:
+class UnknownOption(Refused):
+    """An option that there is not; `allowed` are those that there are."""
+
+
+def integer(option: str, value: object, *, least: int, most: int | None = None) -> int:
     """Return a whole number within bounds (both included).
 
     Raises
     ------
-    ValueError
+    Refused
         For another type, a truth value or a number out of bounds.
     """
     if (
@@ -33,24 +60,35 @@ def integer(what: str, value: object, *, least: int, most: int | None = None) ->
         or (most is not None and value > most)
     ):
         bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{what} is a whole number {bounds}, not {value!r}")
+        raise Refused(option, value, allowed=f"a whole number {bounds}")
     return value
 
 
 def number(
-    what: str,
+    option: str,
     value: object,
     *,
     least: float = -math.inf,
     above: float = -math.inf,
     most: float = math.inf,
     below: float = math.inf,
+    what: str = "a number",
 ) -> float:
-    """Return a finite number as a float, within bounds of which `above` and `below` are open.
+    """Return a finite number as a float, within bounds.
+
+    Parameters
+    ----------
+    option : str
+        What it was given for.
+    value : object
+    least, above, most, below : float
+        The bounds, of which `above` and `below` are open.
+    what : str
+        What the number is.
 
     Raises
     ------
-    ValueError
+    Refused
         For another type, a truth value, NaN, infinities or a number out of bounds.
     """
     if (
@@ -61,5 +99,5 @@ def number(
     ):
         limits = {"at least": least, "above": above, "at most": most, "below": below}
         bounds = [f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
-        raise ValueError(f"{what} is a number {' and '.join(bounds)}, not {value!r}")
+        raise Refused(option, value, allowed=" ".join([what, " and ".join(bounds)]).strip())
     return float(value)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.identity import IDENTITY_VERSION, identity
 
 Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
@@ -62,6 +62,11 @@ class Cell:
         """The cell's identity, 32 hexadecimal digits."""
         return identity(self.canonical())
 
+    @property
+    def classifier_key(self) -> str:
+        """What streams of its classifier are keyed by."""
+        return f"{self.classifier['name']}@{self.classifier['version']}"
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -97,21 +102,6 @@ class Prediction:
     confidence: NDArray[np.float32]
     fit_seconds: float
     curves: Mapping[str, NDArray[np.float32]] | None = None
-
-    def margin(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the one number a point: logit gap for two classes, else the true-class margin.
-
-        The true-class margin is the score of the true class minus the largest other.
-        Shape (epoch, sample).
-        """
-        if self.scores.ndim == 2:
-            return self.scores
-        index = np.broadcast_to(y_true, self.scores.shape[:2])[..., None].astype(np.intp)
-        true = np.take_along_axis(self.scores, index, axis=2)[..., 0]
-        others = self.scores.copy()
-        np.put_along_axis(others, index, -np.inf, axis=2)
-        result: NDArray[np.float32] = true - others.max(axis=2)
-        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +171,7 @@ class Generators:
 
 class MachineError(RuntimeError):
     """The machine, not the run, is at fault: missing data or packages, a broken device."""
+
+
+class NotFetched(MachineError):
+    """The prepared copy of a dataset is not on this machine, or it is damaged."""

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from jobs.identity import canonical_json
+from manyseed.jobs.identity import canonical_json
 
 STREAMS_VERSION = 1
 

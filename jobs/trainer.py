@@ -13,20 +13,19 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs import classifiers, hparams
-from jobs.datasets import Dataset, dataset_id, load
-from jobs.datasets.split import Split, resample, split, subsample
-from jobs.perturb import (
+from manyseed.jobs import classifiers, hparams
+from manyseed.jobs.datasets import Dataset, dataset_id, load
+from manyseed.jobs.datasets.split import Split, resample, split, subsample
+from manyseed.jobs.perturb import (
     Neighbours,
     find_neighbours,
     perturb_categorical,
     perturb_continuous,
     uses_neighbours,
 )
-from jobs.run import Cell, Generators, MachineError, Origin, Prediction, Run, TrainingSet
-from jobs.streams import Stream, stream
-from jobs.training.checkpoint import Checkpoint
-from jobs.training.handling import Device
+from manyseed.jobs.run import Cell, Generators, Origin, Prediction, Run, TrainingSet
+from manyseed.jobs.streams import Stream, stream
+from manyseed.jobs.training.handling import PLAIN, Handling
 
 CACHE_BYTES = 2 * 2**30
 
@@ -72,58 +71,17 @@ class Trainer:
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])
 
-    def train(
-        self,
-        run: Run,
-        snapshots: tuple[int, ...] = (),
-        *,
-        device: Device = "cpu",
-        curves: bool = False,
-        checkpoint: Checkpoint | None = None,
-    ) -> Prediction:
-        """Train one run and predict its test set.
-
-        Parameters
-        ----------
-        snapshots : tuple of int
-            Epochs to predict at besides the last, for classifiers that have epochs.
-        device : {"cpu", "gpu"}
-            Where to fit, for classifiers that can choose.
-        curves : bool
-            Whether to record loss and accuracy of every epoch.
-        checkpoint : Checkpoint, optional
-            Where a network saves itself and goes on from. Its key names the run and its recipe;
-            the caller removes it when the prediction is safe.
+    def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
+        """Train one run and predict its test set; raises what `jobs.classifiers.fit` does.
 
         Raises
         ------
-        FloatingPointError
-            Where a score is not finite: the training diverged.
         jobs.run.MachineError
-            Where data or a package is missing.
+            Also where data is missing.
         """
-        data = self.training_set(run)
-        try:
-            prediction = classifiers.fit(
-                run.cell.classifier,
-                run_hparams(run),
-                data,
-                generators(run),
-                snapshots,
-                device=device,
-                curves=curves,
-                checkpoint=checkpoint,
-            )
-        except ImportError as error:
-            name = run.cell.classifier["name"]
-            raise MachineError(f"classifier {name} lacks a package: {error}") from error
-        wrong = int(np.size(prediction.scores) - np.isfinite(prediction.scores).sum())
-        if wrong:
-            raise FloatingPointError(
-                f"{wrong} of {np.size(prediction.scores)} scores of {run.cell.classifier['name']} "
-                "are not finite: the training diverged"
-            )
-        return prediction
+        return classifiers.fit(
+            run.cell.classifier, run_hparams(run), self.training_set(run), generators(run), handling
+        )
 
     def training_set(self, run: Run) -> TrainingSet:
         """Return what a run is fitted on: split, subsampled, resampled, perturbed."""
@@ -154,11 +112,11 @@ class Trainer:
         scheme = cell.perturb_continuous
         if scheme != "none":
             near = self._neighbours(run).at(points) if uses_neighbours(scheme) else None
-            generator = _data_stream(run, "perturb_continuous", scheme)
+            generator = _stream(run, "perturb_continuous")
             X = perturb_continuous(X, cardinality, scheme, generator, near)
         scheme = cell.perturb_categorical
         if scheme != "none":
-            generator = _data_stream(run, "perturb_categorical", scheme)
+            generator = _stream(run, "perturb_categorical")
             X = perturb_categorical(X, cardinality, scheme, generator)
         return X
 
@@ -183,22 +141,39 @@ class Trainer:
         )
 
 
-def generators(run: Run) -> Generators:
-    """Return a run's generators for its fit.
+def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
+    """Return the keys of every stream that a run draws from, as ``docs/identity.md`` has them.
 
     A stream that `vary` does not name is the same for every run of the repeat; dropout goes with
     batch.
     """
+    cell, dataset = run.cell, dataset_id(run.cell.dataset)
+    keys: dict[Stream, list[str | int]] = {
+        "split": [dataset, run.repeat],
+        "subsample": [dataset, run.repeat, run.run],
+    }
+    if "train" in cell.vary:
+        keys["resample"] = [dataset, run.repeat, run.run]
+    if cell.perturb_continuous != "none":
+        keys["perturb_continuous"] = [dataset, cell.perturb_continuous, run.repeat, run.run]
+    if cell.perturb_categorical != "none":
+        keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, run.run]
+    if cell.perturb_hparams != "none":
+        of = cell.classifier_key
+        keys["perturb_hparams"] = [of, cell.perturb_hparams, run.repeat, run.run]
+    fit: list[str | int] = [dataset, cell.classifier_key, run.repeat]
+    keys["init"] = [*fit, *([run.run] if "init" in cell.vary else [])]
+    keys["batch"] = keys["dropout"] = [*fit, *([run.run] if "batch" in cell.vary else [])]
+    return keys
 
-    def of(name: Stream, varies: bool) -> np.random.Generator:
-        keys = (dataset_id(run.cell.dataset), _classifier_key(run.cell), run.repeat)
-        return stream(run.cell.seed, name, *keys, *((run.run,) if varies else ()))
 
-    return Generators(
-        init=of("init", "init" in run.cell.vary),
-        batch=of("batch", "batch" in run.cell.vary),
-        dropout=of("dropout", "batch" in run.cell.vary),
-    )
+def _stream(run: Run, name: Stream) -> np.random.Generator:
+    return stream(run.cell.seed, name, *stream_keys(run)[name])
+
+
+def generators(run: Run) -> Generators:
+    """Return a run's generators for its fit."""
+    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"))
 
 
 def run_hparams(run: Run) -> dict[str, Any]:
@@ -206,17 +181,10 @@ def run_hparams(run: Run) -> dict[str, Any]:
     cell = run.cell
     if cell.perturb_hparams == "none":
         return dict(cell.hparams)
-    keys = (_classifier_key(cell), cell.perturb_hparams, run.repeat, run.run)
-    generator = stream(cell.seed, "perturb_hparams", *keys)
-    return hparams.perturb(cell.classifier, cell.hparams, cell.perturb_hparams, generator)
-
-
-def _data_stream(run: Run, name: Stream, scheme: str) -> np.random.Generator:
-    return stream(run.cell.seed, name, dataset_id(run.cell.dataset), scheme, run.repeat, run.run)
-
-
-def _classifier_key(cell: Cell) -> str:
-    return f"{cell.classifier['name']}@{cell.classifier['version']}"
+    space = classifiers.space(cell.classifier)
+    return hparams.perturb(
+        space, cell.hparams, cell.perturb_hparams, _stream(run, "perturb_hparams")
+    )
 
 
 class _Sized(Protocol):

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from jobs import classifiers
-from jobs.datasets import dataset_id
-from jobs.datasets.split import n_points, stratified_order
-from jobs.hparams.kinds import Value
-from jobs.hparams.search import SPACE_VERSION, draw
-from jobs.identity import IDENTITY_VERSION, identity
-from jobs.run import Cell, Generators, MachineError, Origin, Run, TrainingSet
-from jobs.streams import Stream, raw, stream
-from jobs.trainer import Trainer
-from jobs.training.handling import Device
+from manyseed.jobs import classifiers
+from manyseed.jobs.datasets import dataset_id
+from manyseed.jobs.datasets.split import n_points, stratified_order
+from manyseed.jobs.hparams.kinds import Value
+from manyseed.jobs.hparams.search import SPACE_VERSION, draw
+from manyseed.jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.run import Cell, Generators, MachineError, Origin, Run, TrainingSet
+from manyseed.jobs.streams import Stream, raw, stream
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.handling import Device, Handling
 
 SEARCH = "tuned"
 """The entry of a tuned cell's hparams that holds its search; beside it stand fixed hparams."""
@@ -91,7 +91,7 @@ def n_draws(cell: Cell) -> int:
 def drawn(cell: Cell, number: int) -> dict[str, Value]:
     """Return the hparams of one draw, counted from 0."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
-    return draw(cell.classifier, fixed, _stream(cell, number))
+    return draw(classifiers.space(cell.classifier), fixed, _stream(cell, number))
 
 
 def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Draw:
@@ -106,9 +106,8 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     data = validation(trainer, cell)
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
     try:
-        prediction = classifiers.fit(cell.classifier, hparams, data, generators, device=device)
-    except ImportError as error:
-        raise MachineError(f"{cell.classifier['name']} lacks a package: {error}") from error
+        handling = Handling(device=device)
+        prediction = classifiers.fit(cell.classifier, hparams, data, generators, handling)
     except (MachineError, MemoryError, OSError):
         raise
     except Exception as error:
@@ -152,11 +151,6 @@ def best(draws: Sequence[Draw]) -> int:
     return scores.index(max(scores))
 
 
-def with_hparams(cell: Cell, found: dict[str, Any]) -> Cell:
-    """Return a tuned cell as it is trained: with values in the place of the search."""
-    return replace(cell, hparams=found)
-
-
 def evaluate_in_process(canonical: dict[str, Any], number: int, device: Device) -> Draw:
     """Evaluate a draw in a process that keeps its data between calls."""
     return evaluate(_trainer(), Cell.from_canonical(canonical), number, device)
@@ -173,5 +167,5 @@ def _plain(cell: Cell) -> Cell:
 
 
 def _stream(cell: Cell, number: int, *part: Stream) -> np.random.Generator:
-    classifier = f"{cell.classifier['name']}@{cell.classifier['version']}"
-    return stream(cell.seed, "tune", dataset_id(cell.dataset), classifier, number, *part)
+    keys = (dataset_id(cell.dataset), cell.classifier_key, number)
+    return stream(cell.seed, "tune", *keys, *part)

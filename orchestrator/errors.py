@@ -6,7 +6,7 @@
     ├── UserError         2  the user's mistake: file, key, value, remedy
     ├── UnavailableError  4  the cluster, the environment or the disk cannot be used now
     │   ├── DamagedFile      a file of the sweep is not what it must be: file, reason, remedy
-    │   └── StoreError       all of the store's, `store.errors`; 2 where its layout is newer
+    │   └── StoreError       all of the store's; 2 where its layout is newer
     ├── StillRunning      3  what was asked for has to wait for what still runs
     └── RunsError         1  runs failed or are wrong
 
@@ -19,7 +19,7 @@ import difflib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 NOT_FINISHED = 3
 INTERRUPTED = 130
@@ -62,12 +62,82 @@ class UserError(ManyseedError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        where = [] if self.file is None else [str(self.file)]
-        if self.key is not None:
-            shown = "" if self.value is _UNSET else f" = {_short(toml_value(self.value))}"
-            where.append(f"{self.key}{shown}")
-        text = ": ".join([*where, self.message])
+        text = self.what if self.file is None else f"{self.file}: {self.what}"
         return text if self.remedy is None else f"{text}\n  {self.remedy}"
+
+    @property
+    def what(self) -> str:
+        """Key, value and what is wrong with it."""
+        if self.key is None:
+            return self.message
+        shown = "" if self.value is _UNSET else f" = {_short(toml_value(self.value))}"
+        return f"{self.key}{shown}: {self.message}"
+
+
+class Facts(Protocol):
+    """What `jobs`, `slurm` and `analysis` say where they refuse a value: `jobs.checks.Refused`."""
+
+    option: str
+    value: object
+    reason: str
+    allowed: tuple[object, ...] | str
+
+
+def refused(
+    facts: Facts,
+    *,
+    file: str | Path | None = None,
+    key: str | None = None,
+    value: Any = _UNSET,
+    remedy: str | None = None,
+) -> UserError:
+    """Word what a library refuses.
+
+    Parameters
+    ----------
+    facts : Facts
+    file, key
+        Where it stands; by default the key is the option.
+    value
+        What the user wrote there, where it is not just the value that is refused.
+    remedy : str, optional
+        What else to do about it.
+    """
+    value = facts.value if value is _UNSET else value
+    part = "" if value == facts.value else _short(toml_value(facts.value))
+    message, near = facts.reason or "not a valid value", None
+    if isinstance(facts.allowed, str):
+        message = f"must be {facts.allowed}" + (f", not {part}" if part else "")
+    elif facts.allowed:
+        message += f" {part}" if part else ""
+        near = nearest(str(facts.value), map(_plain, facts.allowed))
+    elif part:
+        message = f"{part} {message}"
+    return UserError(
+        message,
+        file=file,
+        key=(facts.option or None) if key is None else key,
+        value=_UNSET if value is None else value,
+        remedy="\n  ".join(filter(None, (near, remedy))) or None,
+    )
+
+
+def unknown_key(
+    facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
+) -> UserError:
+    """Word that there is no such option, with the nearest; `key` is that of `refused`."""
+    near = nearest(facts.option.rpartition(".")[2], map(str, facts.allowed))
+    return UserError(
+        "unknown key",
+        file=file,
+        key=facts.option if key is None else key,
+        value=facts.value,
+        remedy="\n  ".join(filter(None, (near, remedy))),
+    )
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else toml_value(value)
 
 
 class UnavailableError(ManyseedError):
@@ -101,6 +171,56 @@ class DamagedFile(UnavailableError):
         return type(self), (self.file, self.reason, self.remedy)
 
 
+class StoreError(UnavailableError):
+    """Base of all errors of the store."""
+
+
+class StoreUnavailable(StoreError):
+    """The file system refused: disk full, no permission, input/output error. Nothing is lost."""
+
+
+class LayoutTooNew(StoreError):
+    """The store was written by a newer manyseed: all else may go on later, this needs another."""
+
+    exit_code = UserError.exit_code
+
+
+class DamagedGroup(StoreError, DamagedFile):
+    """The description of a group or of one of its arrays is not what was written there."""
+
+
+class GroupMismatch(StoreError):
+    """A group, or the rows asked for, differ from what is stored."""
+
+
+class SplitMismatch(StoreError):
+    """A worker's test set differs from the stored one."""
+
+
+class DamagedShard(StoreError):
+    """A published file is missing, cannot be decoded, or holds what was never published there."""
+
+    path: Path | None = None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, path: Path, problem: str) -> DamagedShard:
+        """Say what is wrong with a file or folder of a store, and what to do about it."""
+        store = next((up for up in path.parents if up.suffix == ".zarr"), None)
+        sweep = "" if store is None else f" {store.parent}"
+        error = cls(f"{path} {problem}: run manyseed verify --repair{sweep}, then resume")
+        error.path, error.problem = path, problem
+        return error
+
+
+class LeaseHeld(StoreError):
+    """Somebody else who is alive holds the lease."""
+
+
+class LeaseLost(StoreError):
+    """The lease was taken over, or its heartbeat is too old to act on."""
+
+
 class StillRunning(ManyseedError):
     """What was asked for has to wait for what still runs."""
 
@@ -113,9 +233,14 @@ class RunsError(ManyseedError):
     exit_code = 1
 
 
+def first_line(error: BaseException) -> str:
+    """Return what another library says of its error, without the advice on calling it below."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def nearest(value: str, options: Iterable[str]) -> str:
     """Return a remedy: the nearest valid name where there is one, and all of them."""
-    options = sorted(options)
+    options = list(options)
     close = difflib.get_close_matches(value, options, n=1, cutoff=0.5)
     listed = ", ".join(options) if len(options) <= 20 else ", ".join(options[:20]) + ", …"
     return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from orchestrator.errors import UserError
-from orchestrator.files import locked
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.drop import Drop
-from orchestrator.plans.drop import drop as drop_cells
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
-from orchestrator.plans.plan import Plan
-from orchestrator.setback import set_back
-from orchestrator.store.compact import Compaction, publish_free
-from orchestrator.store.compact import compact as compact_store
-from orchestrator.store.groups import Group, find_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.repair import repair as repair_store
-from orchestrator.store.repair import require_rest
-from orchestrator.store.verify import Finding, shards_to_verify
-from orchestrator.store.verify import verify as verify_group
-from orchestrator.store.verifyjournals import verify_journals
-from orchestrator.stored import require_sound
-from orchestrator.submissions.submission import running, submissions
-from orchestrator.working.checkpoints import remove_stale
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError
+from manyseed.orchestrator.paths import JOURNAL, SweepPaths
+from manyseed.orchestrator.plans.drop import Drop
+from manyseed.orchestrator.plans.drop import drop as drop_cells
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.provenance import GIVEN, read_recipe
+from manyseed.orchestrator.store.care.compact import Compaction, publish_free
+from manyseed.orchestrator.store.care.compact import compact as compact_store
+from manyseed.orchestrator.store.care.repair import repair as repair_store
+from manyseed.orchestrator.store.care.repair import require_rest
+from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify
+from manyseed.orchestrator.store.care.verify import verify as verify_group
+from manyseed.orchestrator.store.care.verifyjournals import verify_journals
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.reading.recipes import recipes_of
+from manyseed.orchestrator.stored import require_sound
+from manyseed.orchestrator.submissions.submission import running, submissions
+from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
 def verify(
@@ -97,6 +100,8 @@ def _verified(
         found += verify_group(group, tell, journals=journals)
     for group in groups:
         found += verify_journals(group, journals, checked.append)
+    unknown = list(_unknown_recipes(paths, groups, journals))
+    told += unknown
     wrong = {(finding.group, row) for finding in found for row in finding.rows}
     result: dict[str, Any] = {
         "runs_checked": sum(checked),
@@ -106,7 +111,7 @@ def _verified(
         ],
     }
     if repair and (told or found):
-        from orchestrator.plans.testsets import TestSets  # which loads what makes data
+        from manyseed.orchestrator.plans.testsets import TestSets  # which loads what makes data
 
         named: list[str] = []
 
@@ -128,9 +133,23 @@ def _verified(
             "runs_healed": done.healed,
             "runs_set_back": done.dropped,
             "set_back": named,
-            "not_mended": list(done.unmade),
+            "not_mended": [*done.unmade, *(f"{one.group}: {one.problem}" for one in unknown)],
         }
     return result
+
+
+def _unknown_recipes(
+    paths: SweepPaths, groups: Iterable[Group], journals: JournalIndex
+) -> Iterator[Finding]:
+    """Yield the recipes of finished runs that are lost or damaged: nothing else tells them."""
+    for group in groups:
+        with suppress(DamagedShard):  # which `verify_group` tells
+            for number, count in recipes_of(group, journals).items():
+                try:
+                    read_recipe(paths.recipes, number)
+                except DamagedFile as error:
+                    problem = f"how {count:,} runs were made is unknown: {error.file}: "
+                    yield Finding(group.spec.path, f"{problem}{error.reason}")
 
 
 def _addresses(plan: Plan, rows: Mapping[int, Collection[int]]) -> Iterator[str]:
@@ -182,7 +201,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 
 def export(paths: SweepPaths, output: Path) -> Path:
     """Write one portable copy of what is finished; `Sweep.export` says more."""
-    from orchestrator.store.exchange import export_parquet, export_zip
+    from manyseed.orchestrator.store.reading.exchange import export_parquet, export_zip
 
     if output.suffix not in (".zip", ".parquet"):
         raise UserError(
@@ -191,7 +210,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
     if output.exists():
         raise UserError("exists already", file=output, remedy="remove it or choose another name")
     # without journals nothing is to be done: a sweep that may only be read is exported too
-    if any(paths.journals.glob("*.journal")):
+    if any(paths.journals.glob(f"*{JOURNAL}")):
         publish_finished(paths)
     if not paths.store.exists():
         raise UserError(
@@ -201,7 +220,9 @@ def export(paths: SweepPaths, output: Path) -> Path:
         )
     require_sound(paths)
     if output.suffix == ".zip":
-        files = [paths.sweep_file, *(file for file in paths.plan.rglob("*") if file.is_file())]
+        planned = (file for file in paths.plan.rglob("*") if file.is_file())
+        # what marks numbers is no part of the form; in a copy the store tells which were given
+        files = [paths.sweep_file, *(file for file in planned if file.suffix != GIVEN)]
         beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}
         export_zip(paths.store, output, beside)
     else:

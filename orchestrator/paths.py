@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError
+
+JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
+"""Endings of names below ``tasks/journals`` and ``tasks/leases``."""
+
+LEDGER = "retrained.json"
+"""Among journals: the fits that were trained more than once."""
+
+PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
+"""What a life leaves in its folder: how far it is, runs that failed, what its processes printed."""
+
+_NUMBERED = "[0-9][0-9][0-9][0-9]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,20 @@ class SweepPaths:
 
     def parts(self) -> list[Path]:
         """Return all parts, oldest first."""
-        return sorted(self.plan.glob("[0-9][0-9][0-9][0-9].parquet"))
+        return sorted(self.plan.glob(f"{_NUMBERED}.parquet"))
+
+    def dropped(self, number: int) -> Path:
+        """Return one list of cells that were taken out of the plan."""
+        return self.plan / f"dropped-{number:04d}.json"
+
+    def all_dropped(self) -> list[Path]:
+        """Return all such lists, oldest first."""
+        return sorted(self.plan.glob(f"dropped-{_NUMBERED}.json"))
+
+    @property
+    def promise(self) -> Path:
+        """What the plan was expected to take."""
+        return self.plan / "promise.json"
 
     @property
     def recipes(self) -> Path:
@@ -50,6 +74,14 @@ class SweepPaths:
     def tuned(self, search: str) -> Path:
         """Return the file of the hparams that a search found."""
         return self.plan / "tuned" / f"{search}.json"
+
+    def all_tuned(self) -> list[Path]:
+        """Return the files of all searches that are complete."""
+        return sorted((self.plan / "tuned").glob("*.json"))
+
+    def tuning(self, search: str) -> Path:
+        """Return the file of the draws of a search that goes on."""
+        return self.tasks / "tuning" / f"{search}.jsonl"
 
     @property
     def store(self) -> Path:
@@ -71,6 +103,10 @@ class SweepPaths:
         """Long fits in training, one file each, until their run is finished."""
         return self.tasks / "checkpoints"
 
+    def checkpoint(self, group: int, row: int) -> Path:
+        """Return where the fit of one row saves itself."""
+        return self.checkpoints / f"{group}-{row}"
+
     @property
     def leases(self) -> Path:
         """Publishing leases of shards."""
@@ -82,12 +118,36 @@ class SweepPaths:
 
     def submissions(self) -> list[Path]:
         """Return all submissions' folders, oldest first."""
-        return sorted(self.tasks.glob("[0-9][0-9][0-9][0-9]"))
+        return sorted(self.tasks.glob(_NUMBERED))
+
+    def unfinished_submission(self, name: str) -> Path:
+        """Return a folder that becomes a submission's; `name` is its own."""
+        return self.tasks / f".submission.partial{name}"
+
+    def unfinished_submissions(self) -> list[Path]:
+        """Return all such folders."""
+        return list(self.tasks.glob(".submission.partial*"))
+
+    def set_back(self, name: str) -> Path:
+        """Return one list of runs that a repair set back to missing."""
+        return self.tasks / f"set-back-{name}.json"
+
+    def all_set_back(self) -> list[Path]:
+        """Return all such lists."""
+        return sorted(self.tasks.glob("set-back-*.json"))
 
     @property
     def analyses(self) -> Path:
         """Analyses that are jobs, one folder each; the lease of whoever analyses."""
         return self.tasks / "analyses"
+
+    def analysis_job(self, number: int) -> Path:
+        """Return the folder of one analysis that is a job."""
+        return self.analyses / f"{number:04d}"
+
+    def analysis_jobs(self) -> list[Path]:
+        """Return all analyses' folders, oldest first."""
+        return sorted(self.analyses.glob(_NUMBERED))
 
     @property
     def lock(self) -> Path:
@@ -109,6 +169,15 @@ class SweepPaths:
         """By which conventions, from what and with which versions the result tables were made."""
         return self.results / "analysis.json"
 
+    def table(self, name: str) -> Path:
+        """Return the file of a result table."""
+        return self.results / f"{name}.parquet"
+
+    @property
+    def compared(self) -> Path:
+        """Which versions of shards were compared with their checksums."""
+        return self.results / "checked.json"
+
     @property
     def report(self) -> Path:
         """The report's page."""
@@ -118,6 +187,83 @@ class SweepPaths:
     def is_sweep(self) -> bool:
         """Whether a plan lies here."""
         return self.cells.is_file() and self.sweep_file.is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPaths:
+    """The files of one submission: of a training's, or of an analysis' that is a job."""
+
+    folder: Path
+
+    @property
+    def intent(self) -> Path:
+        """What it was asked to do."""
+        return self.folder / "intent.json"
+
+    @property
+    def shards(self) -> Path:
+        """Which shards each task was given."""
+        return self.folder / "shards.json"
+
+    def task(self, number: int) -> Path:
+        """Return the work of a task."""
+        return self.folder / f"task-{number:04d}.json"
+
+    def tasks(self) -> list[Path]:
+        """Return the work of all tasks, by number."""
+        return sorted(self.folder.glob("task-*.json"))
+
+    @property
+    def local_job(self) -> Path:
+        """Its one job, where it was submitted to this machine."""
+        return self.folder / "job.json"
+
+    @property
+    def jobs(self) -> Path:
+        """The job ids of tasks, by number."""
+        return self.folder / "jobs.json"
+
+    @property
+    def submitted(self) -> Path:
+        """There once all its jobs are noted."""
+        return self.folder / "submitted"
+
+    @property
+    def stop(self) -> Path:
+        """While it is there, tasks finish their fits in flight and end."""
+        return self.folder / "stop"
+
+    @property
+    def skip(self) -> Path:
+        """Cells of which its tasks shall train no more."""
+        return self.folder / "skip.json"
+
+    @property
+    def submitit(self) -> Path:
+        """The scripts of its jobs, and what they printed."""
+        return self.folder / "submitit"
+
+    def printed(self, job_id: str = "*") -> list[Path]:
+        """Return what a job printed, or all of them did."""
+        return sorted(self.submitit.glob(f"{job_id}_0_log.*"))
+
+    def printed_errors(self, job_id: str) -> Path:
+        """Return what a job printed to its standard error."""
+        return self.submitit / f"{job_id}_0_log.err"
+
+    @property
+    def lives(self) -> Path:
+        """The lives of its tasks, one folder each."""
+        return self.folder / "lives"
+
+    def life(self, task: int, name: str) -> Path:
+        """Return the folder of one life of a task."""
+        return self.lives / f"{task:04d}-{name}"
+
+    def of_lives(self, name: str, task: int | None = None) -> list[Path]:
+        """Return the files of this name, such as `PROGRESS`, of a task's lives or of all."""
+        which = "*" if task is None else f"{task:04d}-*"
+        return sorted(self.lives.glob(f"{which}/{name}"))
 
 
 def open_sweep(directory: Path) -> SweepPaths:

@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import ManyseedError
-from orchestrator.files import read_record, write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import wrong_coordinates
-from orchestrator.plans.plan import Plan
-from orchestrator.store import intact
-from orchestrator.store.errors import DamagedShard
-from orchestrator.store.groups import Group, find_group, published_shards
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.reader import finished_rows, read_array, statuses, test_sets
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedShard, ManyseedError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import wrong_coordinates
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.care import intact
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.groups import Group, find_group, published_shards
+from manyseed.orchestrator.store.reading.reader import (
+    finished_rows,
+    read_array,
+    statuses,
+    test_sets,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -60,14 +64,14 @@ def require_sound(paths: SweepPaths) -> None:
 
 def open_finished_runs(paths: SweepPaths) -> xr.DataTree:
     """Open the finished runs of all groups; `Sweep.predictions` says more."""
-    from orchestrator.store.lazy import open_finished
+    from manyseed.orchestrator.store.reading.lazy import open_finished
 
     return _tree(paths, open_finished)
 
 
 def open_all_rows(paths: SweepPaths) -> xr.DataTree:
     """Open all rows of all groups; `Sweep.raw_predictions` says more."""
-    from orchestrator.store.lazy import open_runs
+    from manyseed.orchestrator.store.reading.lazy import open_runs
 
     return _tree(paths, open_runs)
 
@@ -101,7 +105,7 @@ class Compared:
     """The versions of shards whose rows were compared with their checksums, as a file tells."""
 
     def __init__(self, paths: SweepPaths) -> None:
-        self._file = paths.results / "checked.json"
+        self._file = paths.compared
         try:
             self._seen = read_record(self._file, dict[str, dict[str, str]])
         except (FileNotFoundError, ManyseedError):
@@ -118,7 +122,7 @@ class Compared:
         found = []
         for group, shards in wanted:
             seen = self._seen.get(group.spec.path, {})
-            for shard in sorted(published_shards(group)) if shards is None else shards:
+            for shard in sorted(published_shards(group.folder)) if shards is None else shards:
                 if shard < group.shards:
                     one = Unseen(group, shard, intact.version(group, shard))
                     if seen.get(str(shard)) != one.version:

@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.errors import DamagedFile
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.setback import failures
-from orchestrator.store.arrays import COPY, DONE, MISSING
-from orchestrator.store.groups import Group, find_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.reader import require_statuses, statuses
-from orchestrator.store.retraining import count_retrained
-from orchestrator.working.lives import Failure
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.care.retraining import count_retrained
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.reading.reader import require_statuses, statuses
+from manyseed.orchestrator.tasks.attempts import Failure
+from manyseed.orchestrator.tasks.setback import failures
 
 FAILED = 3
 """A state that the store does not know: the latest attempt raised, and nothing was finished."""

@@ -8,24 +8,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.paths import open_sweep
-from orchestrator.plans.plan import Plan
-from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.submission import Submission, last_intent, running, submissions
-from orchestrator.survey import Survey, survey
-from slurm import local
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import open_sweep
+from manyseed.orchestrator.plans.drop import Drop, choose_cells, to_drop
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.tables import Results, read_results
+from manyseed.orchestrator.submissions import profiles, stopping
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    last_intent,
+    running,
+    submissions,
+)
+from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.tasks.intent import LOCAL
+from manyseed.slurm import local
 
 if TYPE_CHECKING:
     import polars as pl
     import xarray as xr
 
-    from analysis.group import Progress
-    from analysis.options import Options
-    from orchestrator.plans.drop import Drop
-    from orchestrator.plans.tuned import Search
-    from orchestrator.results.howmany import GroupAnswers
-    from orchestrator.results.tables import Results
-    from orchestrator.store.compact import Compaction
+    from manyseed.analysis.graph.group import Progress
+    from manyseed.analysis.options import Options
+    from manyseed.orchestrator.plans.tuned import Search
+    from manyseed.orchestrator.results.howmany import GroupAnswers
+    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.store.care.compact import Compaction
 
 
 class Sweep:
@@ -38,8 +47,9 @@ class Sweep:
 
     Raises
     ------
-    orchestrator.errors.UserError
-        When it is not a sweep.
+    orchestrator.errors.ManyseedError
+        Of all methods, and where it is no sweep: `UserError` for what is asked, `UnavailableError`
+        where a cluster, a disk or a package is not there, `DamagedFile` for what cannot be read.
 
     Examples
     --------
@@ -56,14 +66,9 @@ class Sweep:
     def plan(cls, sweep_file: str | Path, directory: str | Path | None = None) -> Sweep:
         """Plan a sweep file, into a new directory or as an addition to the sweep there.
 
-        Parameters
-        ----------
-        sweep_file : path
-        directory : path
-            By default the sweep's name, in the working folder.
+        The directory is by default the sweep's name, in the working folder.
         """
-        from orchestrator.grids.sweepfile import read_sweep_file
-        from orchestrator.plans.planning import plan_sweep
+        from manyseed.orchestrator.plans.planning import plan_sweep
 
         file = Path(sweep_file)
         target = Path(read_sweep_file(file).name if directory is None else directory)
@@ -78,7 +83,7 @@ class Sweep:
 
         `orchestrator.importing.import_predictions` says of which files, and its options.
         """
-        from orchestrator.importing import import_predictions
+        from manyseed.orchestrator.importing import import_predictions
 
         import_predictions([Path(file) for file in files], Path(directory), **options)
         return cls(directory)
@@ -86,8 +91,6 @@ class Sweep:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        from orchestrator.grids.sweepfile import read_sweep_file
-
         return read_sweep_file(self.paths.sweep_file).name
 
     def submit(
@@ -131,24 +134,13 @@ class Sweep:
         orchestrator.errors.StillRunning
             Where only such tasks have what is missing, and they did not end within minutes.
         """
-        from orchestrator.submissions.profiles import AUTO, choose
-        from orchestrator.submissions.submitting import Request
-        from orchestrator.submissions.submitting import submit as submit_missing
+        from manyseed.orchestrator.submissions.submitting import Request, submit
 
-        name = LOCAL if cluster == AUTO and workers else cluster
-        profile = choose(name, memory, last_intent(self.paths))
-        return submit_missing(
-            self.paths,
-            Request(
-                profile=profile,
-                workers=workers or local.available_cores(),
-                failed=failed,
-                other_recipe=other_recipe,
-                only=only,
-                limit=limit,
-            ),
-            tell,
-        )
+        name = LOCAL if cluster == profiles.AUTO and workers else cluster
+        profile = profiles.choose(name, memory, last_intent(self.paths))
+        cores = workers or local.available_cores()
+        request = Request(profile, cores, failed, other_recipe, only, limit)
+        return submit(self.paths, request, tell)
 
     def tune(
         self,
@@ -169,11 +161,10 @@ class Sweep:
         progress : callable
             Told after each draw: (draws that are judged, all draws).
         """
-        from orchestrator.submissions.profiles import require_search_here
-        from orchestrator.tuning import tune
+        from manyseed.orchestrator.tuning import tune
 
         if not workers:
-            require_search_here(cluster, last_intent(self.paths))
+            profiles.require_search_here(cluster, last_intent(self.paths))
         return tune(self.paths, workers=workers or local.available_cores(), tell=progress)
 
     def submissions(self) -> list[Submission]:
@@ -197,21 +188,14 @@ class Sweep:
     def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
         """Stop what runs after the fits in flight, and let what waits never start.
 
-        Parameters
-        ----------
-        only : str
-            A condition in SQL: of these cells alone.
-        now : bool
-            End the fits in flight, too; they are trained again by the next `submit`.
+        With `only`, a condition in SQL, of these cells alone. With `now` the fits in flight end,
+        too; they are trained again by the next `submit`.
 
         Returns
         -------
         tuple of int
             How many tasks were asked to end, and how many waited. Of cells, the first is 0.
         """
-        from orchestrator.plans.drop import choose_cells
-        from orchestrator.submissions import stopping
-
         if only is None:
             return stopping.cancel(self.submissions(), now=now)
         cells = choose_cells(Plan.read(self.paths), only, "--only")
@@ -219,14 +203,10 @@ class Sweep:
 
     def pause(self) -> tuple[int, int]:
         """Stop what runs after the fits in flight, and hold what waits until the next `submit`."""
-        from orchestrator.submissions import stopping
-
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
         """Let so many tasks run at once from now on; 0: no limit. Return the number of arrays."""
-        from orchestrator.submissions import stopping
-
         return stopping.throttle(self.submissions(), parallelism)
 
     def survey(self) -> Survey:
@@ -235,36 +215,30 @@ class Sweep:
 
     def status(self) -> dict[str, Any]:
         """Return how far the sweep is, as the JSON values of `orchestrator.progress.status`."""
-        from orchestrator.progress.status import status
+        from manyseed.orchestrator.progress.status import status
 
         return status(self.paths)
 
     def show(self, address: str) -> dict[str, Any]:
         """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""
-        from orchestrator.runs.show import show
+        from manyseed.orchestrator.runs.show import show
 
         return show(self.paths, address)
 
     def rerun(self, address: str) -> dict[str, Any]:
         """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored."""
-        from orchestrator.runs.rerun import rerun
+        from manyseed.orchestrator.runs.rerun import rerun
 
         return rerun(self.paths, address)
 
     def drop(self, where: str, *, dry_run: bool = False) -> Drop:
         """Take the cells that meet a condition in SQL out of the plan for good.
 
-        Raises
-        ------
-        orchestrator.errors.UserError
-            For what is no condition, one that no cell meets, or while something trains.
+        It raises `orchestrator.errors.UserError` while something trains.
         """
-        from orchestrator.keeping import drop
-        from orchestrator.plans.drop import to_drop
+        from manyseed.orchestrator.keeping import drop
 
-        if dry_run:
-            return to_drop(self.paths, where)
-        return drop(self.paths, where)
+        return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
 
     @property
     def predictions(self) -> xr.DataTree:
@@ -272,13 +246,8 @@ class Sweep:
 
         Paths are percent-encoded. What is published is there; `compact` publishes all that is
         finished where nothing trains.
-
-        Raises
-        ------
-        orchestrator.errors.ManyseedError
-            Where what is published lacks a file, or differs from the plan.
         """
-        from orchestrator.stored import open_finished_runs
+        from manyseed.orchestrator.stored import open_finished_runs
 
         return open_finished_runs(self.paths)
 
@@ -289,25 +258,18 @@ class Sweep:
         Only where ``status`` is 1 or 2 is there anything: other labels, and test sets of padding,
         look like class 0.
         """
-        from orchestrator.stored import open_all_rows
+        from manyseed.orchestrator.stored import open_all_rows
 
         return open_all_rows(self.paths)
 
     def compact(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Compaction:
         """Publish what journals hold, remove what is no longer needed, consolidate metadata.
 
-        Parameters
-        ----------
-        progress : callable
-            Told before the first shard and after each: (shards that hold what journals hold, all
-            of these).
-
-        Raises
-        ------
-        orchestrator.store.errors.LeaseHeld
-            While something of the sweep runs.
+        It raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
+        told before the first shard and after each: (shards that hold what journals hold, all of
+        these).
         """
-        from orchestrator.keeping import compact
+        from manyseed.orchestrator.keeping import compact
 
         return compact(self.paths, progress)
 
@@ -321,13 +283,8 @@ class Sweep:
 
         What follows from something else is made again: coordinates and descriptions from the plan,
         test sets from the data, checksums from predictions. Runs are taken from journals where
-        these hold them, and set back to missing only where nothing does.
-
-        Parameters
-        ----------
-        repair : bool
-        progress : callable
-            Told before the first shard and after each: (shards that were checked, all shards).
+        these hold them, and set back to missing only where nothing does. `progress` is told before
+        the first shard and after each: (shards that were checked, all shards).
 
         Returns
         -------
@@ -336,24 +293,16 @@ class Sweep:
             runs_healed (restored from journals), runs_set_back, set_back (their addresses,
             CELL:REPEAT:RUN) and not_mended (sentences that say what stays damaged, and why).
         """
-        from orchestrator.keeping import verify
+        from manyseed.orchestrator.keeping import verify
 
         return verify(self.paths, repair=repair, progress=progress)
 
     def export(self, output: str | Path) -> Path:
-        """Write one portable copy of what is finished: a Zarr zip, or a Parquet table of labels.
+        """Write one portable copy of what is finished, a new file; return it.
 
-        Parameters
-        ----------
-        output : path
-            A new file whose name ends in ``.zip`` or ``.parquet``.
-
-        Raises
-        ------
-        orchestrator.errors.UserError
-            Where it exists, or has another ending.
+        Where its name ends in ``.zip``: a Zarr zip; in ``.parquet``: a table of labels.
         """
-        from orchestrator.keeping import export
+        from manyseed.orchestrator.keeping import export
 
         return export(self.paths, Path(output))
 
@@ -394,8 +343,8 @@ class Sweep:
         tell : callable
             Told what has become of the jobs, with slurm.
         """
-        from orchestrator.results.conventions import conventions
-        from orchestrator.results.here import analyze
+        from manyseed.orchestrator.results.conventions import conventions
+        from manyseed.orchestrator.results.here import analyze
 
         return analyze(
             self.paths,
@@ -417,69 +366,36 @@ class Sweep:
     ) -> Submission | None:
         """Submit the analysis as one job; return None where the same one waits or runs already.
 
-        Parameters
-        ----------
-        options : Options
-            As `analyze` takes them.
-        cluster : str
-            A cluster profile, its file, or auto. The job asks for what its ``cpu`` class says.
-        dask : str
-            Who computes, within the job: threads, processes, or a dask scheduler's address.
-        workers : int
-            Threads or processes; by default the job's cores.
+        It takes what `analyze` takes; the job asks for what the ``cpu`` class of the cluster's
+        profile says, and `dask` is within it: threads, processes, or a dask scheduler's address.
         """
-        from orchestrator.results.job import submit
+        from manyseed.orchestrator.results.job import submit
 
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
-    def analysis_job(self) -> dict[str, Any] | None:
-        """Return what has become of the analysis that was submitted last.
+    def analysis_job(self) -> AnalysisJob | None:
+        """Return what has become of the analysis that was submitted last; None where none was."""
+        from manyseed.orchestrator.results.job import look
 
-        As the JSON values of `orchestrator.results.job.describe`; None where none was.
-        """
-        from orchestrator.results.job import describe, last_job, look
-
-        job = last_job(self.paths)
-        return None if job is None else describe(job, look(job))
+        return look(self.paths)
 
     @property
     def results(self) -> Results:
         """The result tables by name, read when asked for; ``docs/results.md`` describes each."""
-        from orchestrator.results.tables import read_results
-
         return read_results(self.paths)
 
     def query(self, table: str = "cells", **options: Any) -> pl.DataFrame:
-        """Return rows of a result table; `orchestrator.query.query` says how."""
-        from orchestrator.query import query
-
+        """Return rows of a result table; `orchestrator.results.query.query` says how."""
         return query(self.results, table, **options)
 
-    def howmany(
-        self,
-        *,
-        accuracy: float = 0.005,
-        consistency: float = 0.02,
-        where: str | None = None,
-        sizes: Sequence[int] | None = None,
-        draws: int = 500,
-        workers: int | None = None,
-    ) -> list[GroupAnswers]:
+    def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Say how many runs are needed; `orchestrator.results.howmany.howmany` says of what."""
-        from orchestrator.results.howmany import howmany
+        from manyseed.orchestrator.results.howmany import howmany
 
-        return howmany(
-            self.paths,
-            accuracy=accuracy,
-            consistency=consistency,
-            where=where,
-            sizes=sizes,
-            draws=draws,
-            workers=workers or local.available_cores(),
-        )
+        return howmany(self.paths, **options)
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""
-        from orchestrator.results.reporting import report
+        from manyseed.orchestrator.results.reporting import report
 
         return report(self.paths, self.name)

@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
-from jobs.run import MachineError
-from jobs.tuning import Draw, best, evaluate_in_process, n_draws
-from orchestrator import origin
-from orchestrator.devices import gpus
-from orchestrator.errors import DamagedFile, RunsError, UnavailableError
-from orchestrator.files import locked, read_records, write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.data import require_fetched
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.tuned import Search, searches
-from orchestrator.working.child import belong_to_parent
-from orchestrator.working.pool import ONE_THREAD
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.tuning import Draw, best, evaluate_in_process, n_draws
+from manyseed.orchestrator.devices import gpus
+from manyseed.orchestrator.disk.records import locked, read_records
+from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
+from manyseed.orchestrator.machine import remedy
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.data import require_fetched
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.tuned import Search, TunedHparams, searches
+from manyseed.orchestrator.provenance import Recipe
+from manyseed.orchestrator.working.pool import ONE_THREAD
+from manyseed.slurm.signals import belong_to_parent
 
 Tell = Callable[[int, int], None]
 
@@ -57,7 +57,7 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
         require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
         gpu = next(iter(gpus().values()), None)
         todo = [search if gpu else replace(search, device="cpu") for search in todo]
-        recipes = {"cpu": origin.recipe(), "gpu": origin.recipe(gpu)}
+        recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
         logs = {search.id: _Log(paths, search, recipes[search.device]) for search in todo}
         open_draws = [
             (search, number)
@@ -68,27 +68,39 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
         total = sum(n_draws(search.cell) for search in todo)
         done = total - len(open_draws)
         tell(done, total)
-        for search, number, draw in _judged(open_draws, workers):
-            logs[search.id].add(number, draw)
-            done += 1
-            tell(done, total)
+        try:
+            for search, number, draw in _judged(open_draws, workers):
+                logs[search.id].add(number, draw)
+                done += 1
+                tell(done, total)
+        except (MachineError, ImportError, MemoryError, OSError) as error:
+            said = f"the search cannot go on: {error}{remedy(error, paths)}"
+            raise UnavailableError(said) from None
         for search in todo:
             logs[search.id].close(lease.check)
     return todo
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A draw that was judged; the first line of a file, which is the recipe, tells of none."""
+
+    number: int = -1
+    draw: Draw | None = None
+
+
 class _Log:
     """The draws of one search that were judged, kept line by line until all of them are there."""
 
-    def __init__(self, paths: SweepPaths, search: Search, recipe: dict[str, Any]) -> None:
+    def __init__(self, paths: SweepPaths, search: Search, recipe: Recipe) -> None:
         self._search, self._recipe = search, recipe
-        self._result = paths.tuned(search.id)
-        self._file = paths.tasks / "tuning" / f"{search.id}.jsonl"
+        self._result, self._file = paths.tuned(search.id), paths.tuning(search.id)
         self.draws = self._judged_before()
         self._file.parent.mkdir(parents=True, exist_ok=True)
         # written anew, because a last line may be torn
-        text = [recipe, *({"number": n, "draw": asdict(d)} for n, d in self.draws.items())]
-        self._file.write_text("".join(json.dumps(line) + "\n" for line in text))
+        self._file.write_text(json.dumps(recipe.to_json()) + "\n")
+        for number, draw in self.draws.items():
+            self._append(number, draw)
 
     def _judged_before(self) -> dict[int, Draw]:
         """Return the draws that are in the file; none if another recipe judged, or it is damaged.
@@ -96,41 +108,41 @@ class _Log:
         What another recipe judged is not comparable, and what is damaged can be judged again.
         """
         try:
-            told = read_records(self._file, dict[str, Any])
-            if told[:1] != [self._recipe]:
-                return {}
-            return {int(line["number"]): Draw(**line["draw"]) for line in told[1:]}
-        except (DamagedFile, LookupError, TypeError, ValueError):
+            recipe, judged = read_records(self._file, Recipe)[:1], read_records(self._file, _Judged)
+        except DamagedFile:
             return {}
+        if recipe != [self._recipe]:
+            return {}
+        return {one.number: one.draw for one in judged if one.draw is not None}
 
     def add(self, number: int, draw: Draw) -> None:
         self.draws[number] = draw
+        self._append(number, draw)
+
+    def _append(self, number: int, draw: Draw) -> None:
         with self._file.open("a") as file:
-            file.write(json.dumps({"number": number, "draw": asdict(draw)}) + "\n")
+            file.write(json.dumps(asdict(_Judged(number, draw))) + "\n")
 
     def close(self, before_rename: Callable[[], None]) -> None:
         """Write what was found."""
         draws = [self.draws[number] for number in range(n_draws(self._search.cell))]
         try:
-            chosen = best(draws)
+            draw = draws[chosen := best(draws)]
         except ValueError as error:
             search = self._search
             raise RunsError(f"{search.classifier} × {search.dataset}: {error}") from None
         self._result.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            self._result,
-            {
-                "dataset": self._search.dataset,
-                "classifier": self._search.classifier,
-                "search": dict(self._search.cell.hparams),
-                "hparams": draws[chosen].hparams,
-                "draw": chosen,
-                "accuracy": draws[chosen].accuracy,
-                "recipe": self._recipe,
-                "draws": [asdict(draw) for draw in draws],
-            },
-            before_rename=before_rename,
-        )
+        assert draw.accuracy is not None
+        TunedHparams(
+            self._search.dataset,
+            self._search.classifier,
+            self._search.cell.hparams,
+            hparams=draw.hparams,
+            draw=chosen,
+            accuracy=draw.accuracy,
+            recipe=self._recipe,
+            draws=tuple(draws),
+        ).write(self._result, before_rename)
         self._file.unlink()
 
 
@@ -152,8 +164,6 @@ def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Sea
                 "a process of the search was killed; is there enough memory? "
                 "The same command goes on where it stopped"
             ) from None
-        except (MachineError, ImportError, MemoryError, OSError) as error:
-            raise UnavailableError(f"the search cannot go on: {error}") from None
 
 
 @contextmanager

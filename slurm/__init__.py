@@ -1,5 +1,5 @@
 """Where work runs: the local machine and SLURM clusters, through submitit."""
 
-from slurm.commands import ClusterError, ClusterUnavailable, available
+from manyseed.slurm.commands import ClusterError, ClusterUnavailable, available
 
 __all__ = ["ClusterError", "ClusterUnavailable", "available"]

@@ -1,4 +1,4 @@
-"""Submit tasks as SLURM job arrays, through submitit.
+"""Submit tasks as SLURM job arrays, through submitit: the one way for all jobs there are.
 
 A submission has a name that no other one has; each of its arrays is called ``<name>.<first>``,
 where ``first`` is the place of its first element in the submission. Job names are always kept,
@@ -21,10 +21,11 @@ from typing import Any
 import submitit
 from submitit.core import utils
 
-from slurm import commands, signals
-from slurm.commands import ClusterError, ClusterUnavailable
-from slurm.discover import configuration
-from slurm.profile import Profile, Resources
+from manyseed.slurm import commands, signals
+from manyseed.slurm.commands import ClusterError, ClusterUnavailable
+from manyseed.slurm.discover import configuration
+from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.refused import Refused
 
 STOPPED = "stopped"
 """What a task's function returns when it was asked to end and has work left: it is requeued."""
@@ -47,6 +48,8 @@ def submit_array(
     submitted: Callable[[list[str]], None] = lambda ids: None,
 ) -> list[str]:
     """Submit one task for each list of arguments; return their job ids, ``"123_0"``, in order.
+
+    They go to the profile's cluster, whatever cluster this process otherwise speaks to.
 
     Parameters
     ----------
@@ -80,23 +83,22 @@ def submit_array(
         `submitted`.
     ClusterUnavailable
         When the cluster does not answer.
-    ValueError
+    Refused
         When the profile has no such resource class, or its walltime is too short.
     """
     resources = profile.resources(resource_class)
     if resources.minutes * 60 <= timeout_signal_seconds:
-        raise ValueError(
-            f"{profile.path}: [{resource_class}] time is {resources.minutes} min: tasks are asked "
-            f"to end {timeout_signal_seconds} s before; give more"
-        )
+        allowed = f"more than {timeout_signal_seconds} s: so long before, tasks are asked to end"
+        raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
     executor = _executor(profile, resources, folder, timeout_signal_seconds, parallelism)
     call = Call(function, timeout_signal_seconds * _KILL_MARGIN)
     ids: list[str] = []
-    for chunk in cut(len(arguments), max_array_size()):
-        executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment or name)
-        jobs = executor.map_array(call, *zip(*arguments[chunk.start : chunk.stop], strict=True))
-        submitted([job.job_id for job in jobs])
-        ids += [job.job_id for job in jobs]
+    with commands.speaking_to(profile.slurm_conf):
+        for chunk in cut(len(arguments), max_array_size()):
+            executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment or name)
+            jobs = executor.map_array(call, *zip(*arguments[chunk.start : chunk.stop], strict=True))
+            submitted([job.job_id for job in jobs])
+            ids += [job.job_id for job in jobs]
     return ids
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slurm import commands
-from slurm.commands import ClusterError, ClusterUnavailable
+from manyseed.slurm import commands
+from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
 _OVER = ("invalid job id", "already completing or completed", "job is no longer", "no jobs found")
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slurm import commands, limits, profile
-from slurm.limits import Limits
+from manyseed.slurm import commands, limits, profile
+from manyseed.slurm.limits import Limits
 
 
 @dataclass(frozen=True)

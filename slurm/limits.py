@@ -6,8 +6,8 @@ import getpass
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from slurm import commands
-from slurm.commands import ClusterError
+from manyseed.slurm import commands
+from manyseed.slurm.commands import ClusterError
 
 _ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
 _QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"

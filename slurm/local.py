@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slurm.processes import fingerprint
+from manyseed.slurm.processes import fingerprint
 
 _NO_TIMEOUT_MIN = 60 * 24 * 365 * 10
 
@@ -58,7 +58,7 @@ def submit(
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
     # a launcher in a session of its own: neither Ctrl-C nor the end of the terminal reaches the job
     launcher = subprocess.run(
-        [sys.executable, "-P", "-m", "slurm.local"],
+        [sys.executable, "-P", "-m", "manyseed.slurm.local"],
         input=json.dumps(request),
         env={**os.environ, "PYTHONSAFEPATH": "1", **env},
         capture_output=True,

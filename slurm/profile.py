@@ -17,18 +17,16 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm.commands import speaking_to
+from manyseed.slurm.refused import Refused, UnknownOption
 
 # fmt: off
 OPTIONS = frozenset({
@@ -111,17 +109,12 @@ class Profile:
 
         Raises
         ------
-        ValueError
+        Refused
             When the profile has no such class.
         """
-        if name not in _CLASSES:
-            raise ValueError(f'resource class "{name}" is neither cpu nor gpu')
-        found = self.cpu if name == "cpu" else self.gpu
+        found = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
         if found is None:
-            raise ValueError(
-                f'{self.path}: profile "{self.name}" has no GPUs: add a table [gpu] with gres or '
-                'gpus, or leave out device = "gpu"'
-            )
+            raise Refused(name, None, "the profile asks for none: there is no such table")
         return found
 
     def with_memory(self, memory: str) -> Profile:
@@ -135,44 +128,32 @@ class Profile:
         gpu = None if self.gpu is None else changed(self.gpu)
         return dataclasses.replace(self, cpu=changed(self.cpu), gpu=gpu)
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Within this block, let this thread's SLURM commands speak to this cluster.
-
-        Raises
-        ------
-        ClusterUnavailable
-            When the slurm.conf that it names is not there.
-        """
-        with speaking_to(self.slurm_conf):
-            yield
-
 
 def read_profile(path: Path) -> Profile:
     """Read a profile.
 
     Raises
     ------
-    ValueError
-        With the file, the key, its value and what is valid instead.
+    Refused
+        With the key, its value and what is valid instead.
     """
     try:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: not a TOML file: {error}") from None
+        raise Refused("", None, f"not a TOML file: {error}") from None
     common = {key: value for key, value in table.items() if key not in _CLASSES}
     conf = common.pop("slurm-conf", None)
-    _check_keys(path, "", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
+    _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
         own = table.get(name, {} if name == "cpu" else None)
         if own is None:
             continue
         if not isinstance(own, dict):
-            raise ValueError(f"{path}: {name} = {own!r}: must be a table [{name}]")
-        _check_keys(path, f"{name}.", own, [*OPTIONS, *KEYS])
+            raise Refused(name, own, allowed=f"a table [{name}]")
+        _check_keys(f"{name}.", own, [*OPTIONS, *KEYS])
         extra = {**common.get("extra", {}), **own.get("extra", {})}
-        classes[name] = _resources(path, name, {**common, **own, "extra": extra})
+        classes[name] = _resources(name, {**common, **own, "extra": extra})
     return Profile(
         path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
     )
@@ -186,25 +167,20 @@ def find_profile(name: str, folders: Sequence[Path] = (Path(),)) -> Path:
 
     Raises
     ------
-    ValueError
-        When there is none, with the names that there are.
+    Refused
+        When there is none, with the names that there are in the user's own folder.
     """
     if "/" in name or name.endswith(".toml"):
         if Path(name).is_file():
             return Path(name)
-        raise ValueError(f"cluster profile {name}: no such file")
+        raise Refused("profile", name, "there is no such file")
     places = [*folders, user_folder()]
     for folder in places:
         if (folder / f"{name}.toml").is_file():
             return folder / f"{name}.toml"
-    if name == "testcluster":
-        raise ValueError("the test cluster is not running: manyseed testcluster start")
-    there = sorted(path.stem for path in user_folder().glob("*.toml"))
-    close = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
-    known = f"profiles of yours: {', '.join(there)}" if there else "make one: manyseed cluster init"
     looked = ", ".join(str(folder / f"{name}.toml") for folder in places)
-    raise ValueError(f'no cluster profile "{name}" ({looked}); {hint}{known}')
+    there = sorted(path.stem for path in user_folder().glob("*.toml"))
+    raise Refused("profile", name, f"there is no such cluster profile ({looked})", there)
 
 
 def user_folder() -> Path:
@@ -218,10 +194,14 @@ def minutes(text: str | int) -> int:
 
     They are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
     ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
+
+    Raises
+    ------
+    Refused
     """
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(f'"{text}" is not a time such as "4:00:00" or "1-12"')
+        raise Refused("time", text, allowed='a time such as "4:00:00" or "1-12"')
     days, *parts = (None if part is None else int(part) for part in match.groups())
     given = [part for part in parts if part is not None]
     if days is not None:
@@ -236,31 +216,33 @@ def minutes(text: str | int) -> int:
 def check_memory(text: str) -> None:
     """Refuse what is not a number with one of SLURM's units."""
     if re.fullmatch(r"\d+[KMGT]?B?", text, re.IGNORECASE) is None:
-        raise ValueError(f'memory "{text}" is not a number with K, M, G or T, such as "32G"')
+        raise Refused("mem", text, allowed='a number with K, M, G or T, such as "32G"')
 
 
-def _resources(path: Path, name: str, table: dict[str, Any]) -> Resources:
-    where = f"{path}: [{name}]"
+def _resources(name: str, table: dict[str, Any]) -> Resources:
+    where = f"{name}."
     options = {key: _option(where, key, table[key]) for key in sorted(OPTIONS & table.keys())}
     if "time" not in options:
-        raise ValueError(f'{where} time is missing: the walltime of a task, such as "4:00:00"')
+        reason = 'is missing: the walltime of a task, such as "4:00:00"'
+        raise Refused(f"{where}time", None, reason)
     try:
         walltime = minutes(options.pop("time"))
         for key in ("mem", "mem-per-cpu", "mem-per-gpu"):
             if key in options:
                 check_memory(options[key])
-    except ValueError as error:
-        raise ValueError(f"{where} {error}") from None
+    except Refused as error:
+        raise Refused(f"{where}{error.option}", error.value, allowed=error.allowed) from None
     if walltime < 1:
-        raise ValueError(f"{where} time = {table['time']!r}: must be a minute or more")
+        raise Refused(f"{where}time", table["time"], allowed="a minute or more")
     if name == "gpu" and not _asks_for_gpus(options, table["extra"]):
-        raise ValueError(f'{where} asks for no GPU: add gres = "gpu:1" or gpus-per-node = 1')
+        raise Refused(name, None, 'asks for no GPU: add gres = "gpu:1" or gpus-per-node = 1')
     whole_node = _typed(where, table, "whole-node", bool, False)
     if whole_node and "cpus-per-task" in options:
-        raise ValueError(f"{where} cpus-per-task and whole-node exclude each other: leave one out")
+        reason = "excludes cpus-per-task: leave one out"
+        raise Refused(f"{where}whole-node", True, reason)
     cores = options.get("cpus-per-task", "1")
     if not cores.isdigit() or int(cores) < 1:
-        raise ValueError(f"{where} cpus-per-task = {cores}: must be a whole number from 1")
+        raise Refused(f"{where}cpus-per-task", cores, allowed="a whole number from 1")
     return Resources(
         name=name,
         options=options,
@@ -274,27 +256,22 @@ def _resources(path: Path, name: str, table: dict[str, Any]) -> Resources:
         processes_per_gpu=_count(where, table, "processes-per-gpu", 1) or 1,
         max_jobs=_count(where, table, "max-jobs", None),
         extra={
-            key: value if isinstance(value, bool) else _option(f"{where} extra", key, value)
+            key: value if isinstance(value, bool) else _option(f"{where}extra.", key, value)
             for key, value in table["extra"].items()
         },
     )
 
 
-def _check_keys(path: Path, prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
+def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
     extra = table.get("extra", {})
     if not isinstance(extra, dict):
-        raise ValueError(f"{path}: {prefix}extra must be a table of sbatch's options")
-    for key in [*table, *extra]:
+        raise Refused(f"{prefix}extra", extra, allowed="a table of sbatch's options")
+    for key, value in [*table.items(), *extra.items()]:
         if key in _OURS:
-            raise ValueError(f"{path}: {prefix}{key} cannot be set: {_OURS[key]}")
+            raise Refused(f"{prefix}{key}", value, f"cannot be set: {_OURS[key]}")
     for key in table:
         if key not in valid:
-            close = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
-            hint = f'did you mean "{close[0]}"? ' if close else ""
-            raise ValueError(
-                f'{path}: unknown key "{prefix}{key}"; {hint}'
-                "options of sbatch that are not known here go into the table extra"
-            )
+            raise UnknownOption(f"{prefix}{key}", table[key], allowed=valid)
 
 
 def _option(where: str, key: str, value: Any) -> str:
@@ -303,7 +280,7 @@ def _option(where: str, key: str, value: Any) -> str:
         return ",".join(value)
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
-    raise ValueError(f"{where} {key} = {value}: must be a number or a text in quotes")
+    raise Refused(f"{where}{key}", value, allowed="a number or a text in quotes")
 
 
 def _asks_for_gpus(options: Mapping[str, str], extra: Mapping[str, Any]) -> bool:
@@ -317,19 +294,19 @@ def _typed(where: str, table: Mapping[str, Any], key: str, kind: type, default: 
     value = table.get(key, default)
     if value is not default and not isinstance(value, kind):
         shown = {bool: "true or false", str: "a text in quotes"}[kind]
-        raise ValueError(f"{where} {key} = {value!r}: must be {shown}")
+        raise Refused(f"{where}{key}", value, allowed=shown)
     return value
 
 
 def _texts(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f'{where} {key} = {value!r}: must be a list of texts, ["…"]')
+        raise Refused(f"{where}{key}", value, allowed='a list of texts, ["…"]')
     return tuple(value)
 
 
 def _count(where: str, table: Mapping[str, Any], key: str, default: int | None) -> int | None:
     value = table.get(key, default)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(f"{where} {key} = {value!r}: must be a whole number from 1")
+        raise Refused(f"{where}{key}", value, allowed="a whole number from 1")
     return value

@@ -1,11 +1,13 @@
 """Signals that ask a job to end soon: its walltime nears, it is preempted, or it is cancelled.
 
-And those that end a command: Ctrl-C, or a terminal that is closed.
+And those that end a command, and what it started: Ctrl-C, or a terminal that is closed.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,6 +74,20 @@ def deferred() -> Iterator[None]:
             signal.signal(number, handler)
         if came:
             signal.raise_signal(came[0])
+
+
+def belong_to_parent() -> None:
+    """Let the parent alone decide when this process ends; end it where the parent is killed.
+
+    A process whose task was killed would go on training what is about to be trained again.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        if os.getppid() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from slurm import commands
-from slurm.commands import ClusterError, ClusterUnavailable
+from manyseed.slurm import commands
+from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
 _WORDS = {
     "pending": "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm import arrays, control, states
-from slurm.profile import Profile, read_profile
-from slurm.testcluster import MissingPackages, Settings, TestCluster
+from manyseed.slurm import arrays, control, states
+from manyseed.slurm.profile import Profile, read_profile
+from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 
 MAX_ARRAY_SIZE = 8
 CORES = 3

@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from slurm.testcluster import Settings, TestCluster
+from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
 from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_name() -> Iterator[None]:
+    """Tests run where the packages lie, and could import one under two names."""
+    yield
+    folders = {"orchestrator", "jobs", "analysis", "slurm"}
+    assert not {name.partition(".")[0] for name in sys.modules} & folders
 
 
 def pytest_configure() -> None:

@@ -6,7 +6,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.style import Plot, colour, legend, panels, styled
+from manyseed.analysis.figures.style import Plot, colour, legend, panels, styled
+from manyseed.analysis.tables.means import pooled
 
 GROUP = ["dataset", "classifier"]
 KINDS = {"test": "test set", "train": "training batches"}
@@ -42,8 +43,9 @@ def learning_curves(curves: pl.DataFrame, quantity: str) -> Plot | None:
         f"{quantity.capitalize()} in training",
         f"After each epoch the {unit} on the test set, and that of the epoch's training batches as "
         "they were trained, over all cells of a dataset and classifier. Lines: means over runs; "
-        "dark band: ± one standard deviation, within the range; light band, of the test set only: "
-        f"smallest to largest. n = {runs:,} runs, copies of identical ones left out.",
+        "dark band: ± seeds (standard deviation between the runs of a repeat, pooled), within the "
+        "range; light band, of the test set only: smallest to largest. "
+        f"n = {runs:,} runs, copies of identical ones left out.",
         runs,
         figure,
     )
@@ -72,23 +74,22 @@ def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> object:
 
 
 def over_repeats(curves: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Put the repeats together: mean, standard deviation (n - 1) and range over all runs.
+    """Put the repeats together: mean and range over all runs, standard deviation between seeds.
 
     Returns
     -------
     polars frame
-        trained_epoch, ascending, `mean`, `std` (null for a single run), `min`, `max`.
+        trained_epoch, ascending, `mean`, `std` (pooled within repeats, null where all are of a
+        single run), `min`, `max`.
     """
     n, mean = pl.col("n_runs"), pl.col(name)
-    std = pl.col(f"{name}_std").fill_null(0)
     total = (n * mean).sum() / n.sum()
-    squares = ((n - 1) * std**2 + n * (mean - total) ** 2).sum()
     return (
         curves.filter(mean.is_not_null())
         .group_by("trained_epoch")
         .agg(
             total.alias("mean"),
-            pl.when(n.sum() > 1).then((squares / (n.sum() - 1)).sqrt()).alias("std"),
+            pooled(pl.col(f"{name}_std"), n - 1).alias("std"),
             pl.col(f"{name}_min").min().alias("min"),
             pl.col(f"{name}_max").max().alias("max"),
         )

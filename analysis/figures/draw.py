@@ -1,6 +1,6 @@
 """The figures of a sweep.
 
-Every function takes result tables with the columns of `analysis.effects.DESCRIPTORS` joined and
+Every function takes result tables with the columns of `analysis.axes.AXES` joined and
 returns a `Plot`, or None where nothing that it draws is defined. A run that was copied because
 nothing of its training varies is drawn once, and pairs and repeats of identical runs are left out;
 captions say how many.
@@ -17,10 +17,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
-from analysis.effects import UNPERTURBED
-from analysis.figures.curves import learning_curves
-from analysis.figures.sizes import ensembles_accuracy, ensembles_close
-from analysis.figures.style import (
+from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
+from manyseed.analysis.figures.style import (
     Plot,
     colour,
     distributions,
@@ -30,7 +29,10 @@ from analysis.figures.style import (
     styled,
     thinned,
 )
-from analysis.tables import Tables
+from manyseed.analysis.options import CLOSE
+from manyseed.analysis.questions.effects import UNPERTURBED
+from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.tables.schema import Tables
 
 LONGEST_LABEL = 14  # letters; classifiers of longer names are explained above the panels
 LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
@@ -38,9 +40,12 @@ PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
 
 def all_figures(
-    tables: Tables, curves: pl.DataFrame | None = None, ensembles: pl.DataFrame | None = None
+    tables: Tables,
+    curves: pl.DataFrame | None = None,
+    ensembles: pl.DataFrame | None = None,
+    close: float = CLOSE,
 ) -> list[Plot]:
-    """Draw every figure that the tables allow."""
+    """Draw every figure that the tables allow; `close` is the option that they were made with."""
     drawn = [
         accuracy(tables.runs),
         accuracy_range(tables.repeats),
@@ -50,7 +55,7 @@ def all_figures(
         alpha_hat_against_accuracy(tables.runs, tables.repeats),
     ]
     if ensembles is not None:
-        drawn += [ensembles_close(ensembles), ensembles_accuracy(ensembles)]
+        drawn += [ensembles_close(ensembles, close), ensembles_accuracy(ensembles)]
     if curves is not None:
         drawn += [learning_curves(curves, quantity) for quantity in ("accuracy", "loss")]
     return [plot for plot in drawn if plot is not None]
@@ -75,7 +80,7 @@ def accuracy(runs: pl.DataFrame) -> Plot | None:
 def accuracy_range(repeats: pl.DataFrame) -> Plot | None:
     """Draw the range of accuracies within each repeat, by dataset and classifier."""
     return _by_classifier(
-        repeats.filter(~pl.col("identical"), pl.col("n_runs") > 1),
+        repeats.filter(VARIES),
         "accuracy_range",
         classifiers=_values(repeats, "classifier"),
         name="accuracy-range",
@@ -89,7 +94,7 @@ def accuracy_range(repeats: pl.DataFrame) -> Plot | None:
 @styled
 def ec_local(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
     """Draw the local error consistency of every pair of runs, by dataset and classifier."""
-    undefined = int(_distinct_pairs(pairs, repeats)["ec_local"].null_count())
+    undefined = int(_varying(pairs, repeats)["ec_local"].null_count())
     left_out = f" ({undefined:,} pairs without any error left out)" if undefined else ""
     return _error_consistency(
         pairs,
@@ -109,7 +114,7 @@ def _error_consistency(
     pairs: pl.DataFrame, repeats: pl.DataFrame, which: str, among: str
 ) -> Plot | None:
     return _by_classifier(
-        _distinct_pairs(pairs, repeats),
+        _varying(pairs, repeats),
         f"ec_{which}",
         classifiers=_values(repeats, "classifier"),
         name=f"ec-{which}",
@@ -120,28 +125,30 @@ def _error_consistency(
     )
 
 
-def _distinct_pairs(pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
-    same = repeats.filter(pl.col("identical")).select("cell", "repeat_index")
-    return pairs.join(same, on=["cell", "repeat_index"], how="anti")
+def _varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs or pairs of repeats whose runs vary."""
+    key = ["cell", "repeat_index"]
+    return rows.join(repeats.filter(VARIES).select(key), on=key, how="semi")
 
 
 @styled
 def alpha_hat(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
     """Draw α̂ of every run, by dataset and classifier, with the resolution δ."""
+    varying = _varying(runs, repeats)
     plot = _by_classifier(
-        runs.filter(~pl.col("identical")),
+        varying,
         "alpha_hat",
         classifiers=_values(runs, "classifier"),
         name="alpha-hat",
         title="α̂",
         label="α̂",
         caption="α̂ of each run against the average eCDF of the other runs of its repeat"
-        f"{_probe(runs)}. n = {{n}} runs{_copies(runs)}. Dashed: resolution δ; contamination "
-        f"below it isn't seen. {_resolution(repeats)}",
+        f"{_probe(varying)}. n = {{n}} runs{_identical(repeats)}. Dashed: resolution δ; "
+        f"contamination below it isn't seen. {_resolution(repeats)}",
     )
     if plot is None:
         return None
-    shown = _values(runs.filter(~pl.col("identical"), pl.col("alpha_hat").is_not_null()), "dataset")
+    shown = _values(varying.filter(pl.col("alpha_hat").is_not_null()), "dataset")
     for axis, dataset in zip(plot.figure.axes, shown, strict=True):
         _mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset))
     return plot
@@ -150,7 +157,7 @@ def alpha_hat(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
 @styled
 def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
     """Draw α̂ against accuracy, a dot a run, coloured by classifier or else by scheme."""
-    shown = runs.filter(~pl.col("identical"), pl.col("alpha_hat").is_not_null())
+    shown = _varying(runs, repeats).filter(pl.col("alpha_hat").is_not_null())
     if shown.is_empty():
         return None
     by = _colour_by(shown)
@@ -184,8 +191,8 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
         "alpha-hat-accuracy",
         "α̂ against accuracy",
         "Each dot is a run: its test accuracy, and its α̂ against the other runs of its repeat"
-        f"{_probe(runs)}. n = {shown.height:,} runs{_copies(runs)}. The axis of α̂ is linear up to "
-        f"{LINEAR} and logarithmic beyond. Dashed: resolution δ. {_resolution(repeats)}",
+        f"{_probe(runs)}. n = {shown.height:,} runs{_identical(repeats)}. The axis of α̂ is linear "
+        f"up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. {_resolution(repeats)}",
         shown.height,
         figure,
     )

@@ -10,23 +10,27 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from analysis.ensembles import CLOSE
-from analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
 
 ROOM = 5  # ticks that always have their labels
 NEAR = 1.9  # beyond that many, sizes of a ratio up to this have one label
 MARGIN = 1.3  # the axis goes beyond the smallest and the largest size by this factor
 APART = 0.03  # classifiers of one size stand side by side, this share of the size apart
 
+LISTED = 3  # cells that are named
+
 
 @styled
-def ensembles_close(ensembles: pl.DataFrame) -> Plot | None:
+def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     """Draw which share of the ensembles of each size the robust and the classical test accept.
 
     Parameters
     ----------
     ensembles : polars frame
-        `analysis.ensembles.table_one` of each dataset and classifier, with `n_side` and `delta`.
+        `analysis.questions.ensembles.table_one` of each dataset and classifier, with `cell`,
+        `n_side` and `delta`.
+    close : float
+        As the table was made with.
     """
     if ensembles.is_empty():
         return None
@@ -37,7 +41,7 @@ def ensembles_close(ensembles: pl.DataFrame) -> Plot | None:
     return Plot(
         "ensembles-close",
         "Ensembles that stand for the training",
-        f"Share of ensembles of M_ens members with α̂ ≤ {CLOSE:g} (solid, filled), and that the "
+        f"Share of ensembles of M_ens members with α̂ ≤ {close:g} (solid, filled), and that the "
         "classical KS test accepts (dashed, hollow). Members are drawn from one half of the runs "
         f"of a repeat; the other half is the reference. {_drawn(ensembles)} "
         f"{_resolution(ensembles)}",
@@ -118,10 +122,22 @@ def _accuracies(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any])
 def _drawn(ensembles: pl.DataFrame) -> str:
     draws = ensembles["draws"].unique().sort()
     models = ensembles["models"].unique().sort()
-    return (
-        f"n = {ensembles['draws'].sum():,} ensembles, {_from_to(draws)} of each size, out of "
-        f"{_from_to(models)} runs."
+    known = (
+        ensembles["distinct"] if "distinct" in ensembles.columns else pl.Series([], dtype=pl.UInt32)
     )
+    different = known.drop_nulls().unique().sort()
+    of_these = f", of which {_from_to(different)} differ in their members" if len(different) else ""
+    return (
+        f"n = {ensembles['draws'].sum():,} ensembles, {_from_to(draws)} of each size{of_these}, "
+        f"out of {_from_to(models)} runs, those of one repeat of {_cells(ensembles)}."
+    )
+
+
+def _cells(ensembles: pl.DataFrame) -> str:
+    cells = ensembles["cell"].unique().sort().to_list()
+    if len(cells) > LISTED:
+        return "a cell of each dataset and classifier (table ensembles)"
+    return f"cell{'s' if len(cells) > 1 else ''} {', '.join(map(str, cells))}"
 
 
 def _resolution(ensembles: pl.DataFrame) -> str:

@@ -9,36 +9,41 @@ from typing import Any
 
 import polars as pl
 
-from analysis import missing
-from analysis.effects import effects
-from analysis.figures.draw import PROBES, all_figures
-from analysis.figures.style import Plot
-from analysis.means import mean_of, std_of
-from analysis.options import Options
-from analysis.tables import Tables
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.draw import PROBES, all_figures
+from manyseed.analysis.figures.style import Plot
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions import missing
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.tables.schema import Tables
 
 Rows = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Runs of the sweep by state; `identical` ones are among the done.
+    """Runs of the sweep by state, as `status` counts them: `copies` are not among the done.
 
-    `analysed` ones are what the tables hold, fewer than the done where these were not all there
+    `analysed` ones are what the tables hold, fewer than the finished where these were not all there
     when the sweep was analysed; None where that is not known.
     """
 
     planned: int
     done: int
+    copies: int
     failed: int
     missing: int
-    identical: int
     analysed: int | None = None
+
+    @property
+    def finished(self) -> int:
+        """Runs that are trained, and copies of such."""
+        return self.done + self.copies
 
     @property
     def shown(self) -> int:
         """Runs that the page's numbers are over."""
-        return self.done if self.analysed is None else self.analysed
+        return self.finished if self.analysed is None else self.analysed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,14 @@ class Context:
         The sweep's name.
     counts : Counts
     summary : rows
-        One for each dataset and classifier (`summary`).
+        One for each cell (`summary`).
+    axes : sequence of str
+        In what cells differ.
+    repeats : str
+        How many there are, in words.
     effects, effects_by_dataset : rows
-        Differences to no perturbation (`analysis.effects`), by classifier, and by dataset and
-        classifier where there are several datasets.
+        Differences to no perturbation (`analysis.questions.effects`), by classifier, and by
+        dataset and classifier where there are several datasets.
     figures : sequence of Plot
     notes : sequence of str
         Conventions behind the numbers, a sentence or two each.
@@ -65,6 +74,8 @@ class Context:
     name: str
     counts: Counts
     summary: Rows
+    axes: Sequence[str]
+    repeats: str
     effects: Rows
     effects_by_dataset: Rows
     figures: Sequence[Plot]
@@ -90,7 +101,7 @@ def context(
         The sweep's name.
     counts : Counts
     tables : Tables
-        With the columns of `analysis.effects.DESCRIPTORS` joined.
+        With the columns of `analysis.axes.AXES` joined.
     options : Options
         As the tables were computed with.
     provenance : mapping of str to str
@@ -105,10 +116,12 @@ def context(
     return Context(
         name=name,
         counts=counts,
-        summary=summary(tables.runs, tables.repeats),
+        summary=summary(tables.cells),
+        axes=varying_axes(tables.cells),
+        repeats=repeats_in_words(tables.cells),
         effects=_rows(effects(tables.repeats, by=("classifier",))),
         effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
-        figures=all_figures(tables, curves, ensembles),
+        figures=all_figures(tables, curves, ensembles, options.close),
         notes=(
             *notes,
             *missing.notes(tables.runs, tables.repeats),
@@ -118,35 +131,33 @@ def context(
     )
 
 
-def summary(runs: pl.DataFrame, repeats: pl.DataFrame) -> Rows:
-    """Summarise each dataset and classifier over all its cells.
+def summary(cells: pl.DataFrame) -> Rows:
+    """Return the rows of the summary: those of the table of cells, by dataset and classifier.
 
-    Accuracy is over runs, copies of identical ones counted once; range, error consistency, churn
-    and α̂ are means over repeats.
+    None is averaged with another: cells with and without a scheme, with all and half of the data
+    are different trainings. `copies` are the runs that are copies of another.
     """
-    key = ("dataset", "classifier")
-    of_runs = (
-        runs.filter(~pl.col("identical"))
-        .sort("cell", "repeat_index", "run_index")
-        .group_by(key)
-        .agg(
-            mean_of(pl.col("accuracy")).alias("accuracy_mean"),
-            std_of(pl.col("accuracy")).alias("accuracy_std"),
-        )
+    copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
+    return _rows(cells.with_columns(copies).sort("dataset", "classifier", "cell"))
+
+
+def varying_axes(cells: pl.DataFrame) -> list[str]:
+    """Return in what the cells of a dataset and classifier differ."""
+    others = [name for name in AXES if name not in ("dataset", "classifier")]
+    return [name for name in others if cells[name].n_unique() > 1]
+
+
+def repeats_in_words(cells: pl.DataFrame) -> str:
+    """Say how many repeats there are: of how many cells, on how many test sets each."""
+    if cells.is_empty():
+        return "No repeat has finished runs."
+    each = cells["n_repeats"].unique().sort().to_list()
+    sets = str(each[-1]) if len(each) == 1 else f"{each[0]:,} to {each[-1]:,}"
+    total, n = int(cells["n_repeats"].sum()), cells.height
+    return (
+        f"{total:,} {'repeat' if total == 1 else 'repeats'}: {n:,} {'cell' if n == 1 else 'cells'} "
+        f"on {sets} test {'set' if each == [1] else 'sets'}{'' if n == 1 else ' each'}."
     )
-    of_repeats = (
-        repeats.sort("cell", "repeat_index")
-        .group_by(key)
-        .agg(
-            pl.col("n_runs").sum(),
-            pl.len().alias("n_repeats"),
-            pl.col("identical").sum().alias("n_identical"),
-            pl.col("n_test", "n_side", "delta").first(),
-            mean_of(pl.col("accuracy_range", "ec_local_mean", "ec_global_mean", "churn_mean")),
-            mean_of(pl.col("alpha_hat_mean")),
-        )
-    )
-    return _rows(of_repeats.join(of_runs, on=key, how="left").sort(key))
 
 
 def conventions(tables: Tables, options: Options) -> list[str]:
@@ -181,8 +192,9 @@ def conventions(tables: Tables, options: Options) -> list[str]:
     if identical:
         notes.append(
             f"† marks what holds repeats of identical runs ({identical} in all): nothing of their "
-            "training varies, so one run was trained and the others are copies. Their error "
-            "consistency is 1 or undefined and their range 0; figures leave them out."
+            "training varies, so one run was trained and the others are copies. They are left out "
+            "of the spread between seeds, accuracy range, error consistency, churn and α̂, here, in "
+            "figures and in effects, and counted beside."
         )
     return notes
 

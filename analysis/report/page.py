@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.figures.style import Plot
-from analysis.report.context import Context
+from manyseed.analysis.figures.style import Plot
+from manyseed.analysis.report.context import Context
 
 MINUS = "\N{MINUS SIGN}"
 

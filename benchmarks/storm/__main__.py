@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.storm.adversary import KINDS, Storm
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ground import Ground
-from slurm.testcluster.cluster import MissingPackages, check_packages
+from manyseed.slurm.testcluster.cluster import MissingPackages, check_packages
 
 MOST_RETRAINED = 0.05
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

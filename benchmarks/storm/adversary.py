@@ -16,8 +16,8 @@ from benchmarks.storm.damage import HOW, Damage, targets
 from benchmarks.storm.faults import WHILE_TRAINING
 from benchmarks.storm.ground import DOCUMENTED, Ground, Told
 from benchmarks.storm.ledger import Ledger
-from orchestrator.paths import SweepPaths
-from slurm.testcluster import TestCluster
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.slurm.testcluster import TestCluster
 
 AT_REST = {"damage": 6.0, "cut-at-rest": 3.0}
 """Faults that need nothing to run, and how often beside the others."""

@@ -12,8 +12,8 @@ import polars as pl
 import zarr
 
 from benchmarks.storm.ledger import Ledger
-from orchestrator.paths import SweepPaths
-from orchestrator.survey import survey
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.survey import survey
 
 PREDICTIONS = ("label", "score", "margin", "confidence")
 TIMES = ("seconds", "recipe", "version", "fit_")

@@ -10,8 +10,8 @@ import google_crc32c
 import numpy as np
 
 from benchmarks.storm.ledger import COPY, DONE, Ledger, Row
-from orchestrator.store.chunkfile import ChunkReader, parse
-from orchestrator.store.groups import Group
+from manyseed.orchestrator.store.layout.chunkfile import ChunkReader, parse
+from manyseed.orchestrator.store.layout.groups import Group
 
 HOW = ("flip", "flip", "truncate", "empty", "delete", "zero", "garbage")
 RECORDS = ("status", "crc")
@@ -148,7 +148,7 @@ class Damage:
 
 
 def _published(group: Group) -> list[int]:
-    from orchestrator.store.reader import read_array
+    from manyseed.orchestrator.store.reading.reader import read_array
 
     status = read_array(group, "status")
     found: list[int] = np.flatnonzero((status == DONE) | (status == COPY)).tolist()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slurm.testcluster import Settings, TestCluster
-from slurm.testcluster.cluster import kill
+from manyseed.slurm.testcluster import Settings, TestCluster
+from manyseed.slurm.testcluster.cluster import kill
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 LEASE_SECONDS = 5.0
@@ -151,9 +151,9 @@ class Ground:
         *,
         cut: float | None = None,
         number: int = 0,
-        most: float = 240,
+        most: float = 420,
     ) -> Told:
-        """Wait for a command; one that hangs has the code None."""
+        """Wait for a command while other faults come to their end; one that hangs has no code."""
         started, sent = time.monotonic(), 0
         try:
             if cut is not None:
@@ -162,7 +162,14 @@ class Ground:
                     return Told(words, process.returncode, output, time.monotonic() - started)
                 sent = number
                 process.send_signal(number)
-            output = process.communicate(timeout=most)[0]
+            while True:
+                try:
+                    output = process.communicate(timeout=1)[0]
+                    break
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() - started > most:
+                        raise
+                    self.due()  # a resume waits for processes that are frozen
         except subprocess.TimeoutExpired:
             process.kill()
             return Told(words, None, process.communicate()[0], most, sent)
@@ -208,7 +215,7 @@ class Ground:
 
     def training(self) -> list[int]:
         """Return the training processes."""
-        return self.processes(self.sweep, "orchestrator.working.process")
+        return self.processes(self.sweep, "manyseed.orchestrator.working.process")
 
     def tasks(self) -> list[int]:
         """Return the processes of tasks that have training processes."""

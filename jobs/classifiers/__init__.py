@@ -1,6 +1,29 @@
 """Classifiers: what a sweep file names, and the fit of one run."""
 
-from jobs.classifiers.registry import ClassifierInfo, fit, keep_weights, names, resolve, size_class
-from jobs.training.handling import Device
+from manyseed.jobs.classifiers.mlp import size_class
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
+from manyseed.jobs.classifiers.registry import (
+    CLASSIFIERS,
+    core_seconds,
+    fit,
+    names,
+    prepare,
+    resolve,
+    space,
+)
+from manyseed.jobs.training.handling import Device
 
-__all__ = ["ClassifierInfo", "Device", "fit", "keep_weights", "names", "resolve", "size_class"]
+__all__ = [
+    "CLASSIFIERS",
+    "Classifier",
+    "ClassifierInfo",
+    "Device",
+    "Unsuitable",
+    "core_seconds",
+    "fit",
+    "names",
+    "prepare",
+    "resolve",
+    "size_class",
+    "space",
+]

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -25,11 +24,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from jobs.classifiers import weights
-from jobs.datasets.cache import HOME_VARIABLE, data_home
-from jobs.run import MachineError, Origin, TrainingSet
-from jobs.torchvision_import import torchvision
-from jobs.training.files import place
+from manyseed.jobs.classifiers import weights
+from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
+from manyseed.jobs.run import MachineError, Origin, TrainingSet
+from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.whole import appearing, place
 
 Features = NDArray[np.float32]
 
@@ -210,23 +209,19 @@ def _make(where: Path, X: NDArray[Any], compute: Callable[[NDArray[Any]], Featur
 
 
 def _join(where: Path, parts: list[Path], n: int) -> None:
-    mine = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
-    mine.mkdir()
     try:
-        rows = [np.load(part, mmap_mode="r") for part in parts]
-        values = np.lib.format.open_memmap(
-            mine / "features.npy", mode="w+", dtype=np.float32, shape=(n, rows[0].shape[1])
-        )
-        np.concatenate(rows, out=values)
-        values.flush()
-        about = {"sha256": _sha256(mine / "features.npy")}
-        place(mine / "about.json", lambda file: file.write(json.dumps(about).encode()))
-        mine.rename(where)
+        with appearing(where) as mine:
+            rows = [np.load(part, mmap_mode="r") for part in parts]
+            values = np.lib.format.open_memmap(
+                mine / "features.npy", mode="w+", dtype=np.float32, shape=(n, rows[0].shape[1])
+            )
+            np.concatenate(rows, out=values)
+            values.flush()
+            about = {"sha256": _sha256(mine / "features.npy")}
+            place(mine / "about.json", lambda file: file.write(json.dumps(about).encode()))
     except OSError:
         if not where.exists():  # another process was faster: its features stay
             raise
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
 
 
 def _read(where: Path, n: int) -> Features:

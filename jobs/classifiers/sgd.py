@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import SGDClassifier
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from jobs.run import Generators, Prediction, TrainingSet
-from jobs.streams import seed31
-from jobs.training.encode import dense
-from jobs.training.handling import Handling
-from jobs.training.prediction import prediction
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.training.encode import dense
+from manyseed.jobs.training.handling import Fitted, Handling
 
-_BLAS = ThreadpoolController()
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
 def fit(
-    canonical: Mapping[str, Any],
+    settings: Mapping[str, Any],
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
     handling: Handling,
-) -> Prediction:
+) -> Fitted:
     """Fit scikit-learn's SGDClassifier; see `jobs.classifiers.fit`."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import SGDClassifier
+
     started = perf_counter()
     X, X_test = dense(data)
-    logistic = canonical["name"] == "lr-sgd"
     model = SGDClassifier(
-        loss="log_loss" if logistic else hparams["loss"],
+        loss=hparams.get("loss", "log_loss"),
         penalty=None if hparams["penalty"] == "none" else hparams["penalty"],
         alpha=hparams["alpha"],
         l1_ratio=hparams["l1_ratio"],
         eta0=hparams["eta0"],
         average=hparams["average"],
-        learning_rate=canonical["schedule"],
-        max_iter=canonical["max_iter"],
-        tol=canonical["tol"],
+        learning_rate=settings["schedule"],
+        max_iter=settings["max_iter"],
+        tol=settings["tol"],
         random_state=seed31(generators.batch),
     )
     # The last bits of a product depend on BLAS's threads.
-    with _BLAS.limit(limits=1, user_api="blas"), warnings.catch_warnings():
+    with _threads().limit(limits=1, user_api="blas"), warnings.catch_warnings():
         # Training ends after max_iter epochs or before: both are what was asked for.
         warnings.simplefilter("ignore", ConvergenceWarning)
         rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
         model.fit(rows, labels, sample_weight=weight)
         seconds = perf_counter() - started
         scores = model.decision_function(X_test)
-    return prediction(scores[np.newaxis], "ovr" if logistic else "none", seconds)
+    return Fitted(scores[np.newaxis], seconds)
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()  # looks for libraries that are loaded: once, after scikit-learn
 
 
 def _with_every_class(
@@ -69,3 +81,52 @@ def _with_every_class(
         return X, y, None
     weight = np.concatenate([np.ones(len(X)), np.zeros(len(absent))])
     return np.vstack([X, np.zeros((len(absent), X.shape[1]))]), np.append(y, absent), weight
+
+
+def _settings(_: DatasetInfo, options: Options) -> Mapping[str, Any]:
+    # scikit-learn's own schedule does without eta0
+    schedule = "optimal" if options.get("defaults") == "library" else "adaptive"
+    return {"schedule": schedule, "max_iter": 1000, "tol": 1e-3}
+
+
+def _values(dataset: DatasetInfo, rows: float) -> float:
+    """Return values visited: a step costs as much as four features besides its own."""
+    # one model a class beyond two; models with few positive rows converge sooner
+    return rows * (dataset.n_features + 4) * math.pow(dataset.binary_problems, 0.9)
+
+
+def _lr_seconds(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
+    return 5.5e-7 * _values(dataset, rows)
+
+
+def _svm_seconds(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
+    return 3.5e-7 * _values(dataset, rows)
+
+
+LR_SGD = Classifier(
+    name="lr-sgd",
+    space=(
+        Continuous(
+            "alpha", 1e-7, 1e-1, 1e-4, log=True, when=When("penalty", ("l1", "l2", "elasticnet"))
+        ),
+        Continuous("l1_ratio", 0.0, 1.0, 0.15, when=When("penalty", ("elasticnet",))),
+        Continuous("eta0", 1e-6, 1.0, 1e-3, log=True),
+        Categorical("penalty", ("l1", "l2", "elasticnet", "none"), "l2"),
+        Categorical("average", (False, True), False),
+    ),
+    probability="ovr",
+    streams=frozenset({"batch"}),
+    settings=_settings,
+    devices=("cpu",),
+    library={},
+    core_seconds=_lr_seconds,
+    fit=fit,
+)
+
+SVM_SGD = replace(
+    LR_SGD,
+    name="svm-sgd",
+    space=(*LR_SGD.space, Categorical("loss", ("hinge", "modified_huber"), "hinge")),
+    probability="none",
+    core_seconds=_svm_seconds,
+)

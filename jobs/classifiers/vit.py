@@ -3,100 +3,72 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Mapping
-from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import pad
 
-from jobs.run import Generators, Prediction, TrainingSet
-from jobs.torchvision_import import torchvision
-from jobs.training.device import torch_device
-from jobs.training.encode import pixels
-from jobs.training.handling import Handling
-from jobs.training.layers import Dropout, torch_generator
-from jobs.training.loop import Plan, cosine
-from jobs.training.network import fit_network
+from manyseed.jobs.classifiers.cnn import IMAGES
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Continuous
+from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.training.encode import pixels
+from manyseed.jobs.training.network import Network
+
+if TYPE_CHECKING:
+    import torch
 
 
-def fit(
-    canonical: Mapping[str, Any],
+def network(
+    shape: tuple[int, ...],
+    n_classes: int,
+    settings: Mapping[str, Any],
     hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Prediction:
-    """Train with AdamW and a cosine schedule; see `jobs.classifiers.fit`."""
-    started = perf_counter()
-    place = torch_device(handling.device)
-    X, X_test = pixels(data)
-    masks = torch_generator(generators.dropout, place)
-    height, width, channels = X.shape[1:]
-    model = Network(canonical, height, width, channels, data.n_classes, hparams["dropout"], masks)
-    initialise(model, generators.init)
-    model.to(place)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
-    )
-    plan = Plan(
-        epochs=canonical["epochs"],
-        batch_size=hparams["batch"],
-        learning_rate=cosine(hparams["lr"], canonical["epochs"]),
-        snapshots=handling.snapshots,
-    )
-    order = generators.batch
-    return fit_network(
-        model, optimizer, X, X_test, data, plan, order, handling, started=started, masks=masks
-    )
-
-
-class Network(nn.Module):
-    """torchvision's VisionTransformer on images padded to a square of whole patches.
+    masks: torch.Generator,
+) -> torch.nn.Module:
+    """Build torchvision's VisionTransformer on images padded to a square of whole patches.
 
     Padding is at the bottom and on the right, with zeros: the mean of standardised pixels. The
     dropout of all layers draws from `masks`; the weights are there, but not yet filled.
     """
+    import torch
+    from torch import nn
 
-    def __init__(
-        self,
-        canonical: Mapping[str, Any],
-        height: int,
-        width: int,
-        channels: int,
-        n_classes: int,
-        dropout: float,
-        masks: torch.Generator,
-    ) -> None:
-        super().__init__()
-        patch, embedding = canonical["patch"], canonical["width"]
-        side = patch * -(-max(height, width) // patch)
-        self.padding = (0, side - width, 0, side - height)
-        # On the meta device nothing is drawn: elsewhere the layers would fill themselves from the
-        # global generator.
-        with torch.device("meta"):
-            self.transformer = torchvision("torchvision.models").VisionTransformer(
-                image_size=side,
-                patch_size=patch,
-                num_layers=canonical["layers"],
-                num_heads=canonical["heads"],
-                hidden_dim=embedding,
-                mlp_dim=canonical["mlp_width"],
-                num_classes=n_classes,
-            )
-            self.transformer.conv_proj = nn.Conv2d(channels, embedding, patch, stride=patch)
-        self.to_empty(device="cpu")
-        _replace_dropout(self, dropout, masks)
+    from manyseed.jobs.training.layers import ChannelsFirst
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map images (row, height, width, channel) to logits (row, class)."""
-        out: Tensor = self.transformer(pad(x.permute(0, 3, 1, 2), self.padding))
-        return out
+    height, width, channels = shape
+    patch, embedding = settings["patch"], settings["width"]
+    side = patch * -(-max(height, width) // patch)
+    # On the meta device nothing is drawn: elsewhere the layers would fill themselves from the
+    # global generator.
+    with torch.device("meta"):
+        transformer = torchvision("torchvision.models").VisionTransformer(
+            image_size=side,
+            patch_size=patch,
+            num_layers=settings["layers"],
+            num_heads=settings["heads"],
+            hidden_dim=embedding,
+            mlp_dim=settings["mlp_width"],
+            num_classes=n_classes,
+        )
+        transformer.conv_proj = nn.Conv2d(channels, embedding, patch, stride=patch)
+    transformer.to_empty(device="cpu")
+    _replace_dropout(transformer, hparams["dropout"], masks)
+    layers: dict[str, nn.Module] = {
+        "images": ChannelsFirst(),
+        "padding": nn.ZeroPad2d((0, side - width, 0, side - height)),
+        "transformer": transformer,
+    }
+    return nn.Sequential(OrderedDict(layers))
 
 
-def _replace_dropout(module: nn.Module, p: float, masks: torch.Generator) -> None:
+def _replace_dropout(module: torch.nn.Module, p: float, masks: torch.Generator) -> None:
+    from torch import nn
+
+    from manyseed.jobs.training.layers import Dropout
+
     for name, child in module.named_children():
         if isinstance(child, nn.Dropout):
             setattr(module, name, Dropout(p, masks))
@@ -104,9 +76,13 @@ def _replace_dropout(module: nn.Module, p: float, masks: torch.Generator) -> Non
             _replace_dropout(child, p, masks)
 
 
-@torch.no_grad()
-def initialise(model: Network, stream: np.random.Generator) -> None:
+def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
     """Fill the weights from a run's stream, with the distributions of torchvision's own layers."""
+    import torch
+    from torch import nn
+
+    from manyseed.jobs.training.layers import torch_generator
+
     generator = torch_generator(stream, torch.device("cpu"))
     for name, weights in model.named_parameters():
         match name.removeprefix("transformer.").split("."):
@@ -125,3 +101,38 @@ def initialise(model: Network, stream: np.random.Generator) -> None:
                 nn.init.ones_(weights)
             case _:  # class token, biases, and the head: all classes start equal
                 nn.init.zeros_(weights)
+
+
+def _settings(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
+    assert dataset.image is not None
+    side = max(dataset.image[:2])
+    return {
+        # At most 8 × 8 patches of at least 2 × 2 pixels, so that no image costs more than others.
+        "patch": max(2, -(-side // 8)),
+        "layers": 4,
+        "heads": 4,
+        "width": 64,
+        "mlp_width": 128,
+        "optimizer": "adamw",
+        "schedule": "cosine",
+    }
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    assert dataset.image is not None
+    patch = int(info.canonical["patch"])
+    patches = math.ceil(dataset.image[0] / patch) * math.ceil(dataset.image[1] / patch)
+    return float(info.canonical["epochs"]) * rows * 6.5e-5 * patches
+
+
+VIT = Classifier(
+    name="vit",
+    space=(*IMAGES, Continuous("dropout", 0.0, 0.5, 0.0)),
+    probability="softmax",
+    streams=frozenset({"init", "batch"}),
+    settings=_settings,
+    epochs=50,
+    images_only=True,
+    core_seconds=_core_seconds,
+    fit=Network(build=network, encode=lambda data, *_: pixels(data), initialise=initialise),
+)

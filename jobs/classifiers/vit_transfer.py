@@ -3,46 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers import weights
+from manyseed.jobs.classifiers.cnn import IMAGES
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Unsuitable
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training.network import Encoded, Network
 
-from jobs.classifiers.features import features
-from jobs.run import Generators, Prediction, TrainingSet
-from jobs.training.device import torch_device
-from jobs.training.handling import Handling
-from jobs.training.layers import Linear, initialise
-from jobs.training.loop import Plan, constant
-from jobs.training.network import fit_network
+if TYPE_CHECKING:
+    import torch
+
+_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
+"""Of one image of any size, through each frozen backbone."""
 
 
-def fit(
-    canonical: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Prediction:
-    """Train the last layer with Adam at a constant learning rate; see `jobs.classifiers.fit`.
+def _head(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
+    from manyseed.jobs.training.layers import Linear
 
-    `fit_seconds` leave out the features, which a dataset's runs share.
-    """
-    place = torch_device(handling.device)
-    X, X_test = features(canonical["backbone"], canonical["weights"], data, place)
-    started = perf_counter()
-    model = Linear(X.shape[1], data.n_classes)
-    initialise(model, generators.init)
-    model.to(place)
-    optimizer = torch.optim.Adam(
-        model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
-    )
-    plan = Plan(
-        epochs=canonical["epochs"],
-        batch_size=hparams["batch"],
-        learning_rate=constant(hparams["lr"]),
-        snapshots=handling.snapshots,
-    )
-    return fit_network(
-        model, optimizer, X, X_test, data, plan, generators.batch, handling, started=started
-    )
+    return Linear(shape[0], n_classes)
+
+
+def _features(data: TrainingSet, settings: Mapping[str, Any], device: torch.device) -> Encoded:
+    from manyseed.jobs.classifiers.features import features
+
+    return features(settings["backbone"], settings["weights"], data, device)
+
+
+def _backbone(options: Options) -> str:
+    backbone = options.get("backbone", "swin_t")
+    if not isinstance(backbone, str) or backbone not in weights.PUBLISHED:
+        raise Refused("backbone", backbone, allowed=weights.PUBLISHED)
+    return backbone
+
+
+def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
+    backbone = _backbone(options)
+    _, digest = weights.locate(backbone, options.get("weights"))
+    assert dataset.image is not None
+    channels = dataset.image[2]
+    if channels not in (1, 3):
+        reason = f"{backbone} takes images of 1 or 3 channels, and these have {channels}"
+        raise Unsuitable("image", dataset.image, reason)
+    return {
+        "backbone": backbone,
+        "weights": digest,
+        "optimizer": "adam",
+        "schedule": "constant",
+    }
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    return float(info.canonical["epochs"]) * rows * 1.6e-8 * dataset.n_features
+
+
+VIT_TRANSFER = Classifier(
+    name="vit-transfer",
+    space=IMAGES,
+    probability="softmax",
+    streams=frozenset({"init", "batch"}),
+    settings=_settings,
+    options=("backbone", "weights"),
+    epochs=5,
+    images_only=True,
+    prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
+    image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
+    core_seconds=_core_seconds,
+    fit=Network(build=_head, encode=_features, encodes_once=True),
+)

@@ -12,9 +12,10 @@ import shutil
 from functools import lru_cache, partial
 from pathlib import Path
 
-from jobs.datasets.cache import HOME_VARIABLE, data_home
-from jobs.run import MachineError
-from jobs.training.files import place
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import place
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
@@ -36,23 +37,17 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
 
     Raises
     ------
-    ValueError
+    Refused
         Where there is no such file.
     """
     if weights is not None and not isinstance(weights, str):
-        raise ValueError(f"weights is the path of a file, not {weights!r}")
+        raise Refused("weights", weights, allowed="the path of a file")
     hub = _in_hub(backbone)
     path = hub if weights is None else Path(weights).expanduser()
     if not path.is_file():
-        raise ValueError(
-            (
-                f"the weights of {backbone} are not in {hub}: "
-                if weights is None
-                else f"there is no file {weights!r}: "
-            )
-            + f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict as "
-            'weights = "…"'
-        )
+        absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
+        get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
+        raise Refused("weights", weights, f"{absent}: {get}")
     return path, _digest(path)
 
 
@@ -63,7 +58,7 @@ def keep(backbone: str, weights: object = None) -> str:
 
     Raises
     ------
-    ValueError
+    Refused
         Also where no copy can be made.
     """
     path, digest = locate(backbone, weights)
@@ -73,9 +68,11 @@ def keep(backbone: str, weights: object = None) -> str:
             with path.open("rb") as file:
                 place(copy, partial(shutil.copyfileobj, file))
         except OSError as error:
-            raise ValueError(
-                f"the weights {path} cannot be copied to {copy} ({error}): set {HOME_VARIABLE} to "
-                "a folder that can be written"
+            raise Refused(
+                "weights",
+                str(path),
+                f"cannot be copied to {copy} ({error}): set {HOME_VARIABLE} to a folder that can "
+                "be written",
             ) from error
     return digest
 

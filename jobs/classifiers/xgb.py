@@ -1,41 +1,47 @@
-"""Gradient-boosted trees by XGBoost's histogram method (``xgb``)."""
+"""Gradient-boosted trees (``xgb``)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.classifiers.registry import consumes
-from jobs.run import Generators, MachineError, Prediction, TrainingSet
-from jobs.streams import seed31
-from jobs.training.device import torch_device
-from jobs.training.handling import Handling
-from jobs.training.prediction import prediction
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Continuous, Ordinal
+from manyseed.jobs.run import Generators, MachineError, TrainingSet
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.training.device import torch_device
+from manyseed.jobs.training.handling import Fitted, Handling
 
-try:
+if TYPE_CHECKING:
     import xgboost
-except ImportError as error:
-    raise MachineError(
-        "xgb needs XGBoost: install manyseed[cpu], or manyseed[gpu] on machines with GPUs"
-    ) from error
+
+_SAMPLING = ("colsample_bylevel", "colsample_bynode", "colsample_bytree", "subsample")
 
 
 def fit(
-    canonical: Mapping[str, Any],
+    settings: Mapping[str, Any],
     hparams: Mapping[str, Any],
     data: TrainingSet,
     generators: Generators,
     handling: Handling,
-) -> Prediction:
+) -> Fitted:
     """Boost trees on raw values; see `jobs.classifiers.fit`.
 
     Missing values and categorical features are XGBoost's own. A class without training
     rows is boosted on negative examples alone.
     """
+    try:
+        import xgboost
+    except ImportError as error:
+        raise MachineError(
+            "xgb needs XGBoost: install manyseed[cpu], or manyseed[gpu] on machines with GPUs"
+        ) from error
     if handling.device == "gpu":
         if not xgboost.build_info().get("USE_CUDA"):
             raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
@@ -49,18 +55,56 @@ def fit(
         "device": "cuda" if handling.device == "gpu" else "cpu",
         "nthread": 1,
         "verbosity": 0,
-        "seed": seed31(generators.batch) if consumes(canonical, hparams) else 0,
+        "seed": seed31(generators.batch) if _samples(hparams) else 0,
         **({} if binary else {"num_class": data.n_classes}),
     }
     train = _matrix(data.X, data.cardinality, data.y)
-    booster = xgboost.train(parameters, train, num_boost_round=canonical["rounds"])
+    booster = xgboost.train(parameters, train, num_boost_round=settings["rounds"])
     seconds = perf_counter() - started
     scores = booster.predict(_matrix(data.X_test, data.cardinality), output_margin=True)
-    return prediction(scores[np.newaxis], "softmax", seconds)
+    return Fitted(scores[np.newaxis], seconds)
 
 
 def _matrix(
     X: NDArray[np.float64], cardinality: NDArray[np.int32], y: NDArray[np.uint16] | None = None
 ) -> xgboost.DMatrix:
+    import xgboost
+
     kinds = ["c" if labels else "q" for labels in cardinality]
     return xgboost.DMatrix(X, label=y, feature_types=kinds, enable_categorical=True, nthread=1)
+
+
+def _samples(hparams: Mapping[str, Any]) -> bool:
+    """Whether rows or columns are sampled: XGBoost is random nowhere else."""
+    return any(float(hparams[name]) < 1 for name in _SAMPLING)
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    # trees have more nodes with more rows, and fewer where a class is rare
+    trees = float(info.canonical["rounds"]) * math.pow(dataset.binary_problems, 0.7)
+    return 2.7e-4 * trees * dataset.n_features * math.pow(rows / 10_000, 0.6)
+
+
+XGB = Classifier(
+    name="xgb",
+    space=(
+        Continuous("eta", 1e-3, 1.0, 0.3, log=True),
+        Continuous("lambda", 1e-10, 1.0, 1.0, log=True),
+        Continuous("alpha", 1e-10, 1.0, 1e-10, log=True),
+        Continuous("gamma", 0.1, 1.0, 0.1, log=True),
+        Continuous("colsample_bylevel", 0.1, 1.0, 1.0),
+        Continuous("colsample_bynode", 0.1, 1.0, 1.0),
+        Continuous("colsample_bytree", 0.1, 1.0, 1.0),
+        Ordinal("max_depth", range(1, 21), 6),
+        Ordinal("max_delta_step", range(11), 0),
+        Continuous("min_child_weight", 0.1, 20.0, 1.0, log=True),
+        Continuous("subsample", 0.01, 1.0, 1.0),
+    ),
+    probability="softmax",
+    streams=frozenset({"batch"}),
+    draws=_samples,
+    settings=lambda *_: {"rounds": 100},
+    library={"alpha": 0.0, "gamma": 0.0},  # outside of the study's ranges
+    core_seconds=_core_seconds,
+    fit=fit,
+)

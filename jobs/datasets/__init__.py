@@ -1,11 +1,11 @@
 """Datasets: what the plan knows of them, fetching, loading, preparation and splits."""
 
-from jobs.datasets.cache import data_home
-from jobs.datasets.fetching import fetch, is_fetched, needs_fetching
-from jobs.datasets.info import DatasetInfo, dataset_id
-from jobs.datasets.prepare import Dataset, load
-from jobs.datasets.resolution import resolve
-from jobs.datasets.sources import bare_names, names, suite
+from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.fetching import fetch, is_fetched, needs_fetching
+from manyseed.jobs.datasets.info import DatasetInfo, dataset_id
+from manyseed.jobs.datasets.prepare import Dataset, load
+from manyseed.jobs.datasets.resolution import resolve
+from manyseed.jobs.datasets.sources import bare_names, names, suite
 
 __all__ = [
     "Dataset",

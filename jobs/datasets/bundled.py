@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jobs.datasets.catalogue import SKLEARN
-from jobs.datasets.source import Samples, Shape, Source, listed
-from jobs.run import MachineError
+from manyseed.jobs.datasets.catalogue import SKLEARN
+from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.run import MachineError
 
 
-def _describe(name: str, _: Mapping[str, Any]) -> Shape:
+def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = SKLEARN[listed("sklearn", name, SKLEARN)]
-    return Shape(
+    return DataShape(
         origin={"digest": entry.digest},
         n_samples=entry.n_samples,
         n_features=entry.n_features,

@@ -12,23 +12,23 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.datasets.source import Samples
-from jobs.identity import IDENTITY_VERSION, identity
-from jobs.run import MachineError
+from manyseed.jobs.datasets.source import Samples
+from manyseed.jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.whole import Taken, appearing, partial_of, place
 
 HOME_VARIABLE = "MANYSEED_DATA"
 
 FORMAT = 1
-
-COMMAND = "manyseed datasets fetch SWEEP.toml"
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -61,7 +61,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
 
     Raises
     ------
-    jobs.run.MachineError
+    jobs.run.NotFetched
         Where it is missing or damaged.
     """
     where = folder(canonical, home)
@@ -80,14 +80,13 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             n_official_train=about["n_official_train"],
         )
     except FileNotFoundError as error:
-        raise MachineError(
-            f"{canonical['source']} is not in {home}: fetch it where the network can be reached, "
-            f"with {COMMAND}"
+        raise NotFetched(
+            f"{canonical['source']} is not in {home}: fetch it where the network can be reached"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise MachineError(
-            f"the prepared copy of {canonical['source']} in {where} is damaged ({error}): replace "
-            f"it with {COMMAND}"
+        raise NotFetched(
+            f"the prepared copy of {canonical['source']} in {where} is damaged ({error}): fetch "
+            "it again"
         ) from error
 
 
@@ -102,14 +101,10 @@ def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
         Where the folder cannot be written.
     """
     where = folder(canonical, home)
-    mine = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
     try:
-        mine.mkdir(parents=True)
-        try:
+        with suppress(Taken), appearing(where) as mine:  # another process was faster
             _write(mine, samples, _origin(canonical))
-            _place(mine, where, canonical, home)
-        finally:
-            shutil.rmtree(mine, ignore_errors=True)
+            _remove_damaged(canonical, home)
     except OSError as error:
         raise MachineError(f"{where} cannot be written: {error}") from error
 
@@ -125,10 +120,8 @@ def _write(where: Path, samples: Samples, origin: Mapping[str, Any]) -> None:
     arrays: dict[str, NDArray[Any]] = {"X.npy": samples.X, "y.npy": samples.y.astype(np.uint16)}
     files = {}
     for name, array in arrays.items():
-        with (where / name).open("wb") as file:
-            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
+        values = np.ascontiguousarray(array)
+        place(where / name, partial(np.save, arr=values, allow_pickle=False))
         files[name] = {
             "sha256": _sha256(where / name),
             "bytes": (where / name).stat().st_size,
@@ -144,35 +137,19 @@ def _write(where: Path, samples: Samples, origin: Mapping[str, Any]) -> None:
         "n_official_train": samples.n_official_train,
         "files": files,
     }
-    with (where / "about.json").open("w") as file:
-        json.dump(about, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    text = json.dumps(about, indent=1).encode()
+    place(where / "about.json", lambda file: file.write(text))
 
 
-def _place(mine: Path, where: Path, canonical: Mapping[str, Any], home: Path) -> None:
-    """Move a finished folder to its place, unless a sound one is there."""
-    while True:
-        try:
-            mine.rename(where)
-        except OSError:
-            if not where.exists():
-                raise
-            try:
-                read(canonical, home)
-            except MachineError:
-                _remove(where)
-                continue
-        return
-
-
-def _remove(where: Path) -> None:
+def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:
     """Take a damaged copy away in one step: processes that have it mapped keep their pages."""
-    away = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
-    try:
-        where.rename(away)
-    except FileNotFoundError:
-        return  # another process did it
+    where = folder(canonical, home)
+    away = partial_of(where)
+    with suppress(FileNotFoundError):  # there is none, or another process did it
+        try:
+            read(canonical, home)
+        except MachineError:
+            where.rename(away)
     shutil.rmtree(away, ignore_errors=True)
 
 

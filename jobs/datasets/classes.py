@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.checks import unknown
+from manyseed.jobs.checks import Refused
 
 Groups = Mapping[str, Sequence[str | int]]
 
@@ -40,14 +40,15 @@ def group(source: Sequence[str], classes: Groups | None, positive: str | int | N
 
     Raises
     ------
-    ValueError
+    Refused
         For a class that is unknown or named twice, an empty group, fewer than two classes, and a
         positive class that is not among two.
     """
     groups = _canonical(source, classes)
     names = list(source) if groups is None else list(groups)
     if len(names) < 2:
-        raise ValueError(f"a classifier needs two classes or more, got {names}")
+        option = "source" if groups is None else "classes"
+        raise Refused(option, names, "are too few: a classifier needs two classes or more")
     chosen = _positive(names, positive)
     if chosen is not None:
         names.sort(key=lambda name: name == chosen)
@@ -62,14 +63,14 @@ def _canonical(source: Sequence[str], classes: Groups | None) -> dict[str, list[
     seen: dict[str, str] = {}
     for name, members in classes.items():
         if isinstance(members, str) or not isinstance(members, Sequence) or not members:
-            raise ValueError(f"class {name!r} is a list of the source's classes, not {members!r}")
+            allowed = f"a list of classes of the source for {name!r}"
+            raise Refused("classes", members, allowed=allowed)
         for member in map(str, members):
             if member not in source:
-                raise unknown("class", member, source)
+                raise Refused("classes", member, "unknown class", source)
             if member in seen:
-                raise ValueError(
-                    f"class {member!r} is named twice, in {seen[member]!r} and {name!r}"
-                )
+                twice = f"is named twice, in {seen[member]!r} and {name!r}"
+                raise Refused("classes", member, twice)
             seen[member] = name
     if len(seen) == len(source) and all(member == name for member, name in seen.items()):
         return None  # every class stands for itself
@@ -79,12 +80,14 @@ def _canonical(source: Sequence[str], classes: Groups | None) -> dict[str, list[
 def _positive(names: Sequence[str], positive: str | int | None) -> str | None:
     if len(names) > 2:
         if positive is not None:
-            raise ValueError(
-                f"positive = {positive!r} needs two classes, there are {len(names)}; merge or "
-                "select them with classes = { … }, or leave positive out"
+            raise Refused(
+                "positive",
+                positive,
+                f"needs two classes, there are {len(names)}; merge or select them with `classes`, "
+                "or leave it out",
             )
         return None
     chosen = names[1] if positive is None else str(positive)
     if chosen not in names:
-        raise unknown("positive class", chosen, names)
+        raise Refused("positive", chosen, "unknown class", names)
     return chosen

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.datasets import cache
-from jobs.datasets.info import DatasetInfo
-from jobs.datasets.sources import of
-from jobs.run import MachineError
+from manyseed.jobs.datasets import cache
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.datasets.sources import of
+from manyseed.jobs.run import MachineError
 
 
 def needs_fetching(canonical: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.identity import IDENTITY_VERSION, identity
 
 OFFICIAL = "official"
 """Value of ``test`` where the source's own test part is the test set."""
@@ -56,6 +56,11 @@ class DatasetInfo:
     def has_one_test_set(self) -> bool:
         """Whether the test set is the official one, so that there is a single repeat."""
         return bool(self.canonical["test"] == OFFICIAL)
+
+    @property
+    def binary_problems(self) -> int:
+        """How often two classes are told apart: once, or each of several against the rest."""
+        return 1 if len(self.class_names) == 2 else len(self.class_names)
 
     @property
     def id(self) -> str:

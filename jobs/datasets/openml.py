@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
-from jobs.datasets.source import Samples, Shape, Source, listed
-from jobs.datasets.tabular import Column, to_samples
-from jobs.run import MachineError
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
+from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.tabular import DataColumn, to_samples
+from manyseed.jobs.run import MachineError
 
 
-def _describe(name: str, _: Mapping[str, Any]) -> Shape:
+def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = _entry(name)
-    return Shape(
+    return DataShape(
         origin={"source": entry.source, "id": entry.id},
         n_samples=entry.n_samples,
         n_features=entry.n_features,
@@ -35,14 +36,13 @@ def _entry(name: str) -> OpenMLEntry:
         if [entry.version for entry in versions] == [1]:
             return versions[0]
         if versions:
-            raise ValueError(
-                f"openml:{name} has several versions, which are different data; here are known "
-                + ", ".join(
-                    f"{entry.source} (id {entry.id}, {entry.n_samples} × {entry.n_features}, "
-                    f"{len(entry.class_names)} classes)"
-                    for entry in versions
-                )
+            known = ", ".join(
+                f"{entry.source} (id {entry.id}, {entry.n_samples} × {entry.n_features}, "
+                f"{len(entry.class_names)} classes)"
+                for entry in versions
             )
+            reason = f"has several versions, which are different data; here are known {known}"
+            raise Refused("source", f"openml:{name}", reason)
     return OPENML[listed("openml", name, OPENML)]
 
 
@@ -70,8 +70,8 @@ def _fetch(origin: Mapping[str, Any], _: str | None, home: Path) -> Samples:
             f"id {entry.id} of OpenML is {details[0]}@{details[1]}, in the catalogue it is "
             f"{entry.source}"
         )
-    features = [Column(name, _values(found.data[name])) for name in found.data]
-    target = Column(found.target.name, _text(found.target))
+    features = [DataColumn(name, _values(found.data[name])) for name in found.data]
+    target = DataColumn(found.target.name, _text(found.target))
     return _checked(entry, to_samples(entry.source, features, target))
 
 

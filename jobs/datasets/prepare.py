@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.datasets.classes import group
-from jobs.datasets.reading import load as load_samples
+from manyseed.jobs.datasets import cache
+from manyseed.jobs.datasets.classes import group
+from manyseed.jobs.datasets.sources import of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,14 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
     Raises
     ------
     jobs.run.MachineError
-        Where the data is missing or is not the described one.
+        Where the data is missing or is not the described one; for a missing prepared copy with the
+        command that makes it.
     """
-    samples = load_samples(canonical)
+    source, name = of(canonical)
+    if source.load is None:
+        samples = cache.read(canonical, cache.data_home())
+    else:
+        samples = source.load(name, canonical)
     grouping = group(samples.class_names, canonical.get("classes"), canonical.get("positive"))
     y = np.array(grouping.target)[samples.y]
     kept = y >= 0

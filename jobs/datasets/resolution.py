@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.checks import integer, number
-from jobs.datasets.classes import Grouping, group
-from jobs.datasets.info import OFFICIAL, DatasetInfo
-from jobs.datasets.sources import describe
-from jobs.datasets.split import n_points
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.classes import Grouping, group
+from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
+from manyseed.jobs.datasets.sources import describe
+from manyseed.jobs.datasets.split import n_points
 
 PREPARATION_VERSION = 1
 """Version of what happens between a source's samples and a dataset's; part of the identity."""
@@ -44,23 +44,27 @@ def resolve(
 
     Raises
     ------
-    ValueError
-        For anything unknown, of the wrong type or out of range, with the value and the options.
+    Refused
+        For anything unknown, of the wrong type or out of range.
     """
     shape = describe(source, parameters)
     if classes is not None and not (shape.labelled and shape.class_counts):
-        raise ValueError(
+        raise Refused(
+            "classes",
+            classes,
             f"classes of {source} cannot be selected or merged: the catalogue knows only how many "
-            "there are and how large the largest and the smallest; give its table as file:PATH"
+            "there are and how large the largest and the smallest; give its table as file:PATH",
         )
     grouping = group(shape.class_names, classes, positive)
     counts = _grouped(grouping, shape.class_counts)
     n_samples = shape.n_samples if counts is None else sum(counts)
     share, n_test = _test(test, source, n_samples, _grouped(grouping, shape.test_counts))
     if n_samples - n_test < len(grouping.names):
-        raise ValueError(
-            f"test = {test!r} leaves {n_samples - n_test} samples of {source} to train on, fewer "
-            f"than its {len(grouping.names)} classes"
+        raise Refused(
+            "test",
+            test,
+            f"leaves {n_samples - n_test} samples of {source} to train on, fewer than its "
+            f"{len(grouping.names)} classes",
         )
 
     canonical: dict[str, Any] = {
@@ -108,19 +112,23 @@ def _test(
     """
     if test == OFFICIAL:
         if official is None:
-            raise ValueError(
-                f"test = 'official' needs a source with a split of its own, {source} has none; "
-                "give a share such as 0.25 or a number of points"
+            raise Refused(
+                "test",
+                test,
+                f"needs a source with a split of its own, {source} has none; give a share such as "
+                "0.25 or a number of points",
             )
         return OFFICIAL, sum(official)
     if isinstance(test, int):
-        points = integer("test as a number of points", test, least=2, most=n_samples - 2)
+        points = integer("test", test, least=2, most=n_samples - 2)
         return points, points
-    share = number("test as a share", test, above=0, below=1)
+    share = number("test", test, above=0, below=1, what="a share")
     n_test = n_points(share, n_samples)
     if not 2 <= n_test <= n_samples - 2:
-        raise ValueError(
-            f"test = {test} makes {n_test} of {n_samples} samples the test set; training part and "
-            "test set need at least 2 each"
+        raise Refused(
+            "test",
+            test,
+            f"makes {n_test} of {n_samples} samples the test set; training part and test set need "
+            "at least 2 each",
         )
     return share, n_test

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.checks import unknown
+from manyseed.jobs.checks import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DataShape:
     """What a source says of itself without reading data.
 
     Attributes
@@ -84,7 +84,7 @@ class Source:
     parameters : tuple of str
         The keys that a dataset's table may give besides the common ones.
     describe : callable (name, parameters) -> Shape
-        Raises ValueError for wrong names and parameters.
+        Raises jobs.checks.Refused for wrong names and parameters.
     load : callable (name, origin) -> Samples, optional
         Where data needs no fetching. Raises jobs.run.MachineError where it is not the described
         one.
@@ -94,7 +94,7 @@ class Source:
     """
 
     names: tuple[str, ...]
-    describe: Callable[[str, Mapping[str, Any]], Shape]
+    describe: Callable[[str, Mapping[str, Any]], DataShape]
     parameters: tuple[str, ...] = ()
     load: Callable[[str, Mapping[str, Any]], Samples] | None = None
     fetch: Callable[[Mapping[str, Any], str | None, Path], Samples] | None = None
@@ -105,10 +105,11 @@ def listed(kind: str, name: str, names: Iterable[str]) -> str:
 
     Raises
     ------
-    ValueError
+    jobs.checks.Refused
         For another one.
     """
     options = tuple(names)
     if name not in options:
-        raise unknown("source", f"{kind}:{name}", [f"{kind}:{option}" for option in options])
+        allowed = [f"{kind}:{option}" for option in options]
+        raise Refused("source", f"{kind}:{name}", "unknown source", allowed)
     return name

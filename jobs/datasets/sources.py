@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.checks import unknown
-from jobs.datasets import bundled, openml, synthetic, tablefile, vision
-from jobs.datasets.openml_catalogue import SUITES
-from jobs.datasets.source import Shape, Source
+from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.datasets import bundled, openml, synthetic, tablefile, vision
+from manyseed.jobs.datasets.openml_catalogue import SUITES
+from manyseed.jobs.datasets.source import DataShape, Source
 
 SOURCES: dict[str, Source] = {
     "sklearn": bundled.SOURCE,
@@ -40,26 +39,27 @@ def suite(name: str) -> tuple[str, ...]:
 
     Raises
     ------
-    ValueError
+    Refused
         For an unknown suite.
     """
     if name not in SUITES:
-        raise unknown("suite", name, SUITES)
+        raise Refused("suite", name, "unknown suite", SUITES)
     return tuple(entry.name for entry in SUITES[name])
 
 
-def describe(source: str, parameters: Mapping[str, Any]) -> Shape:
+def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     """Return what is known of a source without loading it.
 
     Raises
     ------
-    ValueError
+    Refused
         For an unknown source or parameter, or a parameter's value that is wrong.
     """
     kind, name = _find(source)
     for key in parameters:
         if key not in kind.parameters:
-            raise unknown(f"parameter of {source}", key, (*COMMON_PARAMETERS, *kind.parameters))
+            allowed = (*COMMON_PARAMETERS, *kind.parameters)
+            raise UnknownOption(key, parameters[key], allowed=allowed)
     return kind.describe(name, parameters)
 
 
@@ -72,13 +72,5 @@ def of(canonical: Mapping[str, Any]) -> tuple[Source, str]:
 def _find(source: str) -> tuple[Source, str]:
     kind, colon, name = _BARE.get(source, source).partition(":")
     if not colon or kind not in SOURCES:
-        # Without its kind a name is known too, but only to be told the whole.
-        whole = {name.partition(":")[2]: name for name in names()}
-        whole |= {name: name for name in (*names(), *_BARE)}
-        near = difflib.get_close_matches(source, whole, n=1)
-        raise ValueError(
-            f"unknown source {source!r}: "
-            + (f"did you mean {whole[near[0]]!r}? " if near else "")
-            + f"there are {', '.join(f'{kind}:…' for kind in SOURCES)}"
-        )
+        raise Refused("source", source, "unknown source", (*names(), *_BARE))
     return SOURCES[kind], name

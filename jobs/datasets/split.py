@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.datasets.info import OFFICIAL
-from jobs.streams import raw, stream
+from manyseed.jobs.datasets.info import OFFICIAL
+from manyseed.jobs.streams import raw, stream
 
 Index = NDArray[np.int64]
 

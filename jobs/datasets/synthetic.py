@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.checks import integer, number
-from jobs.datasets.source import Samples, Shape, Source, listed
-from jobs.identity import canonical_json
-from jobs.streams import raw
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.identity import canonical_json
+from manyseed.jobs.streams import raw
 
 GENERATOR_VERSION = 1
 """Frozen for what exists: other values need another version, kept beside this one."""
@@ -43,7 +43,7 @@ PARAMETERS = (
 MOST_SAMPLES, MOST_FEATURES = 100_000_000, 1_000_000
 
 
-def _describe(name: str, given: Mapping[str, Any]) -> Shape:
+def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Check the parameters and resolve their defaults.
 
     ``n_samples`` = 1000, ``n_features`` = 20, ``n_informative`` (the first ones; all),
@@ -77,7 +77,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> Shape:
     }
     if n_categorical == 0:
         del parameters["n_labels"]
-    return Shape(
+    return DataShape(
         origin={"generator": GENERATOR_VERSION, "parameters": parameters},
         n_samples=n_samples,
         n_features=n_features,
@@ -91,8 +91,9 @@ def _weights(weights: object, n_classes: int) -> list[Fraction]:
     if weights is None:
         return [Fraction(1)] * n_classes
     if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != n_classes:
-        raise ValueError(f"weights is a list of {n_classes} numbers, one a class, not {weights!r}")
-    return [Fraction(repr(number("a weight", weight, above=0))) for weight in weights]
+        allowed = f"a list of {n_classes} numbers, one a class"
+        raise Refused("weights", weights, allowed=allowed)
+    return [Fraction(repr(number("weights", weight, above=0))) for weight in weights]
 
 
 def _counts(n_samples: int, weights: Sequence[Fraction]) -> list[int]:
@@ -103,7 +104,8 @@ def _counts(n_samples: int, weights: Sequence[Fraction]) -> list[int]:
     for c in by_remainder[: n_samples - sum(counts)]:
         counts[c] += 1
     if min(counts) < 2:
-        raise ValueError(f"weights leave a class fewer than 2 of {n_samples} samples: {counts}")
+        reason = f"leaves a class fewer than 2 of {n_samples} samples: {counts}"
+        raise Refused("weights", list(map(float, weights)), reason)
     return counts
 
 

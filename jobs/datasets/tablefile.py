@@ -11,10 +11,10 @@ from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
-from jobs.checks import unknown
-from jobs.datasets.source import Samples, Shape, Source
-from jobs.datasets.tabular import Column, to_samples
-from jobs.run import MachineError
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.source import DataShape, Samples, Source
+from manyseed.jobs.datasets.tabular import DataColumn, to_samples
+from manyseed.jobs.run import MachineError
 
 PARAMETERS = ("target", "categorical")
 
@@ -24,16 +24,16 @@ MISSING = ["", "?", "NA", "NaN", "nan"]
 """Cells of a CSV that hold no value."""
 
 
-def _describe(name: str, given: Mapping[str, Any]) -> Shape:
+def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
     target, categorical = _parameters(path, given)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"file:{name} cannot be read: {error.strerror}") from error
+        raise Refused("source", f"file:{name}", f"cannot be read: {error.strerror}") from error
     samples = _samples(path, content, target, categorical)
-    return Shape(
+    return DataShape(
         origin={
             "source": "file",
             "digest": hashlib.sha256(content).hexdigest(),
@@ -68,12 +68,12 @@ def _fetch(origin: Mapping[str, Any], location: str | None, _: Path) -> Samples:
 
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, list[str]]:
     if path.suffix not in FORMATS:
-        raise unknown("kind of file", path.suffix, FORMATS)
+        raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
     target, categorical = given.get("target"), given.get("categorical", [])
     if not isinstance(target, str):
-        raise ValueError(f"target is the name of the column to predict, not {target!r}")
+        raise Refused("target", target, allowed="the name of the column to predict")
     if isinstance(categorical, str) or not isinstance(categorical, Sequence):
-        raise ValueError(f"categorical is a list of columns, not {categorical!r}")
+        raise Refused("categorical", categorical, allowed="a list of columns")
     return target, sorted({str(name) for name in categorical})
 
 
@@ -81,10 +81,11 @@ def _samples(path: Path, content: bytes, target: str, categorical: Sequence[str]
     read = _read_npz if path.suffix == ".npz" else _read_table
     columns = read(path, content, target, set(categorical))
     if target not in columns:
-        raise unknown(f"target of file:{path}", target, columns)
+        raise Refused("target", target, "unknown column", columns)
     for name in categorical:
         if name not in columns or name == target:
-            raise unknown(f"categorical column of file:{path}", name, set(columns) - {target})
+            others = [column for column in columns if column != target]
+            raise Refused("categorical", name, "unknown column", others)
     return to_samples(
         f"file:{path}",
         [column for name, column in columns.items() if name != target],
@@ -94,7 +95,7 @@ def _samples(path: Path, content: bytes, target: str, categorical: Sequence[str]
 
 def _read_table(
     path: Path, content: bytes, target: str, categorical: set[str]
-) -> dict[str, Column]:
+) -> dict[str, DataColumn]:
     import polars as pl
 
     try:
@@ -105,23 +106,23 @@ def _read_table(
         )
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
-        raise ValueError(f"file:{path} is no {path.suffix[1:]} file: {reason}") from error
+        raise _refused(path, f"is no {path.suffix[1:]} file: {reason}") from error
     columns = {}
     for series in frame:
         kind = series.dtype
         as_text = series.name == target or series.name in categorical or not kind.is_numeric()
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
-            raise ValueError(
-                f"file:{path}: column {series.name!r} holds {kind}, no numbers or labels"
-            )
+            raise _refused(path, f"holds {kind} in column {series.name!r}, no numbers or labels")
         if kind.is_float():
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
-        columns[series.name] = Column(series.name, values.astype(object) if as_text else values)
+        columns[series.name] = DataColumn(series.name, values.astype(object) if as_text else values)
     return columns
 
 
-def _read_npz(path: Path, content: bytes, target: str, categorical: set[str]) -> dict[str, Column]:
+def _read_npz(
+    path: Path, content: bytes, target: str, categorical: set[str]
+) -> dict[str, DataColumn]:
     """Read the array ``X`` (sample, feature), its columns named by number, and the target's."""
     try:
         if not is_zipfile(io.BytesIO(content)):
@@ -129,22 +130,29 @@ def _read_npz(path: Path, content: bytes, target: str, categorical: set[str]) ->
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file}
     except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
-        raise ValueError(f"file:{path} is no npz file: {error}") from error
+        raise _refused(path, f"is no npz file: {error}") from error
     for name in ("X", target):
         if name not in arrays:
-            raise unknown(f"array of file:{path}", name, arrays)
+            raise Refused("target" if name == target else "source", name, "unknown array", arrays)
     X, y = arrays["X"], arrays[target]
     if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
-        raise ValueError(
-            f"file:{path}: X {X.shape} of {X.dtype} and {target} {y.shape} are no numbers "
-            "(sample, feature) and classes (sample)"
+        raise _refused(
+            path,
+            f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, no numbers (sample, feature) "
+            "and classes (sample)",
         )
     names = [str(j) for j in range(X.shape[1])]
     columns = {
-        name: Column(name, _labels(X[:, j]) if name in categorical else X[:, j].astype(np.float64))
+        name: DataColumn(
+            name, _labels(X[:, j]) if name in categorical else X[:, j].astype(np.float64)
+        )
         for j, name in enumerate(names)
     }
-    return {**columns, target: Column(target, _labels(y))}
+    return {**columns, target: DataColumn(target, _labels(y))}
+
+
+def _refused(path: Path, reason: str) -> Refused:
+    return Refused("source", f"file:{path}", reason)
 
 
 def _labels(values: Any) -> Any:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.datasets.source import Samples
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.source import Samples
 
 MAX_CLASSES = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DataColumn:
     """One column of a table.
 
     Attributes
@@ -33,35 +34,33 @@ class Column:
         return self.values.dtype == np.object_
 
 
-def to_samples(what: str, features: Sequence[Column], target: Column) -> Samples:
+def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) -> Samples:
     """Encode a table: labels become their places in natural order, missing values NaN.
 
     Raises
     ------
-    ValueError
+    Refused
         For a table that is empty or has no features, missing values in the target, a single class,
-        more than half as many classes as samples, and infinite numbers. The message begins with
-        `what`.
+        more than half as many classes as samples, and infinite numbers: the options ``source``,
+        which is `what`, and ``target``.
     """
     n = target.values.size
     if n == 0 or not features:
-        raise ValueError(f"{what} is empty: {n} samples with {len(features)} features")
+        raise Refused("source", what, f"is empty: {n} samples with {len(features)} features")
     names, y = encode(target.values)
     if missing := int((y < 0).sum()):
-        raise ValueError(
-            f"{what}: {missing} of {n} values of the target {target.name!r} are missing; leave "
-            "these rows out"
-        )
+        reason = f"{missing} of {n} values are missing; leave these rows out"
+        raise Refused("target", target.name, reason)
     if len(names) < 2:
-        raise ValueError(
-            f"{what}: the target {target.name!r} has a single class, {names[0]!r}; a "
-            "classifier needs two"
-        )
+        reason = f"has a single class, {names[0]!r}; a classifier needs two"
+        raise Refused("target", target.name, reason)
     if 2 * len(names) > n or len(names) > MAX_CLASSES:
-        raise ValueError(
-            f"{what}: the target {target.name!r} has {len(names)} classes in {n} samples; a class "
-            f"needs two samples or more on average, and there may be {MAX_CLASSES}. Is it a number "
-            "to predict rather than a class?"
+        raise Refused(
+            "target",
+            target.name,
+            f"has {len(names)} classes in {n} samples; a class needs two samples or more on "
+            f"average, and there may be {MAX_CLASSES}. Is it a number to predict rather than a "
+            "class?",
         )
     X = np.empty((n, len(features)))
     cardinality = np.zeros(len(features), dtype=np.int32)
@@ -73,10 +72,8 @@ def to_samples(what: str, features: Sequence[Column], target: Column) -> Samples
         else:
             X[:, j] = column.values
             if np.isinf(X[:, j]).any():
-                raise ValueError(
-                    f"{what}: column {column.name!r} holds infinite numbers; leave it out, or mark "
-                    "them as missing"
-                )
+                reason = f"holds infinite numbers in column {column.name!r}; leave it out, or mark"
+                raise Refused("source", what, f"{reason} them as missing")
     return Samples(X, y, cardinality, names)
 
 

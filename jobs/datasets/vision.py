@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.datasets.source import Samples, Shape, Source, listed
-from jobs.datasets.vision_catalogue import TORCHVISION
-from jobs.run import MachineError
-from jobs.torchvision_import import torchvision
+from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.torchvision_import import torchvision
 
 
-def _describe(name: str, _: Mapping[str, Any]) -> Shape:
+def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = TORCHVISION[listed("torchvision", name, TORCHVISION)]
-    return Shape(
+    return DataShape(
         origin={},
         n_samples=sum(entry.class_counts),
         n_features=int(np.prod(entry.image)),

@@ -1,18 +1,14 @@
-"""Hparam spaces, checks of the user's values, and hparam perturbation (MV)."""
+"""Kinds of hparams, their perturbation and the draws of a search (MV)."""
 
-from jobs.hparams.kinds import Categorical, Continuous, Hparam, Ordinal, Value
-from jobs.hparams.perturb import canonical, perturb, unmoved
-from jobs.hparams.spaces import LIBRARY, SPACES, anchors
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam, Ordinal, Value
+from manyseed.jobs.hparams.perturb import canonical, perturb, unmoved
 
 __all__ = [
-    "LIBRARY",
-    "SPACES",
     "Categorical",
     "Continuous",
     "Hparam",
     "Ordinal",
     "Value",
-    "anchors",
     "canonical",
     "perturb",
     "unmoved",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from jobs.checks import integer, number
+from manyseed.jobs.checks import Refused, integer, number
 
 Value = bool | int | float | str
+
+V = TypeVar("V", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Continuous:
     when: When | None = None
 
     def check(self, value: object) -> float:
-        """Return the value as a float, or raise ValueError with the range."""
-        return number(self.name, value, least=self.low, most=self.high)
+        """Return the value as a float, or raise Refused with the range."""
+        return number(f"hparams.{self.name}", value, least=self.low, most=self.high)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -54,6 +57,14 @@ class Continuous:
         return min(max(value, self.low), self.high)
 
 
+def _level(levels: Sequence[V], option: str, value: object) -> V:
+    """Return the level that a value is, of the same type."""
+    for level in levels:
+        if type(value) is type(level) and value == level:
+            return level
+    raise Refused(f"hparams.{option}", value, allowed=levels)
+
+
 @dataclass(frozen=True, slots=True)
 class Ordinal:
     """One of several ascending whole numbers, on a linear scale."""
@@ -64,11 +75,11 @@ class Ordinal:
     when: When | None = None
 
     def check(self, value: object) -> int:
-        """Return the value as an int, or raise ValueError with the levels."""
-        level = integer(self.name, value, least=self.levels[0], most=self.levels[-1])
-        if level not in self.levels:
-            raise ValueError(f"{self.name} is one of {_list(self.levels)}, not {level}")
-        return level
+        """Return the value as an int, or raise Refused with the levels."""
+        if isinstance(self.levels, range):
+            least, most = self.levels[0], self.levels[-1]
+            return integer(f"hparams.{self.name}", value, least=least, most=most)
+        return _level(self.levels, self.name, value)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -96,15 +107,8 @@ class Categorical:
     when: When | None = None
 
     def check(self, value: object) -> Value:
-        """Return the value, or raise ValueError with the levels."""
-        for level in self.levels:
-            if type(value) is type(level) and value == level:
-                return level
-        raise ValueError(f"{self.name} is one of {_list(self.levels)}, not {value!r}")
-
-
-def _list(levels: Iterable[Value]) -> str:
-    return ", ".join(repr(level) for level in levels)
+        """Return the value, or raise Refused with the levels."""
+        return _level(self.levels, self.name, value)
 
 
 Hparam = Continuous | Ordinal | Categorical

@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from jobs.checks import integer, number, unknown
-from jobs.hparams.kinds import Categorical, Hparam, Value
-from jobs.hparams.spaces import SPACES
-from jobs.streams import raw
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.hparams.kinds import Categorical, Hparam, Value
+from manyseed.jobs.streams import raw
+
+_AXIS = "perturb_hparams"
 
 _FORMS = {
     "none": "none",
@@ -68,23 +69,22 @@ class _Scheme:
 def _parse(text: str) -> _Scheme:
     method, *arguments = text.strip().split(":")
     if method not in _FORMS:
-        raise unknown("hparams scheme", method, _FORMS)
+        raise Refused(_AXIS, method, "unknown scheme", _FORMS)
     if method == "none" and not arguments:
         return _Scheme("none")
     scaled = arguments[1:] == ["scaled"]
     amount: float
+    suffix = "" if method == "none" else ", optionally followed by :scaled"
+    wrong = Refused(_AXIS, text, allowed=f"{_FORMS[method]}{suffix}")
+    if method == "none" or len(arguments) != 1 + scaled:
+        raise wrong
     try:
-        if method == "none" or len(arguments) != 1 + scaled:
-            raise ValueError("wrong number of arguments")
         if method == "sig-digit":
             amount = integer("K", int(arguments[0]), least=0, most=15)
         else:
             amount = number("P", float(arguments[0]), above=0, below=1)
     except ValueError:
-        suffix = "" if method == "none" else ", optionally followed by :scaled"
-        raise ValueError(
-            f"hparams scheme {text!r} is not of the form {_FORMS[method]}{suffix}"
-        ) from None
+        raise wrong from None
     return _Scheme(method, amount, scaled)
 
 
@@ -93,7 +93,7 @@ def canonical(scheme: str) -> str:
 
     Raises
     ------
-    ValueError
+    Refused
         For an unknown method, a missing or extra argument, or an amount outside its range.
     """
     parsed = _parse(scheme)
@@ -103,7 +103,7 @@ def canonical(scheme: str) -> str:
 
 
 def perturb(
-    classifier: Mapping[str, Any],
+    space: tuple[Hparam, ...],
     hparams: Mapping[str, Value],
     scheme: str,
     generator: np.random.Generator,
@@ -112,8 +112,8 @@ def perturb(
 
     Parameters
     ----------
-    classifier : mapping
-        Canonical description of the classifier.
+    space : tuple of Hparam
+        The classifier's hparams.
     hparams : mapping
         The anchor of every hparam.
     scheme : str
@@ -124,7 +124,6 @@ def perturb(
     parsed = _parse(scheme)
     if parsed.method == "none":
         return dict(hparams)
-    space = SPACES[classifier["name"]]
     # Frozen: two raw words an hparam, used or not, in the order of the space. A space grows only
     # at its end, so a new hparam leaves the draws of the others as they are.
     words = raw(generator, 2 * len(space)).reshape(-1, 2)
@@ -148,7 +147,7 @@ def _move(
 
 
 def unmoved(
-    classifier: Mapping[str, Any], hparams: Mapping[str, Value], scheme: str
+    space: tuple[Hparam, ...], hparams: Mapping[str, Value], scheme: str
 ) -> tuple[str, ...]:
     """Return the hparams that a scheme cannot move from their anchors, or moves without effect.
 
@@ -158,7 +157,6 @@ def unmoved(
     cannot switch them on either.
     """
     parsed = _parse(scheme)
-    space = SPACES[classifier["name"]]
     probability = parsed.redraw_probability(space)
     if parsed.method == "none":
         return tuple(hparam.name for hparam in space)

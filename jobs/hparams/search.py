@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from jobs.hparams.kinds import Continuous, Hparam, Value
-from jobs.hparams.spaces import SPACES
-from jobs.streams import raw
+from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
+from manyseed.jobs.streams import raw
 
 SPACE_VERSION = 1
 """Of the spaces and of how they are drawn from; part of a tuned cell's identity."""
 
 
 def draw(
-    classifier: Mapping[str, Any], fixed: Mapping[str, Value], generator: np.random.Generator
+    space: tuple[Hparam, ...], fixed: Mapping[str, Value], generator: np.random.Generator
 ) -> dict[str, Value]:
     """Return one point of a classifier's space.
 
@@ -25,14 +23,13 @@ def draw(
 
     Parameters
     ----------
-    classifier : mapping
-        Canonical description of the classifier.
+    space : tuple of Hparam
+        The classifier's hparams.
     fixed : mapping
         Hparams that are not searched.
     generator : numpy.random.Generator
         The draw's stream ``tune``.
     """
-    space = SPACES[classifier["name"]]
     # Frozen: one raw word an hparam, used or not, in the order of the space.
     uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53
     return {

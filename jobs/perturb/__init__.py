@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.perturb.categorical import CATEGORICAL
-from jobs.perturb.continuous import CONTINUOUS
-from jobs.perturb.neighbours import Neighbours, find_neighbours
-from jobs.perturb.scheme import Scheme, parse
+from manyseed.jobs.perturb.categorical import CATEGORICAL
+from manyseed.jobs.perturb.continuous import CONTINUOUS
+from manyseed.jobs.perturb.neighbours import Neighbours, find_neighbours
+from manyseed.jobs.perturb.scheme import Scheme, parse
 
 Axis = Literal["continuous", "categorical"]
 
@@ -40,8 +40,8 @@ def canonical(axis: Axis, scheme: str) -> str:
 
     Raises
     ------
-    ValueError
-        For an unknown scheme, with the nearest one, and for a number that is out of range.
+    jobs.checks.Refused
+        For an unknown scheme, and for a number that is out of range.
     """
     table: Mapping[str, type[Scheme]] = CONTINUOUS if axis == "continuous" else CATEGORICAL
     read = parse(axis, scheme, table)

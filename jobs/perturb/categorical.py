@@ -15,13 +15,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.perturb.scheme import Share
+from manyseed.jobs.perturb.scheme import Share
 
 Codes = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Categorical(Share):
+class CategoricalNoise(Share):
     """A scheme that re-draws labels."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class Categorical(Share):
 
 
 @dataclass(frozen=True, slots=True)
-class SampleLevel(Categorical):
+class SampleLevel(CategoricalNoise):
     """Of ⌈p·n⌉ samples every one of the c categorical values is re-drawn with probability 1/c."""
 
     name: ClassVar[str] = "sample"
@@ -64,7 +64,7 @@ class SampleLevel(Categorical):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelLevel(Categorical):
+class LabelLevel(CategoricalNoise):
     """Every value is re-drawn with probability p."""
 
     name: ClassVar[str] = "label"
@@ -74,6 +74,6 @@ class LabelLevel(Categorical):
         return generator.random(shape) < self.amount
 
 
-CATEGORICAL: dict[str, type[Categorical]] = {
+CATEGORICAL: dict[str, type[CategoricalNoise]] = {
     scheme.name: scheme for scheme in (SampleLevel, LabelLevel)
 }

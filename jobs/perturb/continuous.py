@@ -14,15 +14,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.checks import number
-from jobs.perturb.neighbours import Neighbours
-from jobs.perturb.scheme import Scheme, Share
+from manyseed.jobs.checks import Refused, number
+from manyseed.jobs.perturb.neighbours import Neighbours
+from manyseed.jobs.perturb.scheme import Scheme, Share
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Continuous(Scheme):
+class ContinuousNoise(Scheme):
     """A scheme that moves continuous values."""
 
     uses_neighbours: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class Continuous(Scheme):
 
 
 @dataclass(frozen=True, slots=True)
-class SigDigit(Continuous):
+class SigDigit(ContinuousNoise):
     """For x = d.ddd·10^N add Unif(-10^(N-k), 10^(N-k)); zero stays zero."""
 
     name: ClassVar[str] = "sig-digit"
@@ -55,7 +55,7 @@ class SigDigit(Continuous):
     def check(cls, amount: float) -> float:
         """Accept the position of a digit, counted from 0 for the first."""
         if not (np.isfinite(amount) and amount >= 0 and amount == int(amount)):
-            raise ValueError(f"the digit is a whole number 0, 1, 2, …, not {amount:g}")
+            raise Refused(cls.name, amount, allowed="a whole number 0, 1, 2, …")
         return int(amount)
 
     def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
@@ -65,7 +65,7 @@ class SigDigit(Continuous):
 
 
 @dataclass(frozen=True, slots=True)
-class Relative(Continuous, Share):
+class Relative(ContinuousNoise, Share):
     """Add Unif(-p·|x|, p·|x|)."""
 
     name: ClassVar[str] = "relative"
@@ -76,7 +76,7 @@ class Relative(Continuous, Share):
 
 
 @dataclass(frozen=True, slots=True)
-class Percentile(Continuous, Share):
+class Percentile(ContinuousNoise, Share):
     """Add Unif(-q/2, q/2), q the p-quantile of the feature's |x|; clamp to the observed range."""
 
     name: ClassVar[str] = "percentile"
@@ -92,7 +92,7 @@ class Percentile(Continuous, Share):
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour(Continuous):
+class Neighbour(ContinuousNoise):
     """Move x to a point uniform in the ball of radius c·‖x - nearest neighbour‖.
 
     On standardized values, mapped back. Neighbours are those of the repeat's whole training part,
@@ -105,7 +105,7 @@ class Neighbour(Continuous):
     @classmethod
     def check(cls, amount: float) -> float:
         """Accept c above 0."""
-        return number("the share of the distance to the neighbour", amount, above=0)
+        return number(cls.name, amount, above=0)
 
     def __call__(
         self, X: Values, generator: np.random.Generator, near: Neighbours | None
@@ -124,7 +124,7 @@ class Neighbour(Continuous):
         return moved
 
 
-CONTINUOUS: dict[str, type[Continuous]] = {
+CONTINUOUS: dict[str, type[ContinuousNoise]] = {
     scheme.name: scheme for scheme in (SigDigit, Relative, Percentile, Neighbour)
 }
 

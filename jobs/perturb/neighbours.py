@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.run import MachineError
+from manyseed.jobs.run import MachineError
 
 
 @dataclass(frozen=True, slots=True)

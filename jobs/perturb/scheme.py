@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
-from jobs.checks import number, unknown
+from manyseed.jobs.checks import Refused, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Scheme(ABC):
 
         Raises
         ------
-        ValueError
+        Refused
             For what is no number or out of the scheme's range.
         """
         try:
             value = float(amount)
         except ValueError:
-            raise ValueError(f"{amount!r} is not a number") from None
+            raise Refused(cls.name, amount, allowed="a number") from None
         return cls(cls.check(value))
 
     @classmethod
     @abstractmethod
     def check(cls, amount: float) -> float:
-        """Return the amount if it is in the scheme's range, else raise ValueError."""
+        """Return the amount if it is in the scheme's range, else raise Refused."""
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ class Share(Scheme):
     @classmethod
     def check(cls, amount: float) -> float:
         """Accept (0, 1): 0.1 is 10 %, for percentiles the 10th."""
-        return number("a fraction (0.1 is 10 %)", amount, above=0, below=1)
+        return number(cls.name, amount, above=0, below=1, what="a fraction (0.1 is 10 %)")
 
 
 S = TypeVar("S", bound=Scheme)
@@ -64,25 +64,24 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
     Parameters
     ----------
     axis : str
-        Named in messages.
+        The option that is refused is ``perturb_AXIS``.
     table : mapping
         The axis's schemes by name.
 
     Raises
     ------
-    ValueError
+    Refused
         For an unknown scheme and a number that is missing or out of range.
     """
     if scheme == "none":
         return None
+    option = f"perturb_{axis}"
     name, colon, amount = str(scheme).partition(":")
     if name not in table:
-        raise unknown(f"{axis} scheme", name, ("none", *table))
+        raise Refused(option, name, "unknown scheme", ("none", *table))
     if not colon:
-        raise ValueError(
-            f"scheme {scheme!r} lacks its number, as in {f'{name}:{table[name].example}'!r}"
-        )
+        raise Refused(option, scheme, f"lacks its number, as in {name}:{table[name].example}")
     try:
         return table[name].parse(amount)
-    except ValueError as error:
-        raise ValueError(f"scheme {scheme!r}: {error}") from None
+    except Refused as error:
+        raise Refused(option, error.value, error.reason, error.allowed) from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.training.files import place, remove
+from manyseed.jobs.whole import place, remove
 
 if TYPE_CHECKING:  # whoever only names a checkpoint need not wait for torch
     import torch
@@ -49,7 +49,7 @@ class Checkpoint:
 
 
 @dataclass(slots=True)
-class Progress:
+class TrainingState:
     """How far a training has come.
 
     Attributes
@@ -87,7 +87,7 @@ class Parts:
     terms: list[str | int | bool] = field(default_factory=list)
 
 
-def save(checkpoint: Checkpoint, parts: Parts, progress: Progress) -> None:
+def save(checkpoint: Checkpoint, parts: Parts, progress: TrainingState) -> None:
     """Save a training between two epochs, whole or not at all."""
     import torch
 
@@ -108,7 +108,7 @@ def save(checkpoint: Checkpoint, parts: Parts, progress: Progress) -> None:
     place(checkpoint.path, lambda file: file.write(hashlib.sha256(data).digest() + data))
 
 
-def restore(checkpoint: Checkpoint, parts: Parts) -> Progress:
+def restore(checkpoint: Checkpoint, parts: Parts) -> TrainingState:
     """Put a training where it was saved.
 
     Without a file, or with one that is damaged or was saved under another key, the training stays
@@ -116,14 +116,16 @@ def restore(checkpoint: Checkpoint, parts: Parts) -> Progress:
     """
     content = _read(checkpoint)
     if content is None or content["made"] != [checkpoint.key, *parts.terms]:
-        return Progress()
+        return TrainingState()
     parts.model.load_state_dict(content["model"])
     parts.optimizer.load_state_dict(content["optimizer"])
     parts.order.bit_generator.state = content["order"]
-    if parts.masks is not None:
+    if parts.masks is not None and content["masks"] is not None:
         parts.masks.set_state(content["masks"])
     progress = content["progress"]
-    return Progress(**{**progress, "logits": [logits.numpy() for logits in progress["logits"]]})
+    return TrainingState(
+        **{**progress, "logits": [logits.numpy() for logits in progress["logits"]]}
+    )
 
 
 def _read(checkpoint: Checkpoint) -> Any:

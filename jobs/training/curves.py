@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from manyseed.jobs.training.prediction import gaps, labels
+
 
 class Measured:
     """Loss and accuracy of an epoch's batches as they are trained: no second pass is needed."""
@@ -43,7 +45,6 @@ def record(
 
 
 def predicted(logits: Tensor) -> Tensor:
-    """Return class indices (row,); of two classes a tie is the positive one."""
-    if logits.shape[1] == 2:
-        return (logits[:, 1] - logits[:, 0] >= 0).long()
-    return logits.argmax(dim=1)
+    """Return the classes (row,) that logits (row, class) predict."""
+    found: Tensor = labels(gaps(logits), logits.shape[1]).long()
+    return found

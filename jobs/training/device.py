@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jobs.run import MachineError
-from jobs.training.handling import Device
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.training.handling import Device
 
 if TYPE_CHECKING:  # whoever only names a device need not wait for torch
     import torch
@@ -37,7 +37,7 @@ def torch_device(device: Device) -> torch.device:
     if device == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise MachineError("torch finds no CUDA device; train with device = 'cpu'")
+        raise MachineError("torch finds no CUDA device: train on the CPU")
     # The same numbers in every run, of the precision that the recipe names.
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.run import TrainingSet
+from manyseed.jobs.run import TrainingSet
 
 F = TypeVar("F", np.float32, np.float64)
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from jobs.streams import raw
+from manyseed.jobs.streams import raw
 
 
 class Linear(nn.Linear):
@@ -44,6 +44,27 @@ class Dropout(nn.Module):
         # Two thirds of the time of bernoulli_ on a CPU.
         kept = torch.rand(x.shape, generator=self.generator, device=x.device) < keep
         return x * kept / keep
+
+
+class ChannelsFirst(nn.Module):
+    """Images (row, height, width, channel) as convolutions take them; the memory stays as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a view (row, channel, height, width)."""
+        return x.permute(0, 3, 1, 2)
+
+
+class Residual(nn.Module):
+    """Layers, and a connection that skips them."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.block = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the layers' output to their input."""
+        out: Tensor = x + self.block(x)
+        return out
 
 
 def torch_generator(stream: np.random.Generator, device: torch.device) -> torch.Generator:

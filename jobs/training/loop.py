@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from jobs.streams import raw
-from jobs.training.checkpoint import Checkpoint, Parts, Progress, restore, save
-from jobs.training.curves import Measured, record
+from manyseed.jobs.streams import raw
+from manyseed.jobs.training.checkpoint import Checkpoint, Parts, TrainingState, restore, save
+from manyseed.jobs.training.curves import Measured, record
+from manyseed.jobs.training.handling import Fitted
 
 _PREDICTED_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """How long and in what steps a network is trained.
 
     Attributes
@@ -44,32 +45,19 @@ class Plan:
     smallest_batch: int = 1
 
 
-class Trained(NamedTuple):
-    """What a training yields.
+def schedule(name: str, rate: float, epochs: int) -> Callable[[int], float]:
+    """Return the learning rate of an epoch, counted from 0.
 
-    Attributes
+    Parameters
     ----------
-    logits : float32 array (epoch, sample, class)
-        Of the test set after the kept epochs.
-    seconds : float
-        Time spent on training, without prediction; of a continued training in all its lives.
-    curves : dict of float32 arrays (epoch,), or None
-        As `jobs.run.Prediction.curves`.
+    name : {"constant", "cosine"}
+        The latter falls from the first rate to 0 as half a cosine.
     """
-
-    logits: NDArray[np.float32]
-    seconds: float
-    curves: dict[str, NDArray[np.float32]] | None
-
-
-def constant(rate: float) -> Callable[[int], float]:
-    """Return the schedule of one learning rate."""
-    return lambda _: rate
-
-
-def cosine(rate: float, epochs: int) -> Callable[[int], float]:
-    """Return the schedule that falls from a learning rate to 0 as half a cosine."""
-    return lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2
+    schedules: dict[str, Callable[[int], float]] = {
+        "constant": lambda _: rate,
+        "cosine": lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2,
+    }
+    return schedules[name]
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -83,13 +71,13 @@ def train(
     X: Tensor,
     y: Tensor,
     X_test: Tensor,
-    plan: Plan,
+    plan: TrainingPlan,
     order: np.random.Generator,
     *,
     masks: torch.Generator | None = None,
     y_test: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
-) -> Trained:
+) -> Fitted:
     """Minimise the cross-entropy and predict the test set after the kept epochs.
 
     Parameters
@@ -123,7 +111,7 @@ def train(
         *plan.snapshots,
     ]
     parts = Parts(model, optimizer, order, masks, terms)
-    progress = Progress() if checkpoint is None else restore(checkpoint, parts)
+    progress = TrainingState() if checkpoint is None else restore(checkpoint, parts)
     saved = monotonic()
     while progress.epoch < plan.epochs:
         started = perf_counter()
@@ -143,11 +131,11 @@ def train(
             save(checkpoint, parts, progress)
             saved = monotonic()
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
-    return Trained(np.stack(progress.logits), progress.seconds, curves or None)
+    return Fitted(np.stack(progress.logits), progress.seconds, curves or None)
 
 
 def _train_epoch(
-    parts: Parts, X: Tensor, y: Tensor, plan: Plan, epoch: int, measured: Measured | None
+    parts: Parts, X: Tensor, y: Tensor, plan: TrainingPlan, epoch: int, measured: Measured | None
 ) -> None:
     for group in parts.optimizer.param_groups:
         group["lr"] = plan.learning_rate(epoch)

@@ -1,64 +1,104 @@
-"""The fit of a network once it is built: the same for all of them."""
+"""The fit that all networks share: encode, build, initialise, train."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from jobs.run import Prediction, TrainingSet
-from jobs.training.device import torch_device
-from jobs.training.handling import Handling
-from jobs.training.loop import Plan, owned, train
-from jobs.training.prediction import logit_scores, prediction
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.training.device import torch_device
+from manyseed.jobs.training.handling import Fitted, Handling
+
+if TYPE_CHECKING:  # planning reads networks' records and need not wait for torch
+    import torch
+
+Named = Mapping[str, Any]
+Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 
 
-def fit_network(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    X: NDArray[Any],
-    X_test: NDArray[Any],
-    data: TrainingSet,
-    plan: Plan,
-    order: np.random.Generator,
-    handling: Handling,
-    *,
-    started: float,
-    masks: torch.Generator | None = None,
-) -> Prediction:
-    """Train an initialised model on encoded rows and predict the test rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The `fit` of a network's record.
 
-    Parameters
+    The record's settings name the ``optimizer`` (adam or adamw) and the ``schedule`` (constant or
+    cosine) and its space has ``lr``, ``weight_decay`` and, unless a setting ``batch_size`` tells
+    it, ``batch``: the rows of a step.
+
+    Attributes
     ----------
-    X, X_test : arrays (row, ...)
-        What the model takes, as float32.
-    data : TrainingSet
-        Gives the classes.
-
-    Other parameters are those of `jobs.training.loop.train`. The prediction's `fit_seconds` are
-    those of training alone.
+    build : callable
+        ``build(shape, n_classes, settings, hparams, masks)`` returns a module that maps rows of
+        this shape to logits (row, class), its weights not yet filled. Nothing but dropout draws
+        while it is trained, from the torch.Generator `masks`.
+    encode : callable
+        ``encode(data, settings, device)`` returns training and test rows as the module takes them.
+    initialise : callable, optional
+        ``initialise(model, stream)`` fills the weights on the CPU; without it
+        `jobs.training.layers.initialise` does.
+    smallest_batch : int
+        A last batch with fewer rows joins the one before (batch norm cannot train on one row).
+    encodes_once : bool
+        Whether a dataset's runs share what `encode` returns: its time is then no fit's.
     """
-    place = torch_device(handling.device)
-    rows = owned(X, place, torch.float32), owned(data.y, place, torch.int64)
-    rows_test = owned(X_test, place, torch.float32)
-    y_test = None
-    if handling.curves and data.y_test is not None:
-        y_test = owned(data.y_test, place, torch.int64)
-    built = perf_counter() - started
-    trained = train(
-        model,
-        optimizer,
-        *rows,
-        rows_test,
-        plan,
-        order,
-        masks=masks,
-        y_test=y_test,
-        checkpoint=handling.checkpoint,
-    )
-    scores, seconds = logit_scores(trained.logits), built + trained.seconds
-    return prediction(scores, "softmax", seconds, trained.curves)
+
+    build: Callable[[tuple[int, ...], int, Named, Named, torch.Generator], torch.nn.Module]
+    encode: Callable[[TrainingSet, Named, torch.device], Encoded]
+    initialise: Callable[[Any, np.random.Generator], object] | None = None
+    smallest_batch: int = 1
+    encodes_once: bool = False
+
+    def __call__(
+        self,
+        settings: Named,
+        hparams: Named,
+        data: TrainingSet,
+        generators: Generators,
+        handling: Handling,
+    ) -> Fitted:
+        """Train one run; see `jobs.classifiers.fit`."""
+        import torch
+
+        from manyseed.jobs.training import layers, loop
+
+        started = perf_counter()
+        place = torch_device(handling.device)
+        X, X_test = self.encode(data, settings, place)
+        if self.encodes_once:
+            started = perf_counter()
+        masks = layers.torch_generator(generators.dropout, place)
+        model = self.build(X.shape[1:], data.n_classes, settings, hparams, masks)
+        (self.initialise or layers.initialise)(model, generators.init)
+        model.to(place)
+        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings["optimizer"]](
+            model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
+        )
+        plan = loop.TrainingPlan(
+            epochs=settings["epochs"],
+            batch_size=hparams["batch"] if "batch" in hparams else settings["batch_size"],
+            learning_rate=loop.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
+            snapshots=handling.snapshots,
+            smallest_batch=self.smallest_batch,
+        )
+        y_test = None
+        if handling.curves and data.y_test is not None:
+            y_test = loop.owned(data.y_test, place, torch.int64)
+        rows = loop.owned(X, place, torch.float32), loop.owned(data.y, place, torch.int64)
+        rows_test = loop.owned(X_test, place, torch.float32)
+        built = perf_counter() - started
+        fitted = loop.train(
+            model,
+            optimizer,
+            *rows,
+            rows_test,
+            plan,
+            generators.batch,
+            masks=masks,
+            y_test=y_test,
+            checkpoint=handling.checkpoint,
+        )
+        return fitted._replace(seconds=built + fitted.seconds)

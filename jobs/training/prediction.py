@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.run import Prediction, Probability
+from manyseed.jobs.run import Prediction, Probability
 
 
 def prediction(
@@ -22,7 +22,7 @@ def prediction(
     Parameters
     ----------
     scores : array
-        Logit gaps (epoch, sample), or a score a class (epoch, sample, class).
+        Gaps of two classes (epoch, sample), or a score a class (epoch, sample, class).
     probability : {"softmax", "ovr", "none"}
         How scores become probabilities.
     fit_seconds : float
@@ -35,6 +35,7 @@ def prediction(
     FloatingPointError
         Where a score is not finite: the training diverged.
     """
+    scores = scores if scores.ndim == 2 else gaps(scores)
     with np.errstate(over="ignore"):
         scores = np.ascontiguousarray(scores, dtype=np.float32)
     if not np.isfinite(scores).all():
@@ -42,22 +43,26 @@ def prediction(
         raise FloatingPointError(
             f"the training diverged: {bad} of {scores.size} scores are not finite"
         )
-    label = scores >= 0 if scores.ndim == 2 else scores.argmax(axis=2)
     return Prediction(
         scores=scores,
-        label=label.astype(np.uint16),
+        label=labels(scores, 2 if scores.ndim == 2 else scores.shape[2]).astype(np.uint16),
         confidence=_confidence(scores, probability).astype(np.float32),
         fit_seconds=fit_seconds,
         curves=curves,
     )
 
 
-def logit_scores(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the scores that are kept of a network's logits (epoch, sample, class)."""
-    if logits.shape[2] != 2:
-        return logits
-    gap: NDArray[np.float32] = logits[..., 1] - logits[..., 0]
-    return gap
+def gaps(scores: Any) -> Any:
+    """Return an array or tensor of scores (…, class) as it is kept: of two classes their gap."""
+    return scores[..., 1] - scores[..., 0] if scores.shape[-1] == 2 else scores
+
+
+def labels(scores: Any, n_classes: int) -> Any:
+    """Return the classes that gaps (…) or the scores of more than two classes (…, class) predict.
+
+    Of two classes a tie is the positive one, of more the first.
+    """
+    return scores >= 0 if n_classes == 2 else scores.argmax(-1)
 
 
 def _confidence(scores: NDArray[np.float32], probability: Probability) -> NDArray[np.float64]:

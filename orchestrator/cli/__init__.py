@@ -10,6 +10,12 @@ from contextlib import suppress
 
 __all__ = ["main"]
 
+LIBRARIES = (
+    *("dask", "jinja2", "matplotlib", "numba", "numpy", "polars", "pydantic", "rich", "scipy"),
+    *("sklearn", "submitit", "torch", "torchvision", "typer", "xarray", "xgboost", "zarr"),
+)
+"""Packages, all of them folders, that a module of this name on ``PYTHONPATH`` would hide."""
+
 
 def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
@@ -22,10 +28,10 @@ def main() -> None:
 
 def _guarded() -> int:
     """Run the command with signals and streams of its own; return its exit code."""
-    from orchestrator.cli.process import CLOSED, Process, StreamClosed
-    from orchestrator.errors import INTERRUPTED
+    from manyseed.orchestrator.cli.process import CLOSED, CommandProcess, StreamClosed
+    from manyseed.orchestrator.errors import INTERRUPTED
 
-    process = Process()
+    process = CommandProcess()
     try:
         with process:
             code = _ended()
@@ -44,10 +50,11 @@ def _guarded() -> int:
 
 def _ended() -> int:
     """Run the command; return its exit code."""
-    from orchestrator.errors import ManyseedError, UnavailableError
+    from manyseed.orchestrator.errors import ManyseedError, UnavailableError
 
     try:
-        from orchestrator.cli.commands import app
+        _refuse_shadows()
+        from manyseed.orchestrator.cli.commands import app
 
         app()
     except SystemExit as end:
@@ -65,10 +72,26 @@ def _ended() -> int:
     return 0
 
 
+def _refuse_shadows() -> None:
+    """Refuse a user's file that would be imported in place of a library, here and by tasks."""
+    from importlib.machinery import PathFinder
+
+    for name in LIBRARIES:
+        found = PathFinder.find_spec(name)
+        if found and found.origin and found.submodule_search_locations is None:
+            from manyseed.orchestrator.errors import UserError
+
+            raise UserError(
+                f"this file stands in for the library {name}",
+                file=found.origin,
+                remedy="rename it, or take its folder out of PYTHONPATH",
+            )
+
+
 def _say_error(message: str) -> None:
     from rich.text import Text
 
-    from orchestrator.cli.output import errors, say
+    from manyseed.orchestrator.cli.output import errors, say
 
     with suppress(OSError):  # a terminal that is gone
         say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)

@@ -2,24 +2,71 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import Directory, Json, OwnMetrics, names
-from orchestrator.cli.output import console, errors, print_json, print_table, say, say_next
-from orchestrator.cli.progress import bar
-from orchestrator.errors import RunsError, UnavailableError, UserError
+from manyseed.analysis.options import CONVENTIONS, Convention
+from manyseed.orchestrator.cli.common import Directory, Json, OwnMetrics, names
+from manyseed.orchestrator.cli.output import (
+    console,
+    counted,
+    errors,
+    print_json,
+    print_table,
+    say,
+    say_next,
+)
+from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError
+from manyseed.orchestrator.results.flags import flag
 
 if TYPE_CHECKING:
-    from analysis.options import Options
-    from orchestrator.sweep import Sweep
+    from manyseed.analysis.options import Options
+    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.sweep import Sweep
 
 _LOOK_SECONDS = 1.0
+_MOST_CELLS = 40
+_HEADS = {
+    "test sets": "test\nsets",
+    "accuracy ± seeds": "accuracy\n± seeds",
+    "between test sets": "between\ntest sets",
+}
+"""Where heads of the summary break."""
+_OFF = {"standardise": "--as-they-are"}
+"""What undoes a convention that the sweep file asks for, where it is not called --no-NAME."""
 
 
+def _offered(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each convention of an analysis, in place of ``**conventions``."""
+    signature = inspect.signature(command, eval_str=True)
+    directory, metrics, metric, *others, _ = signature.parameters.values()
+    offered = [_parameter(name, declared) for name, declared in CONVENTIONS.items()]
+    parameters = [directory, metrics, metric, *offered, *others]
+    vars(command)["__signature__"] = signature.replace(parameters=parameters)
+    return command
+
+
+def _parameter(name: str, declared: Convention) -> inspect.Parameter:
+    off = _OFF.get(name, f"--no-{flag(name)[2:]}")
+    option = typer.Option(
+        f"{flag(name)}/{off}" if declared.kind is bool else flag(name),
+        help=f"{declared.meaning[0].upper()}{declared.meaning[1:]}.",
+        metavar="|".join(map(str, declared.choices)) or None,
+        show_default=declared.default,
+    )
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    annotation: Any = Annotated[declared.kind | None, option]
+    return inspect.Parameter(name, kind, default=None, annotation=annotation)
+
+
+@_offered
 def analyze(
     directory: Directory,
     metrics: Annotated[
@@ -27,70 +74,6 @@ def analyze(
         typer.Option(help="Metrics to compute, separated by commas.", show_default="all"),
     ] = None,
     metric: OwnMetrics = None,
-    resamples: Annotated[
-        int | None,
-        typer.Option(help="Random splits of a test set for α̂ (B).", show_default="100"),
-    ] = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Probability that α̂'s threshold δ is exceeded.", show_default="0.01"),
-    ] = None,
-    alpha_mode: Annotated[
-        str | None,
-        typer.Option(metavar="exact|paper", help="How α̂ is computed.", show_default="exact"),
-    ] = None,
-    alpha_reference: Annotated[
-        str | None,
-        typer.Option(
-            metavar="others|half|loo_ensemble|ensemble",
-            help="What a run is compared with.",
-            show_default="others",
-        ),
-    ] = None,
-    max_references: Annotated[
-        int | None, typer.Option(help="Runs in a reference at most.", show_default="1000")
-    ] = None,
-    probe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="gap|true_margin",
-            help="What a point is reduced to for α̂.",
-            show_default="gap for two classes, true_margin for more",
-        ),
-    ] = None,
-    clip: Annotated[
-        float | None, typer.Option(help="Limit margins to ± this.", show_default="no limit")
-    ] = None,
-    standardise: Annotated[
-        bool | None,
-        typer.Option(
-            "--standardise/--as-they-are",
-            help="Take each run's margins in units of their standard deviation.",
-            show_default="as they are",
-        ),
-    ] = None,
-    snapshot: Annotated[
-        int | None,
-        typer.Option(help="Which snapshot: 0 the first, -1 the last.", show_default="-1"),
-    ] = None,
-    reference_snapshot: Annotated[
-        int | None, typer.Option(help="That of α̂'s reference.", show_default="the same")
-    ] = None,
-    empty_union: Annotated[
-        float | None,
-        typer.Option(
-            metavar="0|1",
-            help="Local error consistency of two runs without errors.",
-            show_default="undefined",
-        ),
-    ] = None,
-    ece_bins: Annotated[
-        int | None, typer.Option(help="Bins of the calibration error.", show_default="15")
-    ] = None,
-    max_pair_runs: Annotated[
-        int | None,
-        typer.Option(help="List pairs of repeats of up to so many runs.", show_default="200"),
-    ] = None,
     dask: Annotated[
         str,
         typer.Option(
@@ -121,6 +104,7 @@ def analyze(
         bool, typer.Option("--wait", help="With --cluster: follow the job to its end.")
     ] = False,
     as_json: Json = False,
+    **conventions: Any,
 ) -> None:
     """Compute the result tables of all runs that are finished.
 
@@ -145,38 +129,21 @@ def analyze(
 
         manyseed analyze quickstart --cluster mycluster --dask slurm --workers 10
     """
-    from orchestrator.submissions.intent import LOCAL
-    from orchestrator.submissions.profiles import AUTO
-    from orchestrator.sweep import Sweep
-    from slurm import available
+    from manyseed.orchestrator.submissions.profiles import AUTO
+    from manyseed.orchestrator.sweep import Sweep
+    from manyseed.orchestrator.tasks.intent import LOCAL
+    from manyseed.slurm import available
 
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
-    options = _options(
-        sweep,
-        metrics=names(metrics or ""),
-        own=metric,
-        resamples=resamples,
-        epsilon=epsilon,
-        alpha_mode=alpha_mode,
-        alpha_reference=alpha_reference,
-        max_references=max_references,
-        probe=probe,
-        clip=clip,
-        standardise=standardise,
-        epoch=snapshot,
-        reference_epoch=reference_snapshot,
-        empty_union=empty_union,
-        ece_bins=ece_bins,
-        max_pair_runs=max_pair_runs,
-    )
+    options = _options(sweep, metrics=names(metrics or ""), own=metric, **conventions)
     is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
     if cluster is not None and not is_here and dask != "slurm":
         job = _submit(sweep, options, cluster, dask, workers, quiet=as_json)
         if not wait:
             if as_json:
-                print_json(job)
+                print_json(asdict(job))
             return
         _follow(sweep, quiet=as_json)
     else:
@@ -193,7 +160,7 @@ def analyze(
 
 def report(directory: Directory) -> None:
     """Write the report: one page with tables and figures, DIR/report/index.html."""
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     tell_report(Sweep(directory).report())
 
@@ -217,8 +184,8 @@ def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | No
 
 def _options(sweep: Sweep, **asked: Any) -> Options:
     """Return the conventions to analyse by; users' metrics are found where the command is given."""
-    from orchestrator.results.conventions import conventions
-    from orchestrator.results.own_metrics import find_modules_here
+    from manyseed.orchestrator.results.conventions import conventions
+    from manyseed.orchestrator.results.own_metrics import find_modules_here
 
     find_modules_here(sweep.paths, [*asked.get("metrics", ()), *(asked["own"] or ())])
 
@@ -229,14 +196,33 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 
 def print_summary(sweep: Sweep) -> None:
-    """Print what the sweep found, by dataset and classifier, and what is to be known of it."""
-    from orchestrator.results.analysing import read_analysis
-    from orchestrator.results.caveats import amounts
-    from orchestrator.results.reporting import summary_table
+    """Print what the sweep found, cell by cell, and what is to be known of it."""
+    from manyseed.analysis.report.context import repeats_in_words, varying_axes
+    from manyseed.orchestrator.results.analysing import read_analysis
+    from manyseed.orchestrator.results.caveats import amounts
+    from manyseed.orchestrator.results.reporting import summary_table
 
-    frame = summary_table(sweep.results)
-    print_table(None, frame.columns, frame.iter_rows(), nested=True)
+    cells = sweep.results["cells"]
+    frame, axes = summary_table(cells), varying_axes(cells)
+    rows = (
+        (f"{dataset} × {classifier}", cell, *others)
+        if axes
+        else (dataset, f"{classifier}{cell}", *others)
+        for dataset, classifier, cell, *others in frame.head(_MOST_CELLS).iter_rows()
+    )
+    heads = ["", "cell" if axes else "classifier", *frame.columns[3:]]
+    print_table(None, [_HEADS.get(name, name) for name in heads], rows, nested=True)
+    if frame.height > _MOST_CELLS:
+        more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
+        say_next(more, "query", sweep.directory, "--limit", frame.height)
     console.print()
+    named = f" Cells differ in {' · '.join(axes)}." if axes else ""
+    say(f"{repeats_in_words(cells)}{named}")
+    say("± seeds: between runs, within repeats. Between test sets: of the repeats' means.")
+    if identical := int(cells["n_identical_repeats"].sum()):
+        copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
+        same = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of whose runs are"
+        say(f"† {same} copies: left out of ± seeds, range, EC, churn and α̂.")
     if (told := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(told)
     found = caveats(sweep)
@@ -246,8 +232,8 @@ def print_summary(sweep: Sweep) -> None:
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return what could not be computed, and why, as sentences."""
-    from orchestrator.results.analysing import read_analysis
-    from orchestrator.results.caveats import not_computed, outdated, problems, undefined
+    from manyseed.orchestrator.results.analysing import read_analysis
+    from manyseed.orchestrator.results.caveats import not_computed, outdated, problems, undefined
 
     results, record = sweep.results, read_analysis(sweep.paths)[1]
     repeats = results["repeats"]
@@ -303,14 +289,14 @@ def _submit(
     workers: int | None,
     *,
     quiet: bool,
-) -> dict[str, Any]:
+) -> AnalysisJob:
     """Submit the analysis, unless it is; tell of its job."""
     new = sweep.submit_analysis(options, cluster=cluster, dask=dask, workers=workers)
     job = sweep.analysis_job()
     assert job is not None
     if not quiet:
-        told = "Submitted the analysis" if new else f"The same analysis is {job['state']} already"
-        say(f"{told}: job {job['job']} of {job['cluster']}; log: {job['log']}")
+        told = "Submitted the analysis" if new else f"The same analysis is {job.state} already"
+        say(f"{told}: job {job.job} of {job.cluster}; log: {job.log}")
         say_next("What becomes of it", "status", sweep.directory)
     return job
 
@@ -321,14 +307,14 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
     progress.disable = quiet
     with progress:
         task = progress.add_task("analysing", total=None, note="")
-        while (job := sweep.analysis_job()) and job["state"] in ("waiting", "held", "running"):
-            note = f"{job['job']} is {job['state']} {job['reason']}".strip()
-            total = job["blocks"] or None
-            progress.update(task, completed=job["done"], total=total, note=note)
+        while (job := sweep.analysis_job()) and job.state in ("waiting", "held", "running"):
+            note = f"{job.job} is {job.state} {job.reason}".strip()
+            total = job.blocks or None
+            progress.update(task, completed=job.done, total=total, note=note)
             time.sleep(_LOOK_SECONDS)
         assert job is not None
-        progress.update(task, completed=job["done"], total=job["blocks"] or None, note="")
-    if job["state"] != "finished":
-        kind = {1: RunsError, 2: UserError}.get(job["exit_code"], UnavailableError)
-        reason = job["reason"] or job["state"].replace("_", " ")
-        raise kind(f"job {job['job']} ended: {reason}\n  its log: {job['log']}")
+        progress.update(task, completed=job.done, total=job.blocks or None, note="")
+    if job.state != "finished":
+        kind = {1: RunsError, 2: UserError}.get(job.exit_code or 0, UnavailableError)
+        reason = job.reason or job.state.replace("_", " ")
+        raise kind(f"job {job.job} ended: {reason}\n  its log: {job.log}")

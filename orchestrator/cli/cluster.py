@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.common import Json
-from orchestrator.cli.output import console, print_json, say, say_next
+from manyseed.orchestrator.cli.common import Json
+from manyseed.orchestrator.cli.output import console, print_json, say, say_next
 
 if TYPE_CHECKING:
-    from slurm.discover import Cluster, Partition
-    from slurm.profile import Profile
+    from manyseed.slurm.discover import Cluster, Partition
 
 app = typer.Typer(help="Describe a SLURM cluster, and check it.", no_args_is_help=True)
 
@@ -37,9 +36,9 @@ def init(
 
         manyseed cluster check NAME
     """
-    from orchestrator.errors import UnavailableError, UserError
-    from slurm import ClusterError, discover
-    from slurm.profile import user_folder
+    from manyseed.orchestrator.errors import UnavailableError, UserError
+    from manyseed.slurm import ClusterError, discover
+    from manyseed.slurm.profile import user_folder
 
     try:
         cluster = discover.discover()
@@ -72,10 +71,11 @@ def check(
     Imports, GPUs, submitting from jobs, requeueing, accounting. Ends with 4 where something
     that a sweep needs does not work.
     """
-    from orchestrator.errors import UnavailableError
-    from orchestrator.submissions import nodecheck
+    from manyseed.orchestrator.errors import UnavailableError
+    from manyseed.orchestrator.submissions import nodecheck
+    from manyseed.orchestrator.submissions.profiles import read
 
-    profile = _profile(name)
+    profile = read(name, key="NAME")
     with console.status("asking") as status:
         findings = nodecheck.check(
             profile, folder, wait * 60, lambda text: status.update(Text(text))
@@ -138,13 +138,3 @@ def _shown(partition: Partition) -> str:
     text = f"{partition.name}: {partition.n_nodes} nodes, {partition.cores} cores, "
     text += f"{partition.memory_mb} MB, {longest}"
     return text + (f", {partition.gres}" if partition.gres else "")
-
-
-def _profile(name: str) -> Profile:
-    from orchestrator.errors import UserError
-    from slurm.profile import find_profile, read_profile
-
-    try:
-        return read_profile(find_profile(name))
-    except ValueError as error:
-        raise UserError(str(error)) from None

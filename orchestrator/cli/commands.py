@@ -8,22 +8,30 @@ import re
 import typer
 from rich.markup import escape
 
-from orchestrator.cli.analyze import analyze, report
-from orchestrator.cli.ask import howmany, query
-from orchestrator.cli.cluster import app as cluster
-from orchestrator.cli.datasets import app as datasets
-from orchestrator.cli.export import export
-from orchestrator.cli.importing import import_
-from orchestrator.cli.logs import logs
-from orchestrator.cli.one import drop, rerun, show
-from orchestrator.cli.pause import cancel, pause, throttle
-from orchestrator.cli.plan import plan
-from orchestrator.cli.run import run
-from orchestrator.cli.status import status
-from orchestrator.cli.submit import resume, submit
-from orchestrator.cli.testcluster import app as testcluster
-from orchestrator.cli.tune import tune
-from orchestrator.cli.verify import compact, verify
+from manyseed.orchestrator.cli.analyze import analyze, report
+from manyseed.orchestrator.cli.cancel import cancel
+from manyseed.orchestrator.cli.cluster import app as cluster
+from manyseed.orchestrator.cli.compact import compact
+from manyseed.orchestrator.cli.datasets import app as datasets
+from manyseed.orchestrator.cli.drop import drop
+from manyseed.orchestrator.cli.export import export
+from manyseed.orchestrator.cli.howmany import howmany
+from manyseed.orchestrator.cli.importing import import_
+from manyseed.orchestrator.cli.logs import logs
+from manyseed.orchestrator.cli.pause import pause
+from manyseed.orchestrator.cli.plan import plan
+from manyseed.orchestrator.cli.query import query
+from manyseed.orchestrator.cli.rerun import rerun
+from manyseed.orchestrator.cli.resume import resume
+from manyseed.orchestrator.cli.run import run
+from manyseed.orchestrator.cli.schema import schema
+from manyseed.orchestrator.cli.show import show
+from manyseed.orchestrator.cli.status import status
+from manyseed.orchestrator.cli.submit import submit
+from manyseed.orchestrator.cli.testcluster import app as testcluster
+from manyseed.orchestrator.cli.throttle import throttle
+from manyseed.orchestrator.cli.tune import tune
+from manyseed.orchestrator.cli.verify import verify
 
 __all__ = ["app"]
 
@@ -56,7 +64,7 @@ def _main(
 
 
 _PANELS = {
-    "Train": (run, plan, tune, submit, status, logs, resume, cancel, pause, throttle),
+    "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, import_, rerun, drop),
     "Learn": (analyze, query, howmany, report, show),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 from rich.text import Text
 
-from orchestrator.cli.common import Json, SweepToml
-from orchestrator.cli.output import console, counted, print_json, print_table, say
+from manyseed.orchestrator.cli.common import Json, SweepToml
+from manyseed.orchestrator.cli.output import console, counted, print_json, print_table, say
 
 app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_is_help=True)
 
@@ -14,7 +14,7 @@ app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_i
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List the datasets that can be named, with shapes; nothing is read or downloaded."""
-    from jobs import datasets
+    from manyseed.jobs import datasets
 
     columns = ("source", "samples", "features", "categorical", "classes", "fetched")
     rows = []
@@ -38,9 +38,9 @@ def fetch(sweep_file: SweepToml) -> None:
 
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
     """
-    from orchestrator.grids.expansion import expand
-    from orchestrator.grids.sweepfile import read_sweep_file
-    from orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.grids.expansion import expand
+    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.plans.data import fetch_datasets
 
     expansion = expand(read_sweep_file(sweep_file), sweep_file)
     with console.status("fetching") as status:

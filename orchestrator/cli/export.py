@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.common import Directory
-from orchestrator.cli.output import say, size
+from manyseed.orchestrator.cli.common import Directory
+from manyseed.orchestrator.cli.output import say, size
 
 
 def export(
@@ -35,7 +35,7 @@ def export(
 
         manyseed export sweep --output labels.parquet
     """
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     file = Sweep(directory).export(output)
     say(f"Wrote {file} ({size(file.stat().st_size)}).")

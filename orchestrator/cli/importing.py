@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.output import counted, say, say_next
 
 
 def import_(
@@ -35,7 +35,8 @@ def import_(
         typer.Option(metavar="softmax|ovr|none", help="How scores become probabilities."),
     ] = "softmax",
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Scores are probabilities already.")
+        bool,
+        typer.Option("--probabilities", help="Scores of arrays are probabilities already."),
     ] = False,
 ) -> None:
     """Make a sweep directory of predictions that were made elsewhere.
@@ -50,10 +51,11 @@ def import_(
 
         manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
     """
-    from orchestrator.importing import import_predictions
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.importing import import_predictions
+    from manyseed.orchestrator.importing.probabilities import FLOOR
+    from manyseed.orchestrator.sweep import Sweep
 
-    import_predictions(
+    floored = import_predictions(
         files,
         out,
         dataset=dataset,
@@ -65,4 +67,10 @@ def import_(
     )
     done = Sweep(out).survey().counts
     say(f"Imported {counted(done['done'] + done['copy'], 'run')} into {out}.")
+    if floored:
+        say(
+            f"{floored:,} {'prediction' if floored == 1 else 'predictions'} of a test point "
+            f"{'gives' if floored == 1 else 'give'} a class less than the probability "
+            f"{FLOOR:.2g}; it counts as that, since the logarithm of 0 is no score."
+        )
     say_next("Next", "analyze", out)

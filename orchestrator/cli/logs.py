@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import console, print_json, say, say_next
-from orchestrator.errors import UserError
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import console, print_json, say, say_next
+from manyseed.orchestrator.errors import UserError
 
 
 def logs(
@@ -36,8 +36,8 @@ def logs(
 
         manyseed logs sweep --failed
     """
-    from orchestrator.paths import open_sweep
-    from orchestrator.progress import logs as texts
+    from manyseed.orchestrator.paths import open_sweep
+    from manyseed.orchestrator.progress import logs as texts
 
     paths = open_sweep(directory)
     if failed == (what is not None):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import Json, Out, SweepToml
-from orchestrator.cli.output import (
+from manyseed.orchestrator.cli.common import Json, Out, SweepToml
+from manyseed.orchestrator.cli.output import (
     console,
     counted,
     duration,
@@ -19,10 +19,10 @@ from orchestrator.cli.output import (
     say_next,
     size,
 )
-from orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, refused
 
 if TYPE_CHECKING:
-    from orchestrator.plans.change import Change
+    from manyseed.orchestrator.plans.change import Change
 
 _DATA = ("dataset", "classifier", "train", "test")
 _COUNTS = ("runs", "fits")
@@ -56,9 +56,9 @@ def plan(
 
         manyseed plan sweep.toml --out /scratch/me/sweep
     """
-    from orchestrator.grids.sweepfile import read_sweep_file
-    from orchestrator.plans.cost import beyond
-    from orchestrator.plans.planning import plan_change, plan_sweep, require_room
+    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.plans.cost import beyond
+    from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
     directory = out or Path(read_sweep_file(sweep_file).name)
@@ -94,9 +94,9 @@ def plan(
 
 def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
     """Return the command that a planned sweep waits for."""
-    from jobs import datasets
-    from orchestrator.paths import SweepPaths
-    from orchestrator.plans.tuned import searches
+    from manyseed.jobs import datasets
+    from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.tuned import searches
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
@@ -106,12 +106,13 @@ def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
 
 
 def _parsed(walltime: str) -> float:
-    from slurm.profile import minutes
+    from manyseed.slurm.profile import minutes
+    from manyseed.slurm.refused import Refused
 
     try:
         return minutes(walltime) / 60
-    except ValueError as error:
-        raise UserError(str(error), key="--walltime") from None
+    except Refused as error:
+        raise refused(error, key="--walltime") from None
 
 
 def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list[object]]:

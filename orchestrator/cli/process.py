@@ -48,7 +48,7 @@ class StreamClosed(BaseException):
     """What reads the command's output is gone; no error of anybody's."""
 
 
-class Process:
+class CommandProcess:
     """What the command is in for; a context manager that restores what it found.
 
     Attributes
@@ -62,7 +62,7 @@ class Process:
         self._before: dict[int, Any] = {}
         self._is_own = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> CommandProcess:
         if threading.current_thread() is threading.main_thread():
             for number, heard in {
                 signal.SIGINT: self._interrupt,

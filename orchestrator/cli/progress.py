@@ -16,11 +16,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from orchestrator.cli.output import console
+from manyseed.orchestrator.cli.output import console
 
 if TYPE_CHECKING:
-    from orchestrator.progress import watch
-    from orchestrator.submissions.submission import Submission
+    from manyseed.orchestrator.progress import watch
+    from manyseed.orchestrator.submissions.submission import Submission
 
 
 def bar() -> Progress:
@@ -50,7 +50,7 @@ def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, i
 
 def show(submission: Submission) -> watch.Progress:
     """Show a submission until nothing of it lives; return how it ended."""
-    from orchestrator.progress import watch
+    from manyseed.orchestrator.progress import watch
 
     with bar() as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")

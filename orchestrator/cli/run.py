@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
-from orchestrator.cli.common import Cluster, OtherRecipe, Out, OwnMetrics, SweepToml, Workers
-from orchestrator.cli.output import counted, duration, say, say_next, size
-from orchestrator.cli.progress import show
-from orchestrator.cli.status import raise_if_broken
-from orchestrator.cli.submit import tell_gpu
-from orchestrator.cli.tune import search
-from orchestrator.errors import INTERRUPTED, NOT_FINISHED
+from manyseed.orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
+from manyseed.orchestrator.cli.common import (
+    Cluster,
+    OtherRecipe,
+    Out,
+    OwnMetrics,
+    SweepToml,
+    Workers,
+)
+from manyseed.orchestrator.cli.output import counted, duration, say, say_next, size
+from manyseed.orchestrator.cli.progress import show
+from manyseed.orchestrator.cli.status import raise_if_broken
+from manyseed.orchestrator.cli.submit import tell_gpu
+from manyseed.orchestrator.cli.tune import search
+from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED
 
 if TYPE_CHECKING:
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
 
 def run(
@@ -43,14 +50,14 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
-    from orchestrator.grids.sweepfile import read_sweep_file
-    from orchestrator.paths import SweepPaths
-    from orchestrator.plans.data import fetch_datasets
-    from orchestrator.plans.planning import plan_change, plan_sweep
-    from orchestrator.submissions.intent import LOCAL
-    from orchestrator.submissions.profiles import AUTO, choose
-    from orchestrator.submissions.submission import last_intent
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.submission import last_intent
+    from manyseed.orchestrator.sweep import Sweep
+    from manyseed.orchestrator.tasks.intent import LOCAL
 
     directory = out or Path(read_sweep_file(sweep_file).name)
     plan_change(sweep_file, directory)  # what is wrong in the file is said before all else
@@ -114,7 +121,7 @@ def _stop(sweep: Sweep) -> None:
 
 def _print_promise(sweep: Sweep) -> None:
     """Print what the plan promised beside what there is."""
-    from orchestrator.plans.promise import promise_and_outcome
+    from manyseed.orchestrator.plans.estimate import promise_and_outcome
 
     figures = promise_and_outcome(sweep.paths)
     shown = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import (
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import (
     console,
     counted,
     duration,
@@ -17,14 +17,15 @@ from orchestrator.cli.output import (
     say,
     say_next,
 )
-from orchestrator.cli.progress import show
-from orchestrator.errors import NOT_FINISHED, ManyseedError, UnavailableError
-from orchestrator.files import read_json
+from manyseed.orchestrator.cli.progress import show
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import NOT_FINISHED, ManyseedError, UnavailableError
 
 if TYPE_CHECKING:
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
+_HEADS = {"copy": "copies"}
 
 
 def status(
@@ -38,7 +39,7 @@ def status(
 
     Exit code 0 when all is done, 1 when runs failed, 3 when runs are missing.
     """
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
     if watch:
@@ -71,7 +72,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     runs = state["runs"]
     print_table(
         sweep.name,
-        _COLUMNS,
+        tuple(_HEADS.get(name, name) for name in _COLUMNS),
         ([group[name] for name in _COLUMNS] for group in state["groups"]),
         total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
         nested=True,

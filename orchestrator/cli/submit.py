@@ -1,4 +1,4 @@
-"""``manyseed submit`` and ``resume``."""
+"""``manyseed submit``, and what every submission says."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
-from orchestrator.cli.output import counted, say, say_next
-from orchestrator.cli.status import follow
+from manyseed.orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
+from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.status import follow
 
 if TYPE_CHECKING:
-    from orchestrator.submissions.submission import Submission
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.submissions.submission import Submission
+    from manyseed.orchestrator.sweep import Sweep
+
 
 Only = Annotated[
     str | None,
     typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
 ]
+
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, help="At most so many runs, spread over the cells: a pilot."),
@@ -52,7 +54,7 @@ def submit(
 
         manyseed submit sweep --watch
     """
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
     submission = sweep.submit(
@@ -63,53 +65,13 @@ def submit(
         other_recipe=other_recipe,
         tell=say,
     )
-    _tell(sweep, submission, failed=False)
+    tell(sweep, submission, failed=False)
     if watch:
         follow(sweep)
 
 
-def resume(
-    directory: Directory,
-    cluster: Cluster = "auto",
-    workers: Workers = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Train exactly the failed runs again, same seeds.")
-    ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", help="Memory for each task, instead of the profile's: 32G."),
-    ] = None,
-    only: Only = None,
-    limit: Limit = None,
-    other_recipe: OtherRecipe = False,
-    watch: Watch = False,
-) -> None:
-    """Submit what an interrupted sweep still misses, here or on any cluster.
-
-    Finished runs are never trained again, and runs that a task waits or trains for are never
-    submitted again. What a pause holds is released, and tasks that were asked to stop are waited
-    for; exit code 3 where they take more than minutes, and have all that is missing. Failed runs
-    are left alone unless --failed asks for them.
-    """
-    from orchestrator.sweep import Sweep
-
-    sweep = Sweep(directory)
-    submission = sweep.submit(
-        cluster=cluster,
-        workers=workers,
-        failed=failed,
-        memory=memory,
-        only=only,
-        limit=limit,
-        other_recipe=other_recipe,
-        tell=say,
-    )
-    _tell(sweep, submission, failed=failed)
-    if watch:
-        follow(sweep)
-
-
-def _tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
+def tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
+    """Report what was submitted, or why nothing was."""
     if submission is None:
         _tell_nothing(sweep, failed)
         return

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import Json
-from orchestrator.cli.output import console, print_json, print_table, say, say_next
+from manyseed.orchestrator.cli.common import Json
+from manyseed.orchestrator.cli.output import console, print_json, print_table, say, say_next
 
 if TYPE_CHECKING:
-    from slurm.testcluster import TestCluster
+    from manyseed.slurm.testcluster import TestCluster
 
 app = typer.Typer(
     help="Try SLURM without a cluster: a throw-away one on this machine, of virtual nodes.",
@@ -45,8 +45,9 @@ def start(
 
         manyseed submit sweep --cluster testcluster
     """
-    from orchestrator.errors import UnavailableError, UserError
-    from slurm.testcluster import MissingPackages, Settings
+    from manyseed.orchestrator.errors import UnavailableError, refused
+    from manyseed.slurm.refused import Refused
+    from manyseed.slurm.testcluster import MissingPackages, Settings
 
     settings = Settings(
         cpu_nodes=cpu_nodes,
@@ -62,8 +63,8 @@ def start(
         with console.status("starting"):
             cluster.start(settings)
             cluster.register()
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    except Refused as error:
+        raise refused(error, key="--dir") from None
     except (MissingPackages, RuntimeError) as error:
         raise UnavailableError(str(error)) from None
     _show(cluster)
@@ -116,7 +117,7 @@ _COLUMNS = ("node", "partitions", "state", "cores", "gpus", "memory_mb", "reason
 
 
 def _cluster(folder: Path | None) -> TestCluster:
-    from slurm.testcluster import TestCluster
+    from manyseed.slurm.testcluster import TestCluster
 
     return TestCluster(folder or TestCluster.default_folder())
 
@@ -127,7 +128,7 @@ def _show(cluster: TestCluster) -> None:
 
 def _nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, int, str]]:
     """Return one row a node."""
-    from orchestrator.errors import UnavailableError
+    from manyseed.orchestrator.errors import UnavailableError
 
     try:
         printed = cluster.command(["sinfo", "-h", "-N", "-o", "%N|%R|%T|%c|%G|%m|%E"])

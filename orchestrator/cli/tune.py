@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import Directory, Json, Workers
-from orchestrator.cli.output import print_json, print_table, say, say_next
-from orchestrator.cli.progress import bar
-from orchestrator.errors import INTERRUPTED
+from manyseed.orchestrator.cli.common import Directory, Json, Workers
+from manyseed.orchestrator.cli.output import print_json, print_table, say, say_next
+from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.errors import INTERRUPTED
 
 if TYPE_CHECKING:
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.plans.tuned import TunedHparams
+    from manyseed.orchestrator.sweep import Sweep
 
 Here = Annotated[
     str,
@@ -42,18 +42,15 @@ def tune(
 
         sbatch --cpus-per-task 32 --wrap "manyseed tune sweep"
     """
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     found = search(Sweep(directory), cluster, workers, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
+    rows = [(f.dataset, f.classifier, len(f.draws), f.draw, f.accuracy, f.hparams) for f in found]
     if as_json:
-        print_json({"searches": [{name: each[name] for name in columns} for each in found]})
+        print_json({"searches": [dict(zip(columns, row, strict=True)) for row in rows]})
     elif found:
-        print_table(
-            None,
-            columns[:-1],
-            [tuple(each[name] for name in columns[:-1]) for each in found],
-        )
+        print_table(None, columns[:-1], [row[:-1] for row in rows])
         say_next("Next", "submit", directory)
     else:
         say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
@@ -61,10 +58,10 @@ def tune(
 
 def search(
     sweep: Sweep, cluster: str, workers: int | None, *, quiet: bool = False
-) -> list[dict[str, Any]]:
+) -> list[TunedHparams]:
     """Do a sweep's open searches under a progress bar; return what each found."""
-    from orchestrator.plans.plan import Plan
-    from orchestrator.plans.tuned import found, searches
+    from manyseed.orchestrator.plans.plan import Plan
+    from manyseed.orchestrator.plans.tuned import found, searches
 
     if not searches(sweep.paths, Plan.read(sweep.paths).cells):
         return []
@@ -81,4 +78,4 @@ def search(
             say_next("Go on with", "tune", sweep.directory)
             raise typer.Exit(INTERRUPTED) from None
     results = [found(sweep.paths, each.id) for each in done]
-    return [asdict(result) | {"draws": len(result.draws)} for result in results if result]
+    return [result for result in results if result]

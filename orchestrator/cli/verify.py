@@ -1,4 +1,4 @@
-"""``manyseed verify`` and ``compact``."""
+"""``manyseed verify``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.common import Directory, Json
-from orchestrator.cli.output import counted, print_json, say, say_next
-from orchestrator.cli.progress import shards_done
-from orchestrator.errors import RunsError
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
+from manyseed.orchestrator.cli.progress import shards_done
+from manyseed.orchestrator.errors import RunsError
 
 _NAMED = 20
 """Runs that are named; ``--json`` names all."""
@@ -31,7 +31,7 @@ def verify(
 
     Exit code 1 when something is wrong.
     """
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep
 
     with shards_done("verifying", quiet=as_json) as progress:
         result = Sweep(directory).verify(repair=repair, progress=progress)
@@ -57,24 +57,6 @@ def verify(
             + f"\n  mend it with: manyseed verify {directory} --repair; "
             f"then: manyseed resume {directory}"
         )
-
-
-def compact(directory: Directory) -> None:
-    """Publish what journals hold, remove what is no longer needed, consolidate metadata."""
-    from orchestrator.sweep import Sweep
-
-    with shards_done("compacting") as progress:
-        result = Sweep(directory).compact(progress)
-    say(
-        f"Published {counted(result.published, 'run')}, removed "
-        f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
-    )
-    if result.damaged:
-        say(
-            f"Kept {counted(len(result.damaged), 'journal')} in which something cannot be read "
-            f"that is not published: {', '.join(result.damaged)}"
-        )
-        say_next("Next", "verify", directory, "--repair")
 
 
 def _verdict(result: dict[str, int]) -> str:

@@ -6,7 +6,6 @@ are codes until the distinct ones are known, and only those get their descriptio
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +15,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from jobs.classifiers import ClassifierInfo
-from jobs.datasets import DatasetInfo
-from jobs.identity import IDENTITY_VERSION, canonical_json
-from jobs.run import Cell
-from orchestrator.errors import UserError, toml_value
-from orchestrator.grids.grid import Combinations, combine
-from orchestrator.grids.plannotes import Notes
-from orchestrator.grids.resolving import Resolver
-from orchestrator.grids.sweepfile import AXES, SweepFile
+from manyseed.analysis.axes import AXES
+from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, UNPERTURBED
+from manyseed.jobs.classifiers import ClassifierInfo
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.identity import canonical_json, canonical_pieces, text_identity
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.grids.grid import Combinations, combine
+from manyseed.orchestrator.grids.plannotes import Notes
+from manyseed.orchestrator.grids.resolving import Resolver
+from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 VALUES = ("train_fraction", "perturb_continuous", "perturb_categorical", "perturb_hparams", "vary")
 """The axes that resolve by themselves, given dataset, classifier and hparams."""
 
 _FITS = ("dataset", "classifier", "hparams")
 """The axes that decide how the others resolve."""
-
-_STILL = {
-    "train_fraction": 1.0,
-    "perturb_continuous": "none",
-    "perturb_categorical": "none",
-    "perturb_hparams": "none",
-}
-"""Values under which the runs of a repeat differ by their streams alone."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,7 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
     distinct = _distinct(pl.concat(frames), tables, notes, path)
     notes.facts_of(resolver.datasets, used["dataset"])
     notes.unused(resolver.unused(used))
-    cells = tables.described(distinct, sweep.seed)
+    cells = tables.described(distinct)
     tuned = cells.filter(pl.col("hparams") == "tuned")
     return Expansion(
         cells,
@@ -148,10 +141,10 @@ def _resolve(
     ]
     resolver.resolve_pairs([(first["dataset"], first["classifier"]) for _, first in groups], where)
     for places, first in groups:
+        fit = resolver.axis(first, where, "hparams", first["hparams"]).cell
+        columns["fit"][places] = tables.code("fit", canonical_json(fit.canonical()), fit)
         for axis in _FITS:
-            columns[axis][places] = tables.code(axis, first[axis])
-        fit = resolver.axis(first, where, "hparams", first["hparams"])
-        columns["fit"][places] = tables.fit(fit.cell)
+            columns[axis][places] = tables.code(axis, first[axis], fit)
         alike = np.full(len(places), first["hparams"] != "tuned")
         for axis in VALUES:
             raw = found.codes[axis][places]
@@ -162,8 +155,8 @@ def _resolve(
                 resolved = resolver.axis(first, where, axis, value)
                 notes.add(axis, value, first, resolved)
                 shown = axis_value(resolved.cell, axis)
-                codes[code] = tables.code(axis, shown)
-                still[code] = resolved.identical if axis == "vary" else shown == _STILL[axis]
+                codes[code] = tables.code(axis, shown, resolved.cell)
+                still[code] = resolved.identical if axis == "vary" else shown == UNPERTURBED[axis]
             columns[axis][places] = codes[raw]
             alike &= still[raw]
         identical[places] = alike
@@ -199,7 +192,7 @@ def axis_value(cell: Cell, axis: str) -> Any:
 
 def vary_name(vary: Sequence[str]) -> str:
     """Return sources of randomness as results show them: ``init+batch+train``, in this order."""
-    return "+".join(source for source in ("init", "batch", "train") if source in vary)
+    return "+".join(source for source in SOURCES_OF_RANDOMNESS if source in vary)
 
 
 def _distinct(asked: pl.DataFrame, tables: _Tables, notes: Notes, path: Path) -> pl.DataFrame:
@@ -252,21 +245,24 @@ def _note_same(
 
 
 class _Tables:
-    """Values by code; of a fit the canonical JSON of dataset, classifier and hparams."""
+    """Values by code, each with a cell that it was resolved in, all other axes at their defaults.
+
+    The values of ``fit`` stand for all that `VALUES` leave out.
+    """
 
     def __init__(self) -> None:
         self._codes: dict[str, dict[Any, int]] = {axis: {} for axis in (*AXES, "fit")}
+        self._cells: dict[str, list[Cell]] = {axis: [] for axis in self._codes}
 
-    def code(self, axis: str, value: Any) -> int:
+    def code(self, axis: str, value: Any, cell: Cell) -> int:
         known = self._codes[axis]
-        return known.setdefault(value, len(known))
+        if value not in known:
+            known[value] = len(known)
+            self._cells[axis].append(cell)
+        return known[value]
 
     def value(self, axis: str, code: int) -> Any:
         return list(self._codes[axis])[code]
-
-    def fit(self, cell: Cell) -> int:
-        parts = (cell.dataset, cell.classifier, cell.hparams)
-        return self.code("fit", tuple(canonical_json(part).decode() for part in parts))
 
     def named(self, cells: pl.DataFrame) -> pl.DataFrame:
         """Return cells with values in the place of codes."""
@@ -278,25 +274,19 @@ class _Tables:
             if axis != "fit"
         )
 
-    def described(self, cells: pl.DataFrame, seed: int) -> pl.DataFrame:
+    def described(self, cells: pl.DataFrame) -> pl.DataFrame:
         """Return cells with values in the place of codes, their descriptions and identities."""
-        fits = list(self._codes["fit"])
-        texts: dict[str, pl.Series | str] = {"seed": str(seed), "v": str(IDENTITY_VERSION)}
-        for number, part in enumerate(("dataset", "classifier", "hparams")):
-            texts[part] = self._gathered("fit", [fit[number] for fit in fits], cells)
-        for axis in VALUES:
-            if axis != "hparams":
-                values = [sorted(v.split("+")) if axis == "vary" else v for v in self._codes[axis]]
-                texts[axis] = self._gathered(
-                    axis, [canonical_json(v).decode() for v in values], cells
-                )
-        pieces: list[pl.Series | str] = []
-        for key in sorted(texts):
-            pieces += [f'{"," if pieces else "{"}"{key}":', texts[key]]
-        canonical = pl.select(
-            pl.concat_str([pl.lit(piece) for piece in [*pieces, "}"]]).alias("canonical")
-        )["canonical"]
-        ids = [hashlib.sha256(text.encode()).digest()[:16].hex() for text in canonical]
+        known = {
+            axis: [cell.canonical() for cell in self._cells[axis]] for axis in ("fit", *VALUES)
+        }
+        texts = {}
+        for field in known["fit"][0]:
+            axis = field if field in VALUES else "fit"
+            encoded = [canonical_json(each[field]).decode() for each in known[axis]]
+            texts[field] = self._gathered(axis, encoded, cells)
+        pieces = [pl.lit(piece) for piece in canonical_pieces(texts)]
+        canonical = pl.select(pl.concat_str(pieces).alias("canonical"))["canonical"]
+        ids = [text_identity(text.encode()) for text in canonical]
         return self.named(cells).select(
             pl.Series("cell_id", ids), *AXES, "identical", "repeats", "runs", canonical
         )

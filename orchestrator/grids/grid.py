@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs import datasets, hparams, perturb
-from orchestrator.errors import UserError, nearest, toml_value
-from orchestrator.grids.sweepfile import AXES, Exclusion, Grid
+from manyseed.analysis.axes import AXES
+from manyseed.jobs import datasets, hparams, perturb
+from manyseed.jobs.checks import Refused
+from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
+from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
 SUITE = "suite:"
 HPARAMS = ("default", "tuned")
@@ -103,9 +105,9 @@ class _Reader:
             return [name]
         try:
             return datasets.suite(name.removeprefix(SUITE))
-        except ValueError as error:
+        except Refused as error:
             key = f"{self.where}.dataset"
-            raise UserError(str(error), file=self.path, key=key, value=name) from None
+            raise refused(error, file=self.path, key=key, value=name) from None
 
     def steps(self, values: Mapping[str, list[Any]]) -> list[tuple[str, ...]]:
         """Return which axes go in step: a tuple for each list of `zip`, each other axis alone."""
@@ -211,8 +213,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
                 return perturb.canonical("categorical", value)
             case "perturb_hparams":
                 return hparams.canonical(value)
-    except ValueError as error:
-        raise UserError(str(error), file=path, key=f"{where}.{axis}", value=value) from None
+    except Refused as error:
+        raise refused(error, file=path, key=f"{where}.{axis}", value=value) from None
     if axis == "hparams" and value not in HPARAMS:
         raise UserError(
             "unknown hparams",

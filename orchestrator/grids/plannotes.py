@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobs.cells import ResolvedCell
-from jobs.datasets import DatasetInfo
-from orchestrator.errors import toml_value
+from manyseed.jobs.cells import ResolvedCell
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.orchestrator.errors import toml_value
 
 _SHOWN = 5
 _LACKING = {

@@ -7,20 +7,19 @@ dataset and the classifier.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from jobs import classifiers, datasets, hparams
-from jobs.cells import ResolvedCell, resolve_cell
-from jobs.classifiers import ClassifierInfo
-from jobs.datasets import DatasetInfo
-from jobs.hparams.search import SPACE_VERSION
-from orchestrator.errors import UserError, nearest, toml_value
-from orchestrator.grids.sweepfile import SweepFile
-
-T = TypeVar("T")
+from manyseed.jobs import classifiers, datasets, hparams
+from manyseed.jobs.cells import ResolvedCell, resolve_cell
+from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.hparams.search import SPACE_VERSION
+from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
+from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
 
@@ -47,7 +46,7 @@ class Pair:
 
         Raises
         ------
-        ValueError
+        Refused
         """
         scheme = axes.pop("perturb_hparams", "none")
         if hparams_of == "default":
@@ -55,9 +54,8 @@ class Pair:
                 self.seed, self.dataset, self.classifier, perturb_hparams=scheme, **axes
             )
         if self.classifier.defaults == "library":
-            raise ValueError(
-                f'{self.classifier.name} has defaults = "library": a search has no use for them'
-            )
+            reason = 'has defaults = "library": a search has no use for them'
+            raise Refused("hparams", hparams_of, f"{self.classifier.name} {reason}")
         found = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
         # around anchors that are not known yet, any scheme may move any hparam
         cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
@@ -67,7 +65,7 @@ class Pair:
         """Whether a combination can be resolved."""
         try:
             self.resolve(hparams_of, **axes)
-        except ValueError:
+        except Refused:
             return False
         return True
 
@@ -103,7 +101,10 @@ class Resolver:
     def _dataset(self, name: str, key: str) -> DatasetInfo:
         table = self._sweep.dataset.get(name)
         if table is None:
-            return self._asked(lambda _: datasets.resolve(name), {}, key, name)
+            try:
+                return datasets.resolve(name)
+            except Refused as error:
+                raise refused(error, file=self._path, key=key, value=name) from None
         source = table.source or name
         if table.source is None and not _is_source(name):
             raise UserError(
@@ -112,13 +113,11 @@ class Resolver:
                 key=f"dataset.{toml_key(name)}.source",
                 remedy=f'add source = "…"; {_near_dataset(name, self._sweep)}',
             )
-        return self._asked(
-            lambda options: datasets.resolve(source, **options),
-            table.options(),
-            f"dataset.{toml_key(name)}",
-            source,
-            "source",
-        )
+        try:
+            return datasets.resolve(source, **table.options())
+        except Refused as error:
+            given = {"source": source, **table.options()}
+            raise self._refused(error, f"dataset.{toml_key(name)}", given) from None
 
     def resolve_pairs(self, names: Iterable[tuple[str, str]], where: str) -> None:
         """Resolve the datasets and classifiers that a grid combines.
@@ -134,8 +133,8 @@ class Resolver:
             if (dataset, classifier) not in self._pairs:
                 try:
                     self._pairs[dataset, classifier] = self._pair(dataset, classifier, where)
-                except _ImpossibleError as error:
-                    impossible.setdefault(str(error), []).append((dataset, classifier))
+                except Unsuitable as error:
+                    impossible.setdefault(error.reason, []).append((dataset, classifier))
         if impossible:
             pairs = [pair for found in impossible.values() for pair in found]
             raise UserError(
@@ -159,19 +158,17 @@ class Resolver:
                 file=self._path,
                 key=f"{where}.classifier",
                 value=classifier,
-                remedy=nearest(classifier, {*classifiers.names(), *self._sweep.classifier}),
+                remedy=nearest(classifier, (*classifiers.names(), *self._sweep.classifier)),
             )
         info = self.datasets[dataset]
-
-        def ask(given: dict[str, Any]) -> ClassifierInfo:
-            return classifiers.resolve(kind, given, info)
-
-        impossible = _refusal(ask, options)
-        if impossible is not None and _refusal(ask, {}) == impossible:
-            raise _ImpossibleError(impossible)
-        resolved = self._asked(ask, options, f"classifier.{toml_key(classifier)}")
+        try:
+            resolved = classifiers.resolve(kind, options, info)
+        except Unsuitable:
+            raise
+        except Refused as error:
+            raise self._refused(error, f"classifier.{toml_key(classifier)}", options) from None
         fixed = options.get("hparams", {})
-        search: dict[str, Any] = {name: resolved.hparams[name] for name in fixed}
+        search: dict[str, object] = {name: resolved.hparams[name] for name in fixed}
         search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}
         return Pair(self._sweep.seed, info, replace(resolved, name=classifier), search)
 
@@ -191,12 +188,12 @@ class Resolver:
         asked = {} if axis == "hparams" else {axis: value}
         try:
             return pair.resolve(names["hparams"], **asked)
-        except ValueError as error:
+        except Refused as error:
             by = "dataset" if axis == "train_fraction" else "classifier"
             rule = toml_value({by: names[by], axis: value})
             elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
-            raise UserError(
-                str(error),
+            raise refused(
+                error,
                 file=self._path,
                 key=f"{where}.{axis}",
                 value=value,
@@ -238,55 +235,19 @@ class Resolver:
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
-    def _asked(
-        self,
-        ask: Callable[[dict[str, Any]], T],
-        options: dict[str, Any],
-        key: str,
-        source: Any = None,
-        source_key: str | None = None,
-    ) -> T:
-        """Ask `jobs`; a refusal becomes an error at the option that is to blame."""
-        try:
-            return ask(options)
-        except (ValueError, TypeError) as error:
-            message = str(error)
-        if _refusal(ask, {}) != message and (blamed := _blamed(ask, options, message)):
-            part, value, said = blamed
-            raise UserError(said, file=self._path, key=f"{key}.{part}", value=value)
-        if source_key:
-            raise UserError(message, file=self._path, key=f"{key}.{source_key}", value=source)
-        if source is not None:
-            raise UserError(message, file=self._path, key=key, value=source)
-        raise UserError(message, file=self._path, key=key)
-
-
-def _blamed(
-    ask: Callable[[dict[str, Any]], Any], options: dict[str, Any], message: str
-) -> tuple[str, Any, str] | None:
-    """Return the option that is to blame for a refusal, its value, and what is said of it.
-
-    That is one that is refused by itself, else one whose value the refusal names, else one without
-    which nothing is refused.
-    """
-    if _refusal(ask, {}) is None:
-        for name, value in options.items():
-            parts = {name: (value, value)}
-            if isinstance(value, Mapping) and name == "hparams":
-                parts = {f"{name}.{inner}": (each, {inner: each}) for inner, each in value.items()}
-            for part, (shown, given) in parts.items():
-                if (said := _refusal(ask, {name: given})) is not None:
-                    return part, shown, said
-    named = [name for name, value in options.items() if repr(value) in message]
-    for name in sorted(named, key=lambda name: -len(repr(options[name]))) or options:
-        others = {other: options[other] for other in options if other != name}
-        if name in named or _refusal(ask, others) is None:
-            return name, options[name], message
-    return None
-
-
-class _ImpossibleError(Exception):
-    """A classifier cannot be trained on a dataset, whatever its options."""
+    def _refused(self, error: Refused, table: str, given: Mapping[str, Any]) -> UserError:
+        """Word a refusal at the option that is to blame, of a table and what it gives."""
+        parts = error.option.split(".", 1)
+        key = ".".join([table, *map(toml_key, parts)])
+        if isinstance(error, UnknownOption):
+            return unknown_key(error, file=self._path, key=key)
+        value: Any = given
+        for part in parts:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None:
+            return refused(error, file=self._path, key=key, value=value)
+        remedy = None if error.value is None else "this is what it is by default: give another"
+        return refused(error, file=self._path, key=key, remedy=remedy)
 
 
 def _crossed(pairs: list[tuple[str, str]]) -> str:
@@ -309,14 +270,6 @@ def toml_key(name: str) -> str:
     """Return a name as it stands in a table's header."""
     plain = name.replace("-", "").replace("_", "")
     return name if plain.isalnum() and plain.isascii() else toml_value(name)
-
-
-def _refusal(ask: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> str | None:
-    try:
-        ask(options)
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return None
 
 
 def _is_source(name: str) -> bool:

@@ -10,10 +10,25 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from orchestrator.errors import UserError, nearest, toml_value
+from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 
 _TABLES_OF_USERS = ("dataset", "classifier")
 """Tables whose keys are names that the user gives."""
+
+_WORDS = {
+    "dict_type": "must be a table",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "literal_error": "not a valid value",
+    "model_type": "must be a table",
+    "string_pattern_mismatch": "a name has letters, digits, '.', '_' and '-' and begins with a "
+    "letter or digit",
+    "string_too_long": "must have at most {max_length} letters",
+}
+"""What is said of the kinds of errors that pydantic finds; of other kinds it says it itself."""
 
 
 def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
@@ -28,18 +43,16 @@ def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> User
         )
     if kind == "missing":
         return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
-    message, remedy = _plain(detail["msg"]), None
-    if "error" in context:
-        message = str(context["error"])
+    if isinstance(fact := context.get("error"), Refused):
+        return refused(fact, file=path, key=key, value=value)
+    message, remedy = _WORDS.get(kind, detail["msg"]).format(**context), None
     if kind == "literal_error":
-        message = "not a valid value"
-        remedy = nearest(str(value), re.findall(r"'([^']*)'", str(context["expected"])))
-    elif kind == "string_pattern_mismatch":
-        message = "a name has letters, digits, '.', '_' and '-' and begins with a letter or digit"
-        if location[0] == "analysis":
-            message = 'a metric of your own is named "module:function"'
-    elif kind == "list_type" or message == "must be a list":
-        message, remedy = "must be a list", _as_list(key, value)
+        annotation = _model_at(model, location[:-1]).model_fields[str(location[-1])].annotation
+        remedy = nearest(str(value), _literals(annotation))
+    elif kind == "string_pattern_mismatch" and location[0] == "analysis":
+        message = 'a metric of your own is named "module:function"'
+    elif kind == "list_type":
+        remedy = _as_list(key, value)
     return UserError(message, file=path, key=key, value=value, remedy=remedy)
 
 
@@ -70,24 +83,23 @@ def _as_list(key: str, value: Any) -> str:
     return f"write a list: {toml_value([value])}"
 
 
-def _plain(message: str) -> str:
-    message = message.replace("Input should be", "must be").replace("a valid ", "a ")
-    message = re.sub(r"a dictionary( or instance of \w+)?", "a table", message)
-    return message.replace("String should", "must").replace("List should", "must")
-
-
 def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel]:
     """Return the model of the table at a location of the file."""
     for number, part in enumerate(location):
         if isinstance(part, int) or (number == 1 and location[0] in _TABLES_OF_USERS):
             continue
-        model = _inner(model.model_fields[part].annotation)
+        (model,) = _models(model.model_fields[part].annotation)
     return model
 
 
-def _inner(annotation: Any) -> type[BaseModel]:
+def _literals(annotation: Any) -> list[str]:
+    """Return the values of ``Literal[…] | None``."""
+    inner = get_args(annotation)
+    return [x for one in inner for x in ([one] if isinstance(one, str) else _literals(one))]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
     """Return the model inside of ``list[M]``, ``dict[str, M]`` or ``M | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    models = [inner for inner in get_args(annotation) if inner not in (str, type(None))]
-    return _inner(models[0])
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -24,22 +25,15 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    WithJsonSchema,
+    create_model,
 )
+from pydantic_core import PydanticCustomError
 
-from orchestrator.errors import UserError
-from orchestrator.grids.schema_errors import key_text, user_error
-
-AXES = (
-    "dataset",
-    "classifier",
-    "train_fraction",
-    "perturb_continuous",
-    "perturb_categorical",
-    "perturb_hparams",
-    "hparams",
-    "vary",
-)
-"""What a grid varies: the keys of a ``[[grid]]`` table, and columns of every result."""
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import CONVENTIONS, POSITIONS, Convention, check
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.grids.schema_errors import key_text, user_error
 
 _LARGEST = 2**63 - 1  # TOML's whole numbers have 64 bits
 
@@ -47,12 +41,16 @@ Scores = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
 
 
+def _wrong(message: str, kind: str = "sweep_file") -> PydanticCustomError:
+    return PydanticCustomError(kind, message)
+
+
 def _typed(expected: str, *types: type) -> BeforeValidator:
     """Return a check with one message, whatever pydantic would say of each type by itself."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, types) or isinstance(value, bool):
-            raise ValueError(f"must be {expected}")
+            raise _wrong(f"must be {expected}")
         return value
 
     return BeforeValidator(check)
@@ -60,27 +58,27 @@ def _typed(expected: str, *types: type) -> BeforeValidator:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError("must be a finite number")
+        raise _wrong("must be a finite number")
     return value
 
 
 def _plain_name(value: str) -> str:
     if not value or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
-        raise ValueError("a name has one letter or more, and no control characters")
+        raise _wrong("a name has one letter or more, and no control characters")
     return value
 
 
 def _flag(value: Any) -> Any:
     if not isinstance(value, bool):
-        raise ValueError("must be true or false")
+        raise _wrong("must be true or false")
     return value
 
 
 def _list(value: Any) -> Any:
     if not isinstance(value, list):
-        raise ValueError("must be a list")
+        raise _wrong("must be a list", "list_type")
     if not value:
-        raise ValueError("an empty list makes an empty grid")
+        raise _wrong("an empty list makes an empty grid")
     return value
 
 
@@ -90,33 +88,46 @@ def _patterns(value: Any) -> Any:
     if not patterns or any(
         isinstance(item, bool) or not isinstance(item, str | int | float) for item in patterns
     ):
-        raise ValueError("must be a value, a pattern such as 'neighbour:*', or a list of them")
+        raise _wrong("must be a value, a pattern such as 'neighbour:*', or a list of them")
     return patterns
 
 
-Text = Annotated[StrictStr, _typed("text in quotes", str)]
-Whole = Annotated[StrictInt, _typed("a whole number", int)]
+_TEXT, _WHOLE = _typed("text in quotes", str), _typed("a whole number", int)
+Text = Annotated[StrictStr, _TEXT]
 Flag = Annotated[StrictBool, BeforeValidator(_flag)]
 Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float), AfterValidator(_finite)]
 Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
-Repeats = Annotated[Whole, Field(ge=1, le=10_000)]
-Runs = Annotated[Whole, Field(ge=1, le=60_000)]
+Repeats = Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE]
+Runs = Annotated[StrictInt, Field(ge=1, le=60_000), _WHOLE]
 PlainName = Annotated[str, AfterValidator(_plain_name)]
-Texts = Annotated[list[Text], BeforeValidator(_list)]
-Numbers = Annotated[list[Number], BeforeValidator(_list)]
-Patterns = Annotated[list[Any], BeforeValidator(_patterns)]
+Texts = Annotated[list[Text], Field(min_length=1), BeforeValidator(_list)]
+Numbers = Annotated[list[Number], Field(min_length=1), BeforeValidator(_list)]
+_PATTERN = {"type": ["string", "number"]}
+Patterns = Annotated[
+    list[Any],
+    BeforeValidator(_patterns),
+    WithJsonSchema(
+        {
+            "description": "A value, a pattern such as neighbour:*, or a list of these.",
+            "anyOf": [_PATTERN, {"type": "array", "items": _PATTERN, "minItems": 1}],
+        }
+    ),
+]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Keep(_Table):
     """What is stored of every prediction; changes no result. Labels are always kept."""
 
     scores: Scores | None = None
+    """A score a class, one number a point, or nothing; by default "all" for 3 to 10 classes."""
     dtype: ScoreType | None = None
+    """Of stored scores; "float16" halves the store."""
     curves: Flag | None = None
+    """Of networks, loss and accuracy after every epoch."""
 
     def over(self, other: Keep) -> Keep:
         """Return these settings, and another's where these say nothing."""
@@ -153,53 +164,91 @@ class Grid(_Table):
     """Every combination of these lists, less what `exclude` takes out."""
 
     dataset: Texts
+    """Sources such as "sklearn:digits", "suite:NAME", or names of tables [dataset.NAME]."""
     classifier: Texts
+    """Classifiers, or names of tables [classifier.NAME]."""
     train_fraction: Numbers = [1.0]
+    """Shares of the training part, or numbers of points from 2; 1 is all."""
     perturb_continuous: Texts = ["none"]
+    """Noise on continuous features, such as "relative:0.1"."""
     perturb_categorical: Texts = ["none"]
+    """Noise on categorical features, such as "label:0.1"."""
     perturb_hparams: Texts = ["none"]
+    """Noise on hparams around their anchors, such as "sig-digit:0"."""
     hparams: Texts = ["default"]
+    """"default": the anchors; "tuned": what a random search finds."""
     vary: Texts = ["init+batch"]
+    """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
     exclude: list[Exclusion] = []
+    """Combinations that are left out."""
     zip: list[list[Text]] = []
+    """Lists of axes that go in step."""
     repeats: Repeats | None = None
+    """Test sets of each of this grid's cells; by default the file's."""
     runs: Runs | None = None
+    """Fits that share a test set, of this grid's cells; by default the file's."""
 
 
 class Tune(_Table):
     """The random search that ``hparams = ["tuned"]`` asks for."""
 
-    draws: Annotated[Whole, Field(ge=1, le=10_000)] = 100
+    draws: Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE] = 100
+    """Fits of a search, one search for each dataset and classifier."""
 
 
-class Analysis(_Table):
-    """Conventions of the analysis, as `analysis.options` has them; changes no prediction."""
+class _OwnMetrics(_Table):
+    """How results are computed from the predictions; changes none of them."""
 
     metrics: Annotated[
-        list[Annotated[Text, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]],
+        list[Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), _TEXT]],
         BeforeValidator(_list),
     ] = []
-    resamples: Annotated[Whole, Field(ge=2, le=1_000_000)] | None = None
-    epsilon: Annotated[Number, Field(gt=0, lt=1)] | None = None
-    empty_union: Annotated[Number, Field(ge=0, le=1)] | None = None
-    alpha_mode: Literal["exact", "paper"] | None = None
-    alpha_reference: Literal["others", "half", "loo_ensemble", "ensemble"] | None = None
-    max_references: Annotated[Whole, Field(ge=3, le=1_000_000)] | None = None
-    probe: Literal["gap", "true_margin"] | None = None
-    clip: Annotated[Number, Field(gt=0)] | None = None
-    standardise: bool | None = None
-    ece_bins: Annotated[Whole, Field(ge=1, le=10_000)] | None = None
-    max_pair_runs: Annotated[Whole, Field(ge=0, le=1_000_000)] | None = None
+    """Metrics of your own, "module:function"; computed where the command names them, too."""
+
+
+def _convention(name: str, declared: Convention) -> Any:
+    """Return the field of a convention; its range is checked where it is declared."""
+    kind = {bool: "boolean", int: "integer", float: "number", str: "string"}[declared.kind]
+    limits = {"minimum": declared.least, "maximum": declared.most}
+    limits |= {"exclusiveMinimum": declared.above, "exclusiveMaximum": declared.below}
+    schema: dict[str, Any] = {"type": kind} | {
+        key: limit for key, limit in limits.items() if limit is not None
+    }
+    if declared.choices:
+        schema = {"enum": list(declared.choices)}
+    meaning = f"{declared.meaning[0].upper()}{declared.meaning[1:]}"
+    return (
+        Annotated[Any, AfterValidator(partial(check, name)), WithJsonSchema(schema)],
+        Field(None, description=f"{meaning} (default: {declared.default})."),
+    )
+
+
+if TYPE_CHECKING:
+    AnalysisTable = _OwnMetrics
+else:
+    AnalysisTable = create_model(
+        "Analysis",
+        __base__=_OwnMetrics,
+        __doc__=_OwnMetrics.__doc__,
+        **{
+            name: _convention(name, declared)
+            for name, declared in CONVENTIONS.items()
+            if name not in POSITIONS  # of one sweep's snapshots
+        },
+    )
 
 
 class DatasetTable(BaseModel):
     """A dataset under a name of the file's; what a source takes besides, `jobs` checks."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     source: Text | None = None
+    """Where the data comes from; by default the table's name."""
     classes: dict[str, list[Name]] | None = None
+    """Classes to keep or to merge: each with the source's classes that it is made of."""
     positive: Name | None = None
+    """Which of two classes has index 1; by default the last."""
     test: (
         Annotated[
             StrictInt | StrictFloat | StrictStr,
@@ -207,9 +256,11 @@ class DatasetTable(BaseModel):
         ]
         | None
     ) = None
+    """A share (0.25 by default) or a number of points of the test set, or "official"."""
     keep: Keep = Keep()
+    """As the file's table [keep], for this dataset; it goes first."""
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """Return what the table says of the dataset itself, without its source."""
         return {
             key: getattr(self, key)
@@ -221,11 +272,12 @@ class DatasetTable(BaseModel):
 class ClassifierTable(BaseModel):
     """A classifier under a name of the file's; its options, `jobs` checks."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     kind: Text | None = None
+    """The classifier, for a name of your own."""
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """Return the options as the file gives them, without the kind."""
         return dict(self.model_extra or {})
 
@@ -233,16 +285,28 @@ class ClassifierTable(BaseModel):
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
-    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    seed: Annotated[Whole, Field(ge=0, lt=2**63)]
+    name: Annotated[
+        StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
+    ]
+    """Of the sweep, and of its directory where none is given."""
+    seed: Annotated[StrictInt, Field(ge=0, le=_LARGEST), _WHOLE]
+    """Of all random streams; another seed makes another sweep."""
     repeats: Repeats = 10
+    """Test sets."""
     runs: Runs = 10
+    """Fits that share a test set."""
     keep: Keep = Keep()
+    """What is stored of every prediction."""
     tune: Tune = Tune()
-    analysis: Analysis = Analysis()
-    grid: Annotated[list[Grid], BeforeValidator(_list)]
+    """The random search that "tuned" hparams ask for."""
+    analysis: AnalysisTable = AnalysisTable()
+    """How results are computed from the predictions."""
+    grid: Annotated[list[Grid], Field(min_length=1), BeforeValidator(_list)]
+    """Combinations of lists; a file may hold several grids."""
     dataset: dict[PlainName, DatasetTable] = {}
+    """Datasets under names of your own, or with options."""
     classifier: dict[PlainName, ClassifierTable] = {}
+    """Classifiers under names of your own, or with options."""
 
     def keep_of(self, dataset: str) -> Keep:
         """Return what is kept of a dataset: its own table's settings go before the file's."""

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from orchestrator.errors import ManyseedError, UserError, nearest
-from orchestrator.importing.archive import unpack
-from orchestrator.importing.arrays import OnDisk, read_arrays
-from orchestrator.importing.directory import write_sweep
-from orchestrator.importing.source import ATTRIBUTES, Names, Source, check
-from orchestrator.importing.tables import is_exported, read_exported, read_frame, read_openml
-from orchestrator.store.schema import Probability
+from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
+from manyseed.orchestrator.importing.archive import unpack
+from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
+from manyseed.orchestrator.importing.directory import write_sweep
+from manyseed.orchestrator.importing.frames import (
+    is_exported,
+    read_exported,
+    read_frame,
+    read_openml,
+)
+from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
+from manyseed.orchestrator.store.layout.schema import Probability
 
 FORMATS = (".npz", ".npy", ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -32,7 +37,7 @@ def import_predictions(
     runs: Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
-) -> None:
+) -> int:
     """Make a sweep directory of files of predictions; ``docs/import.md`` describes them.
 
     Parameters
@@ -49,7 +54,13 @@ def import_predictions(
     probability : str
         How scores become probabilities: softmax, ovr or none.
     probabilities : bool
-        Whether scores are probabilities already.
+        Whether scores of arrays are probabilities already.
+
+    Returns
+    -------
+    int
+        Predictions of a test point in which a probability lies below
+        `importing.probabilities.FLOOR`, and counts as that.
 
     Raises
     ------
@@ -71,10 +82,10 @@ def import_predictions(
     names = Names(dataset, classifier)
     if kind == ".zip":
         unpack(files[0], directory)
-        return
+        return 0
     # what overflows is not finite afterwards, and told
     with ExitStack() as stack, _telling(files), np.errstate(all="ignore"):
-        sources: list[Source]
+        sources: list[PredictionFile]
         if kind == "exported":
             sources = read_exported(files[0])
         elif kind == "table":
@@ -90,7 +101,7 @@ def import_predictions(
             ]
         for source in sources:
             check(source)
-        write_sweep(sources, directory)
+        return write_sweep(sources, directory)
 
 
 @contextmanager
@@ -101,10 +112,10 @@ def _telling(files: Sequence[Path]) -> Iterator[None]:
     except (ManyseedError, OSError):
         raise
     except (Exception, pl.exceptions.PanicException) as error:
-        said = str(error).strip().splitlines() or ["it needs more memory than there is"]
-        raise UserError(
-            f"can't be imported: {type(error).__name__}: {said[0]}", file=files[0]
-        ) from None
+        said = "it needs more memory than there is"
+        if not isinstance(error, MemoryError):
+            said = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"can't be imported: {said}", file=files[0]) from None
 
 
 def _checked(probability: str) -> Probability:

@@ -19,15 +19,22 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.appearing import appearing
-from orchestrator.errors import ManyseedError, UserError
-from orchestrator.parquet import scan_parquet
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.store.arrays import itemsize
-from orchestrator.store.exchange import BESIDE
-from orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.disk.folders import appearing
+from manyseed.orchestrator.disk.parquet import scan_parquet
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    DamagedShard,
+    LayoutTooNew,
+    ManyseedError,
+    StoreUnavailable,
+    UserError,
+)
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.arrays import itemsize
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.exchange import BESIDE
 
 _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
@@ -176,8 +183,8 @@ def _largest(
 
 def _check_whole(paths: SweepPaths) -> None:
     """Refuse a sweep whose state can't be told."""
-    from orchestrator.grids.sweepfile import read_sweep_file
-    from orchestrator.survey import survey
+    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.survey import survey
 
     read_sweep_file(paths.sweep_file)
     survey(paths)
@@ -190,21 +197,34 @@ def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
         yield
     except _TooLarge:
         raise
-    except UserError as error:
-        if error.file == file:
-            raise
-        raise _no_sweep(str(error), paths, file) from None
-    except ManyseedError as error:
-        raise _no_sweep(str(error), paths, file) from None
-    except (OSError, MemoryError):
+    except (OSError, MemoryError, StoreUnavailable):
         raise
     except Exception as error:  # a stranger's file may break whatever reads it
-        raise _no_sweep(f"{type(error).__name__}: {error}", paths, file) from None
+        if isinstance(error, UserError) and error.file == file:
+            raise
+        told = f"holds no whole sweep: {_told(error, paths.directory)}"
+        raise UserError(told, file=file, remedy=_WHOLE) from None
 
 
-def _no_sweep(reason: str, paths: SweepPaths, file: Path) -> UserError:
-    told = reason.splitlines()[0].replace(f"{paths.directory}/", "")
-    return UserError(f"holds no whole sweep: {told}", file=file, remedy=_WHOLE)
+def _told(error: Exception, directory: Path) -> str:
+    """Return what is wrong in a sweep that came out of a zip, with paths inside of it."""
+
+    def inside(path: str | Path | None) -> Path | str:
+        there = Path(path or "")
+        return there.relative_to(directory) if there.is_relative_to(directory) else there.name
+
+    match error:
+        case UserError():
+            return f"{inside(error.file)}: {error.what}"
+        case DamagedFile():
+            return f"{inside(error.file)}: {error.reason}"
+        case DamagedShard():
+            return f"{inside(error.path)} {error.problem}"
+        case LayoutTooNew():
+            return "a newer manyseed wrote it, which is needed to read it"
+        case ManyseedError():
+            return "its parts do not fit together"
+    return f"{type(error).__name__}: {error}"
 
 
 class _TooLarge(UserError):

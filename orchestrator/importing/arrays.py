@@ -10,28 +10,31 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import log_expit
 
-from orchestrator.errors import UserError, nearest
-from orchestrator.grids.sweepfile import Keep
-from orchestrator.importing.archive import opened, reading_zip
-from orchestrator.importing.source import (
+from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.grids.sweepfile import Keep
+from manyseed.orchestrator.importing.archive import opened, reading_zip
+from manyseed.orchestrator.importing.probabilities import predicted
+from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
     MAX_CLASSES,
     Names,
     Positions,
     Predicted,
-    Source,
+    PredictionFile,
     attributes,
     codes,
     texts,
 )
-from orchestrator.store.schema import Probability
+from manyseed.orchestrator.store.layout.schema import Probability
 
 LARGE = ("scores", "labels")
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
@@ -40,7 +43,6 @@ _HEADERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 _SMALL_BYTES = 2**31  # of an entry that is held in memory
-_SMALLEST = np.finfo(np.float32).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,7 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"not a NumPy array: {said}", file=path, key=key) from None
+        raise UserError(f"not a NumPy array: {first_line(error)}", file=path, key=key) from None
     if dtype.hasobject:
         raise UserError("holds Python objects, which are not read", file=path, key=key)
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
@@ -116,7 +117,7 @@ def read_arrays(
     probabilities: bool,
     scratch: Path,
     stack: ExitStack,
-) -> Source:
+) -> PredictionFile:
     """Open a file of arrays.
 
     Parameters
@@ -170,11 +171,12 @@ def read_arrays(
         if key == "labels":
             return Predicted(codes(values, class_names, key, path)[:, None], None)
         if probabilities:
-            values = values.astype(np.float32)
-            np.log(np.maximum(values, _SMALLEST, out=values), out=values)
+            return predicted(values, partial(_no_probabilities, path, positions))
+        if probability == "ovr" and values.shape[2:] == (2,):
+            return _two_against_each_other(values)
         return Predicted(None, values)
 
-    return Source(
+    return PredictionFile(
         file=path,
         dataset=names.dataset or path.stem,
         classifier=names.classifier or "imported",
@@ -182,11 +184,31 @@ def read_arrays(
         epochs=(0,),
         keep=keep if key == "scores" else "none",
         dtype="float16" if half else "float32",
-        probability=probability,
+        # softmax takes logarithms of probabilities back to these
+        probability="softmax" if probabilities and probability == "ovr" else probability,
         y_true=y_true,
         test_index=_test_sets(index, "test_index", runs, n_samples, path),
         runs=runs,
         read=read,
+    )
+
+
+def _no_probabilities(path: Path, positions: Positions, run: int, point: int, why: str) -> NoReturn:
+    raise UserError(
+        f"test point {point}: {why}",
+        file=path,
+        key=f"scores of run {positions[run]}",
+        remedy="without --probabilities, scores are logits or logit gaps",
+    )
+
+
+def _two_against_each_other(scores: NDArray[Any]) -> Predicted:
+    """Return the gaps whose sigmoids are the normalised sigmoids of each class's scores."""
+    exact = scores.astype(np.float64)
+    logs = log_expit(np.where(np.isfinite(exact), exact, np.nan))
+    label = exact[..., 1] >= exact[..., 0]
+    return Predicted(
+        label[:, None].astype(np.int64), (logs[..., 1] - logs[..., 0]).astype(np.float32)
     )
 
 
@@ -232,13 +254,11 @@ def _member(
     Either way it is read once to the end, where zipfile checks it.
     """
     if info.compress_type == zipfile.ZIP_STORED:
-        with archive.open(info) as stored:
+        file: IO[bytes] = stack.enter_context(path.open("rb"))
+        with zipfile.ZipFile(file) as reopened, reopened.open(info.filename) as stored:
+            start = file.tell()  # zipfile has read the entry's header: here its bytes begin
             while stored.read(2**20):
                 pass
-        file: IO[bytes] = stack.enter_context(path.open("rb"))
-        file.seek(info.header_offset + 26)  # lengths of the name and of what follows it
-        lengths = np.frombuffer(file.read(4), dtype="<u2").astype(int)
-        start = info.header_offset + 30 + int(lengths.sum())
     else:
         file, start = stack.enter_context(tempfile.TemporaryFile(dir=scratch)), 0  # noqa: SIM115
         with archive.open(info) as packed:

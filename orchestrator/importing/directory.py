@@ -9,26 +9,31 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from jobs.identity import canonical_json
-from jobs.run import Cell
-from orchestrator.appearing import appearing
-from orchestrator.errors import UserError, toml_value
-from orchestrator.importing.rows import write_rows
-from orchestrator.importing.source import DEFAULTS, Positions, Source
-from orchestrator.origin import register
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import lay_out
-from orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
-from orchestrator.store.consolidated import consolidate
-from orchestrator.store.files import place
-from orchestrator.store.groups import open_group
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.schema import GroupSpec
-from orchestrator.store.splits import write_splits
+from manyseed.jobs.identity import canonical_json
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.disk.folders import appearing
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.importing.rows import write_rows
+from manyseed.orchestrator.importing.source import DEFAULTS, Positions, PredictionFile
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
+from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.store.layout.groups import open_group
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
 
 
-def write_sweep(sources: Sequence[Source], directory: Path) -> None:
+def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     """Write a sweep directory; it appears whole or not at all.
+
+    Returns
+    -------
+    int
+        Predictions of a test point with a probability that was raised.
 
     Raises
     ------
@@ -43,6 +48,7 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
                 file=sources[number].file,
                 remedy="import them by themselves, or rename one: a file's name is its dataset's",
             )
+    floored = 0
     with appearing(directory) as paths:
         groups, plan = _planned(sources)
         groups.write(paths)
@@ -50,18 +56,12 @@ def write_sweep(sources: Sequence[Source], directory: Path) -> None:
         place(paths.sweep_file, _sweep_file(sources, directory, plan).encode())
         lay_out(paths, plan, groups)
         for source, spec in zip(sources, groups.specs, strict=True):
-            recipe = register(
-                paths.recipes,
-                {
-                    "form": "imported",
-                    "device": "imported",
-                    "device_class": _legible(source.file.name),
-                },
-            )
+            made = Recipe("imported", device="imported", device_class=_legible(source.file.name))
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
-            write_rows(group, source, _order(source), recipe)
+            floored += write_rows(group, source, _order(source), register(paths.recipes, made))
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
+    return floored
 
 
 def _legible(name: str) -> str:
@@ -69,7 +69,7 @@ def _legible(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:
+def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
     specs, cells, rows, first = [], [], [], 0
     for number, source in enumerate(sources):
         spec = GroupSpec.create(
@@ -95,7 +95,7 @@ def _planned(sources: Sequence[Source]) -> tuple[Groups, Plan]:
     )
 
 
-def _cells(source: Source, spec: GroupSpec, first: int) -> pl.DataFrame:
+def _cells(source: PredictionFile, spec: GroupSpec, first: int) -> pl.DataFrame:
     distinct = source.runs.group_by(*DEFAULTS, maintain_order=True).agg(
         identical=pl.col("copy").any()
     )
@@ -127,7 +127,7 @@ def _cells(source: Source, spec: GroupSpec, first: int) -> pl.DataFrame:
     ).select(pl.col(name).cast(dtype) for name, dtype in CELLS.items())
 
 
-def _placed(source: Source) -> pl.DataFrame:
+def _placed(source: PredictionFile) -> pl.DataFrame:
     """Return the runs in the store's order, with their cells' places among each other."""
     distinct = source.runs.select(*DEFAULTS).unique(maintain_order=True)
     numbered = distinct.with_row_index("place")
@@ -137,11 +137,11 @@ def _placed(source: Source) -> pl.DataFrame:
     return runs.sort("repeat", "place", "run")
 
 
-def _order(source: Source) -> Positions:
+def _order(source: PredictionFile) -> Positions:
     return _placed(source)["position"].to_numpy().astype(np.int64)
 
 
-def _rows(source: Source, cells: pl.DataFrame) -> pl.DataFrame:
+def _rows(source: PredictionFile, cells: pl.DataFrame) -> pl.DataFrame:
     placed = _placed(source)
     return (
         placed.select(
@@ -154,7 +154,7 @@ def _rows(source: Source, cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sweep_file(sources: Sequence[Source], directory: Path, plan: Plan) -> str:
+def _sweep_file(sources: Sequence[PredictionFile], directory: Path, plan: Plan) -> str:
     name = re.sub(r"[^A-Za-z0-9._-]", "-", directory.name).lstrip("._-") or "imported"
     repeats, runs = (int(str(plan.extents[column].max())) for column in ("repeats", "runs"))
     lines = [

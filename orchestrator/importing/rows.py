@@ -1,32 +1,30 @@
-"""Imported predictions → published shards: an inner chunk of rows is held in memory, no more."""
+"""Imported predictions → published shards: two inner chunks of rows are held in memory, no more."""
 
 from __future__ import annotations
-
-import contextlib
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
-from jobs.run import Prediction
-from orchestrator.errors import UserError
-from orchestrator.importing.source import Positions, Predicted, Source
-from orchestrator.store import encoding
-from orchestrator.store.arrays import COPY, DONE, PADDING
-from orchestrator.store.chunkfile import ChunkWriter, parse
-from orchestrator.store.encoding import Array
-from orchestrator.store.files import replacing
-from orchestrator.store.groups import Group
-from orchestrator.store.rows import encode_row
-from orchestrator.store.schema import GroupSpec, Probability
+from manyseed.jobs.run import Prediction
+from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.source import Positions, Predicted, PredictionFile
+from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE, PADDING
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.layout.schema import GroupSpec, Probability
+from manyseed.orchestrator.store.publishing.shards import replacing_shard
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 BLOCK_BYTES = 2**26
 """Of predictions, as float32, that are read at once; a single run may be larger."""
 _BLOCK_SCORES = 2**20  # whose probabilities are computed at once
 
 
-def write_rows(group: Group, source: Source, order: Positions, recipe: int) -> None:
-    """Publish all runs, a shard at a time.
+def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: int) -> int:
+    """Publish all runs, a shard at a time; return how many probabilities were raised.
 
     Parameters
     ----------
@@ -44,60 +42,48 @@ def write_rows(group: Group, source: Source, order: Positions, recipe: int) -> N
     UserError
         Where scores are not finite.
     """
+    floored, length = 0, group.spec.shard_length
     for shard in range(group.shards):
-        length = group.spec.shard_length
-        _Shard(group, source, recipe).write(shard, order[shard * length : (shard + 1) * length])
+        made = _Shard(group, source, recipe)
+        made.write(shard, order[shard * length : (shard + 1) * length])
+        floored += made.floored
+    return floored
 
 
 class _Shard:
     """One shard, while it is written."""
 
-    def __init__(self, group: Group, source: Source, recipe: int) -> None:
+    def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:
         self.group, self.spec, self.source = group, group.spec, source
-        self.recipe = recipe
-        self.predictions = [a for a in self.spec.arrays if a.role == "prediction"]
-        records = [a for a in self.spec.arrays if a.role == "record"]
+        self.recipe, self.floored = recipe, 0
         self.numbers = {
             array.name: encoding.filled(self.spec, array, self.spec.shard_length)
-            for array in records
+            for array in self.spec.arrays
+            if array.role == "record"
         }
         self.numbers["status"][:] = PADDING
-        self.arrays = (*self.predictions, *records)
         self.seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0: not known
         self.repeat = source.runs["repeat"].to_numpy()
         self.copy = source.runs["copy"].to_numpy()
 
     def write(self, shard: int, positions: Positions) -> None:
         """Place the shard's files, with runs in its first rows."""
-        forms = {array.name: self.group.metadata(array) for array in self.arrays}
-        paths = [self.group.file(array, shard) for array in self.arrays]
-        step = self.spec.chunk_length
-        with replacing(paths) as partials, contextlib.ExitStack() as stack:
-            writers = []
-            for array, partial in zip(self.predictions, partials, strict=False):
-                file = stack.enter_context(partial.open("xb", buffering=0))
-                writers.append(ChunkWriter(parse(forms[array.name]), file))
-            for first in range(0, len(positions), step):
-                parts = self._chunk(first, positions[first : first + step])
-                for writer, values in zip(writers, parts, strict=True):
-                    writer.add(values)
-            for writer in writers:
-                writer.finish()
-            rest = partials[len(self.predictions) :]
-            for (name, values), partial in zip(self.numbers.items(), rest, strict=True):
-                partial.write_bytes(encoding.encode(forms[name], shard, values)[1])
+        rows = self.spec.chunk_length
+        with replacing_shard(self.group, shard, self.numbers, rows) as files:
+            for first in range(0, len(positions), rows):
+                here = positions[first : first + rows]
+                parts = files.buffers(len(here))
+                self._fill(parts, first, here)
+                files.write(parts)
 
-    def _chunk(self, first: int, positions: Positions) -> list[Array]:
-        """Return rows of each prediction; `first` is where they begin in the shard."""
-        parts = [
-            np.empty((len(positions), *self.spec.part_shape(array)), dtype=array.dtype)
-            for array in self.predictions
-        ]
+    def _fill(self, parts: list[Array], first: int, positions: Positions) -> None:
+        """Make rows of each prediction; `first` is where they begin in the shard."""
         n_columns = 2 * len(self.spec.epochs) if self.spec.scores == "none" else self.spec.n_classes
         step = max(1, BLOCK_BYTES // (4 * self.spec.samples * n_columns))
         for start in range(0, len(positions), step):
             block = positions[start : start + step]
             predicted = self.source.read(block)
+            self.floored += predicted.floored
             for offset, position in enumerate(block.tolist()):
                 prediction = _prediction(predicted, offset, self.spec)
                 if self.spec.scores != "none" and not np.isfinite(prediction.scores).all():
@@ -109,7 +95,6 @@ class _Shard:
                     )
                 values = [part[start + offset] for part in parts]
                 self._set(first + start + offset, position, prediction, values)
-        return parts
 
     def _set(self, row: int, position: int, prediction: Prediction, values: list[Array]) -> None:
         found = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])
@@ -135,9 +120,9 @@ def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Predictio
         label = predicted.label[number].astype(np.uint16)
         return Prediction(nothing, label, nothing[..., 0] if nothing.ndim == 3 else nothing, np.nan)
     scores = predicted.scores[number].astype(np.float32)
-    if spec.n_classes == 2:
-        scores = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
-    label = (scores >= 0) if spec.n_classes == 2 else scores.argmax(axis=1)
+    if scores.ndim == 2:
+        scores = gaps(scores)
+    label = labels(scores, spec.n_classes)
     if predicted.label is not None:
         label = predicted.label[number, 0]
     confidence = np.full(grid, np.nan, dtype=np.float32)

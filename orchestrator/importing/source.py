@@ -14,19 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.errors import UserError, nearest
-from orchestrator.store.schema import Keep, Probability, ScoreType, encode_name
+from manyseed.jobs.cells import UNPERTURBED
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.store.layout.schema import Keep, Probability, ScoreType, encode_name
 
 Positions = NDArray[np.int64]
 
-DEFAULTS: Mapping[str, Any] = {
-    "train_fraction": 1.0,
-    "perturb_continuous": "none",
-    "perturb_categorical": "none",
-    "perturb_hparams": "none",
-    "hparams": "default",
-    "vary": "init+batch",
-}
+DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
 """What tells cells apart, and its value where nothing is said."""
 
 ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
@@ -57,14 +51,17 @@ class Predicted:
     label : integer array (run, epoch, sample) or None
         None where it follows from the scores.
     scores : float array (run, sample) of logit gaps or (run, sample, class), or None
+    floored : int
+        Test points with a probability that was raised, because its logarithm is no score.
     """
 
     label: NDArray[np.integer[Any]] | None
     scores: NDArray[np.floating[Any]] | None
+    floored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PredictionFile:
     """Predictions of one dataset and classifier, read when they are needed.
 
     Attributes
@@ -108,7 +105,7 @@ class Source:
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
 
 
-def check(source: Source) -> None:
+def check(source: PredictionFile) -> None:
     """Refuse what a sweep can't hold, before anything is written.
 
     Raises

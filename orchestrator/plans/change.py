@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 
-from orchestrator.grids.expansion import Expansion
-from orchestrator.grids.sweepfile import SweepFile
-from orchestrator.plans.cost import estimate
-from orchestrator.plans.features import feature_hours
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.room import Stored, store_bytes, store_files
+from manyseed.orchestrator.grids.expansion import Expansion
+from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.plans.cost import estimate
+from manyseed.orchestrator.plans.estimate import Promise
+from manyseed.orchestrator.plans.features import feature_hours
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class Change:
         )
 
     @cached_property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[GroupRoom]:
         """The groups of the store with all that is planned."""
         added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
         lengths = self.before.lengths | dict(added.iter_rows())
         repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
         return [
-            Stored(spec, lengths[spec.number], repeats.get(spec.number, 1))
+            GroupRoom(spec, lengths[spec.number], repeats.get(spec.number, 1))
             for spec in self.groups.specs
         ]
 
@@ -122,6 +123,17 @@ class Change:
             orient="row",
         )
         return hours.join(sizes, on=by, how="left", maintain_order="left")
+
+    def promise(self) -> Promise:
+        """Return the figures that are held against what becomes of the plan."""
+        cost = self.cost
+        hours = sum(float(cost[f"{device}_hours"].sum()) for device in ("core", "gpu"))
+        return Promise(
+            fits=int(cost["fits"].sum()),
+            store_bytes=store_bytes(self.stored),
+            store_files=store_files(self.stored),
+            hours=hours - float(cost["feature_hours"].sum()),
+        )
 
     def summary(self) -> dict[str, Any]:
         """Return the plan in numbers, as ``plan --json`` prints it."""

@@ -1,6 +1,6 @@
 """What a plan costs in hours, before anything is submitted.
 
-The plan holds what `fittime` expects of a fit of each cell on one core; what has run corrects it,
+The plan holds what a fit of each cell is expected to take on one core; what has run corrects it,
 for its own dataset and classifier or, where these have not run, for the classifier.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.store.arrays import DONE
-from orchestrator.store.groups import find_group
-from orchestrator.store.reader import read_array
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.layout.groups import find_group
+from manyseed.orchestrator.store.reading.reader import read_array
 
 GPU_SPEEDUP = 20.0
 """How many cores train as much as one GPU does with many seeds at once (a choice)."""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs import datasets
-from jobs.datasets import DatasetInfo
-from jobs.run import MachineError
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.jobs import datasets
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.run import MachineError
+from manyseed.orchestrator.errors import UnavailableError, UserError, refused
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 
 
 def fetch_datasets(
@@ -64,17 +65,16 @@ def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path
     table = read_sweep_file(sweep_file).dataset.get(name)
     if canonical["source"] != "file" or table is None or table.source is None:
         return
-    problem = "the file has changed since it was planned"
+    where: dict[str, Any] = {
+        "file": sweep_file,
+        "key": f"dataset.{name}.source",
+        "value": table.source,
+        "remedy": "bring back the file that was planned, or plan what it holds now into another "
+        "directory with --out",
+    }
     try:
         if datasets.resolve(table.source, **table.options()).canonical == canonical:
             return
-    except ValueError as error:
-        problem = str(error)
-    raise UserError(
-        problem,
-        file=sweep_file,
-        key=f"dataset.{name}.source",
-        value=table.source,
-        remedy="bring back the file that was planned, or plan what it holds now into another "
-        "directory with --out",
-    )
+    except Refused as error:
+        raise refused(error, **where) from None
+    raise UserError("the file has changed since it was planned", **where)

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
-from orchestrator.errors import UserError
-from orchestrator.files import locked
-from orchestrator.grids.sweepfile import AXES
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan, write_drop
-from orchestrator.query import matching
-from orchestrator.store.arrays import COPY, DONE
-from orchestrator.store.groups import Group, find_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import statuses
-from orchestrator.store.repair import drop as drop_rows
-from orchestrator.store.repair import require_rest
+from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Dropped, Plan
+from manyseed.orchestrator.store.care.repair import drop as drop_rows
+from manyseed.orchestrator.store.care.repair import require_rest
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE
+from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.reading.reader import statuses
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
 """What a condition may speak of."""
@@ -85,7 +85,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
     ------
     UserError
         As `to_drop`.
-    orchestrator.store.errors.LeaseHeld
+    orchestrator.errors.LeaseHeld
         While something of the sweep runs.
     """
     with locked(paths.lock, "dropping") as lease:
@@ -97,8 +97,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
         if new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            record = {"cells": sorted(new), "where": where, "dropped": now}
-            write_drop(paths, record, lease.check)
+            Dropped(tuple(sorted(new)), where, now).write(paths, lease.check)
         if rows:
             drop_rows(rows, paths.journals, watch)
     return dropped

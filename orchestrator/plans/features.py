@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from orchestrator.grids.expansion import Expansion
-from orchestrator.plans.cost import GPU_SPEEDUP
-from orchestrator.plans.fittime import feature_seconds
+from manyseed.orchestrator.grids.expansion import Expansion
+from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
 
 
 def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
@@ -32,7 +31,8 @@ def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     for (dataset, classifier), own in cells.group_by("dataset", "classifier", maintain_order=True):
         data = expansion.datasets[str(dataset)]
         model = expansion.classifiers[str(classifier), str(dataset)]
-        if each := feature_seconds(model):
+        if model.record.image_seconds is not None:
+            each = model.record.image_seconds(model.canonical)
             kept = (data.id, model.canonical["weights"])
             images = _perturbed_rows(own, data.n_train) + (0 if kept in known else data.n_samples)
             known.add(kept)

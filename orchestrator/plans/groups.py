@@ -7,19 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import polars as pl
 
-from orchestrator.errors import DamagedFile, UserError, toml_value
-from orchestrator.files import read_record, write_json
-from orchestrator.grids.expansion import Expansion
-from orchestrator.grids.sweepfile import SweepFile
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import Plan
-from orchestrator.store.errors import LayoutTooNew, StoreError
-from orchestrator.store.schema import GroupSpec, encode_name
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    LayoutTooNew,
+    StoreError,
+    UserError,
+    toml_value,
+)
+from manyseed.orchestrator.grids.expansion import Expansion
+from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
 
 _FIXED = {
     "scores": "keep.scores",
@@ -52,7 +56,7 @@ class Groups:
             For what is no list of groups, in the order of their numbers.
         """
         specs = []
-        for number, value in enumerate(read_record(paths.groups, list[dict[str, Any]])):
+        for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):
             try:
                 spec = GroupSpec.from_attributes(value, paths.groups)
             except LayoutTooNew:

@@ -9,14 +9,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import ROWS, Plan
-from orchestrator.store import descriptions, planning
-from orchestrator.store.arrays import FLAGS
-from orchestrator.store.descriptions import wrong_folders
-from orchestrator.store.groups import Group, find_group
-from orchestrator.store.planning import Flags, Rows, create_group, extend_group
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import ROWS, Plan
+from manyseed.orchestrator.store.layout.arrays import FLAGS
+from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.zarrfiles import creating, descriptions
+from manyseed.orchestrator.store.zarrfiles.creating import (
+    Flags,
+    GroupRows,
+    create_group,
+    extend_group,
+)
+from manyseed.orchestrator.store.zarrfiles.descriptions import wrong_folders
 
 _AT_ONCE = 8
 
@@ -137,7 +142,7 @@ def wrong_descriptions(
     """
     repeats = _repeats(plan)
     describe = _Describer(plan)
-    parts: dict[int, list[Rows]] = {spec.number: [] for spec in groups.specs}
+    parts: dict[int, list[GroupRows]] = {spec.number: [] for spec in groups.specs}
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             parts[number].append(describe(rows))
@@ -174,7 +179,7 @@ def wrong_coordinates(
     With `mend` they are written again. Groups whose coordinates are right are left out.
     """
     describe = _Describer(plan)
-    parts: dict[int, list[Rows]] = {group.spec.number: [] for group in groups}
+    parts: dict[int, list[GroupRows]] = {group.spec.number: [] for group in groups}
     ends = {group.spec.number: group.rows for group in groups}
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
@@ -182,7 +187,7 @@ def wrong_coordinates(
             if number in ends and int(rows["row"].to_numpy().min()) < ends[number]:
                 parts[number].append(describe(rows))
     found = {
-        g.spec.path: planning.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
+        g.spec.path: creating.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
     }
     return {path: names for path, names in found.items() if names}
 
@@ -194,9 +199,9 @@ class _Describer:
         self._fractions = plan.all_cells["train_fraction"].to_numpy()
         self._flags = {name: Flags.of(plan.all_cells[name]) for name in FLAGS}
 
-    def __call__(self, rows: pl.DataFrame) -> Rows:
+    def __call__(self, rows: pl.DataFrame) -> GroupRows:
         cell = rows["cell"].to_numpy().astype(np.int64)
-        return Rows(
+        return GroupRows(
             cell=cell,
             repeat_index=rows["repeat"].to_numpy(),
             run_index=rows["run"].to_numpy(),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 from annotated_types import Interval
 
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.files import read_record
-from orchestrator.parquet import read_parquet, write_parquet
-from orchestrator.paths import SweepPaths
-from orchestrator.store.files import place_new
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
+from manyseed.orchestrator.disk.placing import place_new
+from manyseed.orchestrator.disk.records import json_text, read_record
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.paths import SweepPaths
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -55,14 +56,20 @@ the plan part that brought the cell."""
 _UNKNOWN_SECONDS = 1.0
 """What a fit is expected to take where a plan does not tell."""
 
-DROPPED = "dropped-{:04d}.json"
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The cells that one `drop` took out: by which condition, and when."""
 
-@dataclass(frozen=True)
-class _Dropped:
-    """The cells that one `drop` took out."""
+    cells: tuple[Annotated[int, Interval(ge=0, lt=2**32)], ...]
+    where: str = ""
+    dropped: str = ""
 
-    cells: list[Annotated[int, Interval(ge=0, lt=2**32)]]
+    def write(self, paths: SweepPaths, before_link: Callable[[], None] | None = None) -> None:
+        """Write it as the newest of a sweep."""
+        numbers = (int(file.stem.rpartition("-")[2]) for file in paths.all_dropped())
+        file = paths.dropped(max(numbers, default=0) + 1)
+        place_new(file, json_text(asdict(self)), before_link)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Plan:
             .sort("cell")
         )
         _require_one_plan(cells, parts, paths)
-        dropped = [n for file in drop_files(paths) for n in read_record(file, _Dropped).cells]
+        dropped = [n for file in paths.all_dropped() for n in read_record(file, Dropped).cells]
         return cls(cells, parts, _numbers(dropped))
 
     @cached_property
@@ -156,10 +163,13 @@ class Plan:
         """Rows of each group, with the padding between parts."""
         return dict(self.groups.select("group", "length").iter_rows())
 
-    def canonical(self, cell: int) -> dict[str, object]:
-        """Return the canonical description of a cell."""
-        value: dict[str, object] = json.loads(self.all_cells["canonical"][cell])
-        return value
+    def cell(self, number: int) -> Cell:
+        """Return what a cell's runs are."""
+        return Cell.from_canonical(json.loads(self.all_cells["canonical"][number]))
+
+    def first_cell(self, group: int) -> Cell:
+        """Return the first cell of a group: all share its dataset and classifier."""
+        return self.cell(self.all_cells.filter(pl.col("group") == group)["cell"][0])
 
     def _without_dropped(self, frame: pl.DataFrame) -> pl.DataFrame:
         if self.dropped.is_empty():
@@ -210,20 +220,6 @@ def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
 
 def _numbers(cells: list[int]) -> pl.Series:
     return pl.Series("cell", cells, dtype=pl.UInt32).unique()
-
-
-def drop_files(paths: SweepPaths) -> list[Path]:
-    """Return the files that say which cells were dropped, oldest first."""
-    return sorted(paths.plan.glob(DROPPED.replace("{:04d}", "[0-9][0-9][0-9][0-9]")))
-
-
-def write_drop(
-    paths: SweepPaths, value: dict[str, Any], before_link: Callable[[], None] | None = None
-) -> None:
-    """Write one more file that says which cells were dropped."""
-    numbers = (int(file.stem.rpartition("-")[2]) for file in drop_files(paths))
-    file = paths.plan / DROPPED.format(max(numbers, default=0) + 1)
-    place_new(file, json.dumps(value).encode() + b"\n", before_link)
 
 
 def write_plan(

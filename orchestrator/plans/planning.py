@@ -10,22 +10,23 @@ from typing import Any
 
 import polars as pl
 
-from jobs.classifiers import keep_weights
-from orchestrator.appearing import appearing
-from orchestrator.errors import UnavailableError, UserError, toml_value
-from orchestrator.files import locked
-from orchestrator.grids.expansion import Expansion, expand
-from orchestrator.grids.sweepfile import AXES, load_sweep_file
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.change import Change
-from orchestrator.plans.cost import observed_seconds
-from orchestrator.plans.fittime import core_seconds
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import assign_rows, missing_blocks
-from orchestrator.plans.plan import CELLS, Plan, write_plan
-from orchestrator.plans.promise import write_promise
-from orchestrator.plans.room import check_room
-from orchestrator.store.files import place
+from manyseed.analysis.axes import AXES
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers import core_seconds, prepare
+from manyseed.orchestrator.disk.folders import appearing
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.errors import UnavailableError, UserError, refused, toml_value
+from manyseed.orchestrator.grids.expansion import Expansion, expand
+from manyseed.orchestrator.grids.resolving import toml_key
+from manyseed.orchestrator.grids.sweepfile import load_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.plans.cost import observed_seconds
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
+from manyseed.orchestrator.plans.plan import CELLS, Plan, write_plan
+from manyseed.orchestrator.plans.room import check_room
 
 MAX_RUNS = 10**8
 """Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
@@ -87,14 +88,15 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
 
 
 def _ready(file: Path, directory: Path) -> Change:
-    """Return a change that can be written: there is room, and workers will find their weights."""
+    """Return a change that can be written: there is room, and workers will find what they need."""
     change = plan_change(file, directory)
     require_room(change, file, directory)
     for model in change.expansion.classifiers.values():
         try:
-            keep_weights(model)
-        except ValueError as error:
-            raise UserError(str(error), file=file, key="classifier", value=model.name) from None
+            prepare(model)
+        except Refused as error:
+            key = f"classifier.{toml_key(model.name)}.{error.option}"
+            raise refused(error, file=file, key=key) from None
     return change
 
 
@@ -124,7 +126,7 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
     elif not change.is_empty:
         write_plan(paths, change.after, new_part=True, before_rename=check)
     if not change.is_empty:
-        write_promise(paths, change.summary(), check)
+        change.promise().write(paths, check)
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
         place(paths.sweep_file, change.text, check)
 
@@ -169,7 +171,7 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
     wanted = f"{row['repeats_now']} × {row['runs_now']}"
     difference = ""
     if row["repeats_now"] is None:
-        wanted, difference = "none", f"\n  {_difference(row, asked)}"
+        wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
     raise UserError(
         f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
@@ -180,12 +182,12 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
     )
 
 
-def _difference(row: dict[str, Any], asked: pl.DataFrame) -> str:
+def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
     """Say how the cell of the same names that the file asks for differs."""
-    same = asked.filter(pl.all_horizontal(pl.col(axis) == row[axis] for axis in AXES))
+    same = asked.join(cell, on=list(AXES), how="semi")
     if same.is_empty():
         return "no grid of the file has that combination"
-    before, now = json.loads(row["canonical"]), json.loads(same["canonical"][0])
+    before, now = (json.loads(frame["canonical"][0]) for frame in (cell, same))
     return "the same combination has now other " + "; ".join(_changes(before, now))
 
 

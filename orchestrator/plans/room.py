@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.store.records import HEADER_SIZE
-from orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.store.journals.records import HEADER_SIZE
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 _CHEAPER = (
     ('keep.scores = "margin"', {"scores": "margin"}),
@@ -24,7 +24,7 @@ _CHEAPER = (
 
 
 @dataclass(frozen=True)
-class Stored:
+class GroupRoom:
     """A group of the store with the rows and repeats that a plan gives it."""
 
     spec: GroupSpec
@@ -41,28 +41,30 @@ class Stored:
         """Files and folders once everything is published."""
         return self.spec.files(self.rows, self.repeats)
 
-    def kept(self, **keep: str) -> Stored:
+    def kept(self, **keep: str) -> GroupRoom:
         """Return the same runs, stored in another way."""
         named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
         spec = GroupSpec.create(**named | keep, repeats=self.repeats, runs=self.rows)
-        return Stored(spec, self.rows, self.repeats)
+        return GroupRoom(spec, self.rows, self.repeats)
 
 
-def store_bytes(groups: Iterable[Stored]) -> int:
+def store_bytes(groups: Iterable[GroupRoom]) -> int:
     """Return the bytes of a store."""
     return sum(group.bytes for group in groups)
 
 
-def store_files(groups: Iterable[Stored]) -> int:
+def store_files(groups: Iterable[GroupRoom]) -> int:
     """Count the files and folders of a store, the store's own and those of datasets among them."""
     listed = list(groups)
     datasets = {group.spec.dataset for group in listed}
     return sum(group.files for group in listed) + 2 * (len(datasets) + 1)
 
 
-def check_room(directory: Path, before: list[Stored], after: list[Stored], file: Path) -> None:
+def check_room(
+    directory: Path, before: list[GroupRoom], after: list[GroupRoom], file: Path
+) -> None:
     """Refuse a plan whose predictions the disk cannot hold.
 
     Raises
@@ -90,7 +92,7 @@ def check_room(directory: Path, before: list[Stored], after: list[Stored], file:
         )
 
 
-def require_room(directory: Path, missing: list[Stored]) -> None:
+def require_room(directory: Path, missing: list[GroupRoom]) -> None:
     """Refuse a submission of runs that the disk cannot hold.
 
     Parameters
@@ -122,7 +124,7 @@ def _free(disk: os.statvfs_result) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def _remedy(groups: list[Stored], needed: int) -> str:
+def _remedy(groups: list[GroupRoom], needed: int) -> str:
     cheaper: Mapping[str, int] = {
         name: store_bytes(group.kept(**keep) for group in groups) for name, keep in _CHEAPER
     }

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 
-from jobs.run import Cell, MachineError
-from jobs.trainer import Trainer
-from orchestrator.plans.plan import Plan
-from orchestrator.store.errors import StoreError
-from orchestrator.store.groups import Group
-from orchestrator.store.splits import Integers, read_splits
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.trainer import Trainer
+from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.publishing.splits import Integers, read_splits
 
 Sets = tuple[Integers, Integers]
 
@@ -37,15 +35,11 @@ class TestSets:
     def __call__(self, group: Group, start: int, stop: int) -> Sets | None:
         """Return `y_true` and `test_index` (repeat, sample) of a range of repeats, or None."""
         try:
-            cell = self._cell(group)
+            cell = self._plan.first_cell(group.spec.number)
             sets = [self._trainer.test_set(cell, repeat) for repeat in range(start, stop)]
         except (MachineError, ValueError, LookupError, TypeError):
             return self._others(group, start, stop)
         return np.stack([one.y_true for one in sets]), np.stack([one.index for one in sets])
-
-    def _cell(self, group: Group) -> Cell:
-        cells = self._plan.all_cells.filter(pl.col("group") == group.spec.number)
-        return Cell.from_canonical(self._plan.canonical(int(cells["cell"][0])))
 
     def _others(self, group: Group, start: int, stop: int) -> Sets | None:
         """Return those of another group of the same dataset."""
@@ -71,8 +65,6 @@ class TestSets:
 
     def _dataset(self, group: Group) -> object:
         """Return what the test sets of a group follow from; None where others made them."""
-        cells = self._plan.all_cells.filter(pl.col("group") == group.spec.number)
-        described = json.loads(cells["canonical"][0])
-        if described["classifier"].get("source") == "imported":
-            return None
-        return described["dataset"], described["seed"], group.spec.samples
+        cell = self._plan.first_cell(group.spec.number)
+        is_imported = cell.classifier.get("source") == "imported"
+        return None if is_imported else (cell.dataset, group.spec.samples)

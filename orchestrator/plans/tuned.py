@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jobs.run import Cell, MachineError
-from jobs.training.handling import Device
-from jobs.tuning import Draw, is_tuned, search_id, with_hparams
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.files import read_record
-from orchestrator.paths import SweepPaths
+from manyseed.jobs.hparams.kinds import Value
+from manyseed.jobs.run import Cell, MachineError
+from manyseed.jobs.training.handling import Device
+from manyseed.jobs.tuning import Draw, is_tuned, search_id
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.provenance import Recipe
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,57 +56,64 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     return [search for search in needed.values() if found(paths, search.id) is None]
 
 
-@dataclass(frozen=True)
-class Found:
+@dataclass(frozen=True, slots=True)
+class TunedHparams:
     """What a search found, as its file holds it.
 
     Attributes
     ----------
-    hparams : dict
+    dataset, classifier : str
+        As the sweep file called them.
+    search : mapping
+        The cells' hparams: what was searched for, and those that were fixed.
+    hparams : mapping
         Those of the draw with the highest accuracy.
     draw : int
         Which that was.
     accuracy : float
-    draws : list of Draw
+    recipe : Recipe
+        How fits were made.
+    draws : tuple of Draw
         All of them.
-    dataset, classifier : str
-        As the sweep file called them.
-    search, recipe : dict
-        What was searched for, and how fits were made.
     """
 
-    hparams: dict[str, Any]
-    draw: int
-    accuracy: float
-    draws: list[Draw]
     dataset: str = ""
     classifier: str = ""
-    search: dict[str, Any] = field(default_factory=dict)
-    recipe: dict[str, Any] = field(default_factory=dict)
+    search: Mapping[str, object] = field(default_factory=dict)
+    hparams: Mapping[str, Value] = field(kw_only=True)
+    draw: int = field(kw_only=True)
+    accuracy: float = field(kw_only=True)
+    recipe: Recipe = field(default_factory=Recipe)
+    draws: tuple[Draw, ...] = field(kw_only=True)
+
+    @classmethod
+    def read(cls, file: Path) -> TunedHparams:
+        """Return what a search's file holds.
+
+        Raises
+        ------
+        FileNotFoundError
+        DamagedFile
+        """
+        found = read_record(file, cls)
+        if not 0 <= found.draw < len(found.draws):
+            raise DamagedFile(file, f"draw: there is none of the number {found.draw}")
+        if found.draws[found.draw].hparams != found.hparams:
+            raise DamagedFile(file, "hparams: not those of the draw that was chosen")
+        return found
+
+    def write(self, file: Path, before_rename: Callable[[], None]) -> None:
+        """Write a search's file."""
+        value = asdict(self) | {"recipe": self.recipe.to_json()}
+        write_json(file, value, before_rename=before_rename)
 
 
-def found(paths: SweepPaths, search: str) -> Found | None:
+def found(paths: SweepPaths, search: str) -> TunedHparams | None:
     """Return what a search's file holds; None where it is still to be done."""
     try:
-        return read_found(paths.tuned(search))
+        return TunedHparams.read(paths.tuned(search))
     except FileNotFoundError:
         return None
-
-
-def read_found(file: Path) -> Found:
-    """Return what a search's file holds.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-    """
-    result = read_record(file, Found)
-    if not 0 <= result.draw < len(result.draws):
-        raise DamagedFile(file, f"draw: there is none of the number {result.draw}")
-    if result.draws[result.draw].hparams != result.hparams:
-        raise DamagedFile(file, "hparams: not those of the draw that was chosen")
-    return result
 
 
 def fitted(paths: SweepPaths, cell: Cell) -> Cell:
@@ -122,7 +132,7 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
             f"{paths.tuned(search_id(cell))} is not there: search for its hparams with: "
             f"manyseed tune {paths.directory}"
         )
-    return with_hparams(cell, result.hparams)
+    return replace(cell, hparams=result.hparams)
 
 
 def require_hparams(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.results.job import last_job
-from orchestrator.runs.address import find_run
-from orchestrator.submissions.submission import Submission, submissions
-from orchestrator.survey import survey
-from orchestrator.working.lives import Failure, read_failures
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import FAILURES, LOG, SweepPaths
+from manyseed.orchestrator.results.job import last_job
+from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.submissions.submission import Submission, submissions
+from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.tasks.attempts import Failure, read_failures
 
 _TAIL_BYTES = 20_000
 
@@ -68,7 +68,7 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
 def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
     run = find_run(paths, address)
     for submission in submissions(paths):
-        for file in sorted((submission.folder / "lives").glob("*/failures.jsonl")):
+        for file in submission.files.of_lives(FAILURES):
             for failure in read_failures(file.parent):
                 if (failure.group, failure.row) == (run.spec.number, run.row):
                     yield file, failure.traceback
@@ -80,7 +80,7 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
     if match := re.fullmatch(r"0*(\d+)/0*(\d+)", what):
         number, task = int(match[1]), int(match[2])
         for submission in listed:
-            if submission.number == number and submission.task_file(task).exists():
+            if submission.number == number and submission.files.task(task).exists():
                 return submission, task
     for submission in (*listed, *([analysis] if analysis else [])):
         for task, job in submission.noted_jobs().items():
@@ -96,11 +96,10 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
 
 
 def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
-    files = sorted((submission.folder / "lives").glob(f"{task:04d}-*/log.txt"))
+    files = submission.files.of_lives(LOG, task)
     files.sort(key=lambda file: file.stat().st_mtime)
     job = submission.noted_jobs().get(task)
-    printed = submission.folder / "submitit"
-    files += sorted(printed.glob(f"{job.id}_0_log.*" if job else "*_0_log.*"))
+    files += submission.files.printed(job.id) if job else submission.files.printed()
     for file in files:
         if text := _tail(file):
             yield file, text

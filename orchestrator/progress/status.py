@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from orchestrator.errors import UnavailableError
-from orchestrator.paths import SweepPaths
-from orchestrator.progress.timeleft import seconds_left
-from orchestrator.progress.watch import summed
-from orchestrator.results.job import describe, last_job, look
-from orchestrator.store import retraining
-from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.submission import Submission, submissions, tasks_of
-from orchestrator.submissions.taskstate import TaskState
-from orchestrator.survey import survey
-from orchestrator.working.lives import UNREADABLE
-from orchestrator.working.node import broken_nodes, is_environment
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.progress.timeleft import seconds_left
+from manyseed.orchestrator.progress.watch import summed
+from manyseed.orchestrator.results.job import look
+from manyseed.orchestrator.store.care import retraining
+from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
+from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
+from manyseed.orchestrator.tasks.intent import LOCAL
+from manyseed.orchestrator.working.node import broken_nodes, is_environment
 
 _FAILURES_SHOWN = 3
 
@@ -35,7 +36,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         duplicates (fits trained more than once); tasks (by state); workers (training processes);
         runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
         sentence each); failures (the most frequent errors: error, count, file); analysis (the job
-        that was submitted last, as `orchestrator.results.job.describe`, or None); cluster_silent
+        that was submitted last, an `orchestrator.results.job.AnalysisJob`, or None); cluster_silent
         (why the scheduler was not heard, or None).
     """
     state = survey(paths)
@@ -46,9 +47,9 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
     every = [task for found in tasks for task in found]
-    job = last_job(paths)
-    running = [t.last for t in every if t.state == "running" and t.last.get("state") == "running"]
-    workers = sum(life["workers"] for life in running)
+    job = look(paths)
+    running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
+    workers = sum(life.workers for life in running)
     errors = Counter(failure.error for failure in state.failures.values())
     files = {failure.error: str(failure.file) for failure in state.failures.values()}
     return {
@@ -66,14 +67,13 @@ def status(paths: SweepPaths) -> dict[str, Any]:
             {"error": error, "count": count, "file": files[error]}
             for error, count in errors.most_common(_FAILURES_SHOWN)
         ],
-        "analysis": None if job is None else describe(job, look(job)),
+        "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
     }
 
 
-def _runs_per_hour(life: Mapping[str, Any]) -> float:
-    done: int = sum(life["done"].values())
-    return 3600 * done / max(1.0, time.time() - float(life["started"]))
+def _runs_per_hour(life: Attempt) -> float:
+    return 3600 * life.n_done / max(1.0, time.time() - life.started)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _problems(
             f"{_tasks(counts['out_of_memory'])} killed for memory: ask for more than they had, "
             f"{resume} --memory SIZE"
         )
-    killed = sum(task.last.get("set_aside", 0) for task in found if task.last.get("killed"))
+    killed = sum(task.last.set_aside for task in found if task.last.killed)
     if killed:
         more = "" if submission.cluster == LOCAL else f", {resume} --memory SIZE"
         yield f"{killed:,} runs were killed with their process, as for want of memory{more}"
@@ -146,7 +146,7 @@ def _problems(
 
 def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
     lives = [life for states in tasks for task in states for life in task.lives]
-    return [life["reason"] for life in lives if life["state"] == UNREADABLE][:_FAILURES_SHOWN]
+    return [life.reason for life in lives if life.state == UNREADABLE][:_FAILURES_SHOWN]
 
 
 def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
@@ -161,9 +161,7 @@ def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
     for node, reason in nodes.items():
         yield f"{node} is broken, tasks are kept from it: {reason}"
     others = Counter(
-        task.last["reason"]
-        for task in tasks
-        if task.state == "broken" and task.last["node"] not in nodes
+        task.last.reason for task in tasks if task.state == "broken" and task.last.node not in nodes
     )
     for reason, count in others.most_common(_FAILURES_SHOWN):
         yield f"{_tasks(count)} ended: {reason}"

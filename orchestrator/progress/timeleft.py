@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
-from orchestrator.paths import SweepPaths
-from orchestrator.plans import cost
-from orchestrator.plans.groups import Groups
-from orchestrator.store.arrays import MISSING
-from orchestrator.store.errors import StoreError
-from orchestrator.survey import Survey
+from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.store.layout.arrays import MISSING
+from manyseed.orchestrator.survey import Survey
+from manyseed.orchestrator.tasks.attempts import Attempt
 
 _FITS = 3.0
 """So many fits of each process count as seen, at the expected speed, beside those that were."""
 _LEAST_SECONDS = 30.0
 
 
-def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Mapping[str, Any]]) -> float:
+def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Attempt]) -> float:
     """Return how long the processes that train now need for all that is missing.
 
     A fit costs what published fits of its dataset and classifier took, else of its classifier, else
@@ -31,9 +31,8 @@ def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Mapping[str, 
     ----------
     paths : SweepPaths
     state : Survey
-    lives : sequence of mapping
-        What the running lives tell of themselves (`orchestrator.working.lives.Life`); together they
-        have a training process at least.
+    lives : sequence of Life
+        What the running lives tell of themselves; together they have a training process at least.
     """
     runs = _priced(paths, state)
     left = float(runs.filter(state=MISSING)["seconds"].sum())
@@ -41,12 +40,12 @@ def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Mapping[str, 
         str(group): mean
         for group, mean in runs.group_by("group").agg(pl.col("seconds").mean()).iter_rows()
     }
-    workers = sum(life["workers"] for life in lives)
-    spent = sum(life["workers"] * max(0.0, time.time() - life["started"]) for life in lives)
+    workers = sum(life.workers for life in lives)
+    spent = sum(life.workers * max(0.0, time.time() - life.started) for life in lives)
     finished = sum(
         n * means.get(group, 0.0)
         for life in lives
-        for ends in (life["done"], life["failed"])
+        for ends in (life.done, life.failed)
         for group, n in ends.items()
     )
     (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)

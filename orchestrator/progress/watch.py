@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import UnavailableError
-from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.submission import Submission, tasks_of
-from orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.tasks.intent import LOCAL
 
 _LEAST_BYTES = 2**16
 """What a task needs to begin."""
@@ -64,9 +64,7 @@ def progress(submission: Submission) -> Progress:
 
 def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
     """Return the progress of a submission whose tasks are known."""
-    broken = [
-        (task.last["reason"], task.last["details"]) for task in tasks if task.state == "broken"
-    ]
+    broken = [(task.last.reason, task.last.details) for task in tasks if task.state == "broken"]
     lives = [life for task in tasks for life in task.lives]
     silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not lives
     reason, details = broken[-1] if broken else _last_words(submission) if silent else ("", "")
@@ -74,8 +72,8 @@ def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
         runs=submission.n_runs,
         done=sum(task.done for task in tasks),
         failed=sum(task.failed for task in tasks),
-        set_aside=sum(task.last.get("set_aside", 0) for task in tasks),
-        workers=sum(life["workers"] for life in lives if life["state"] == "running"),
+        set_aside=sum(task.last.set_aside for task in tasks),
+        workers=sum(life.workers for life in lives if life.state == "running"),
         state=_state(tasks),
         reason=reason,
         details=details,
@@ -103,7 +101,7 @@ def _last_words(submission: Submission) -> tuple[str, str]:
     """
     if shutil.disk_usage(submission.folder).free < _LEAST_BYTES:
         return f"a task could not begin: no space left at {submission.folder}", ""
-    logs = sorted((submission.folder / "submitit").glob("*_0_log.err"))
+    logs = [log for log in submission.files.printed() if log.suffix == ".err"]
     printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
     return (f"a task could not begin: {printed.splitlines()[-1]}", printed) if printed else ("", "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,56 +10,67 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import xarray as xr
 from dask.delayed import delayed
 
-from analysis.custom import MetricFailed
-from analysis.group import Group, Progress, analyze_group, compute, compute_all
-from analysis.metrics import unavailable
-from analysis.options import Options
-from analysis.predictions import Predictions
-from analysis.ranking import COMPARED, ranked
-from analysis.sources import sources
-from analysis.tables import RUN_KEY, Tables
-from jobs.datasets import dataset_id
-from orchestrator import origin
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.parquet import checksum, read_parquet
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import Plan
-from orchestrator.results.conventions import to_json
-from orchestrator.results.curves import KEY as CURVE_KEY
-from orchestrator.results.curves import learning_curves
-from orchestrator.results.inputs import KEY, Held, digests
-from orchestrator.results.record import Analysis, Unavailable
-from orchestrator.results.tables import (
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.graph.group import (
+    GroupAnalysis,
+    Progress,
+    analyze_group,
+    compute,
+    compute_all,
+)
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.randomness import sources
+from manyseed.analysis.questions.ranking import COMPARED, ranked
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import RUN_KEY, Tables, without
+from manyseed.jobs.datasets import dataset_id
+from manyseed.orchestrator import provenance as origin
+from manyseed.orchestrator.disk.parquet import checksum, read_parquet
+from manyseed.orchestrator.errors import DamagedFile, UserError, refused
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.conventions import to_json, why_not
+from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
+from manyseed.orchestrator.results.curves import NEEDED, learning_curves
+from manyseed.orchestrator.results.inputs import KEY, Held, digests
+from manyseed.orchestrator.results.record import Analysis, Unavailable
+from manyseed.orchestrator.results.tables import (
     CURVES,
-    DESCRIPTORS,
     ENSEMBLES,
     INPUT_COLUMNS,
     TABLES,
     Results,
     read_results,
-    result_file,
 )
-from orchestrator.results.writing import write_result
-from orchestrator.store.arrays import COPY
-from orchestrator.store.groups import Group as StoredGroup
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.lazy import open_runs
-from orchestrator.store.reader import finished_rows, test_sets
-from orchestrator.store.schema import GroupSpec
-from orchestrator.stored import Compared, stored_groups
-from orchestrator.survey import survey
+from manyseed.orchestrator.results.writing import write_result
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import COPY
+from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.reader import (
+    StoredArray,
+    finished_rows,
+    read_array,
+    read_numbers,
+    test_sets,
+)
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.stored import Compared, stored_groups
+from manyseed.orchestrator.survey import survey
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The finished runs of one group, lazily, and what the store tells of them beside."""
+    """The finished runs of one group, and the store's numbers of all its rows."""
 
     group: StoredGroup
     predictions: Predictions
-    data: xr.Dataset
+    numbers: Mapping[str, Array]
 
     @property
     def spec(self) -> GroupSpec:
@@ -83,12 +93,12 @@ def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
     """
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
-    index = JournalIndex(paths.journals)
+    index, seed = JournalIndex(paths.journals), read_sweep_file(paths.sweep_file).seed
     for group in stored_groups(paths, plan):
-        data = open_runs(group, journaled=index.rows(group.spec.number))
-        predictions = _predictions(data, group, plan, planned)
+        numbers = read_numbers(group, index.rows(group.spec.number))
+        predictions = _predictions(numbers, group, plan, planned, seed)
         if not predictions.runs.is_empty():
-            yield Published(group, predictions, data)
+            yield Published(group, predictions, numbers)
 
 
 def compare(
@@ -137,42 +147,51 @@ def analyze(
     Raises
     ------
     UserError
-        For options that have no meaning here, or a user's metric that fails.
+        For options that have no meaning here.
     """
     plan, held = Plan.read(paths), Held(paths)
-    lazy: list[Group] = []
-    extras, inputs, missing, curves = [], [], [], []
+    lazy: list[GroupAnalysis] = []
+    extras, inputs, same, missing, curves = [], [], [], [], []
+    failed_before = _failed(paths)
     groups = list(published(paths, plan))
     compare(paths, groups, scheduler=scheduler, workers=workers, remember=True)
     for group in groups:
+        names = group.spec.dataset, group.spec.classifier
         with users_mistake():
-            inputs.append(digests(group.data, group.predictions, group.spec, options))
-            runs = group.predictions.runs.join(held.same(inputs[-1]), on=KEY, how="anti")
+            inputs.append(digests(group.numbers, group.predictions, group.spec, options))
+            known = inputs[-1].clear() if names in failed_before else inputs[-1]
+            same.append(held.same(known))
+            runs = group.predictions.runs.join(same[-1], on=KEY, how="anti")
             lazy.append(analyze_group(replace(group.predictions, runs=runs), options))
-        extras.append(_extras(group.data, group.predictions.runs))
+        extras.append(_extras(group.numbers, group.predictions.runs))
         if group.spec.curves:
-            curves.append(learning_curves(group.data, group.predictions.runs))
-        names = {"dataset": group.spec.dataset, "classifier": group.spec.classifier}
+            stored = {name: read_array(group.group, name) for name in NEEDED}
+            curves.append(learning_curves(stored, group.predictions.runs))
         for metric, reason in unavailable(group.predictions, options).items():
-            missing.append(Unavailable(**names, metric=metric, reason=reason))
+            missing.append(Unavailable(*names, metric, why_not(reason)))
     if not lazy:
         raise UserError(
             "no run is finished yet",
             file=paths.directory,
             remedy=f"manyseed submit {paths.directory}",
         )
-    with users_mistake(MetricFailed):
-        computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
+    computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
-    merged = held.merged(computed, held.same(wanted))
-    tables = _described(merged, pl.concat(extras), plan)
+    merged = held.merged(computed, pl.concat(same))
+    for group, found in zip(groups, computed, strict=True):
+        merged = _without_failed(merged, group.predictions, found, options)
+        missing += [
+            Unavailable(group.spec.dataset, group.spec.classifier, metric, reason, failed=True)
+            for metric, reason in found.failures.items()
+        ]
+    tables = _described(merged, pl.concat(extras), plan, options.close)
     before_writing()
     held.forget()
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = _keep_ensembles(paths, wanted, options)
     if curves:
-        described = plan.cells.select("cell", "cell_id", *DESCRIPTORS)
+        described = plan.cells.select("cell", "cell_id", *AXES)
         of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
     written = [*TABLES, *([CURVES] if curves else [])]
@@ -181,7 +200,7 @@ def analyze(
         unavailable=missing,
         packages=origin.package_versions(),
         analysed=datetime.now(UTC).isoformat(timespec="seconds"),
-        tables={name: checksum(result_file(paths, name)) for name in written},
+        tables={name: checksum(paths.table(name)) for name in written},
         runs=_amounts(paths, sum(group.predictions.runs.height for group in groups)),
         outdated=outdated,
     ).write(paths)
@@ -201,15 +220,37 @@ def check(paths: SweepPaths, options: Options) -> None:
             analyze_group(group.predictions, options)
 
 
+def _failed(paths: SweepPaths) -> set[tuple[str, str]]:
+    """Return the groups for which a user's metric failed the last time: it may work by now."""
+    try:
+        record = Analysis.read(paths)
+    except (FileNotFoundError, DamagedFile):
+        return set()
+    return {(item.dataset, item.classifier) for item in record.unavailable if item.failed}
+
+
+def _without_failed(
+    merged: Tables, predictions: Predictions, found: Tables, options: Options
+) -> Tables:
+    """Return the tables without what a metric that failed gave to other repeats of the group."""
+    here = pl.col("cell").is_in(predictions.runs["cell"].unique().to_list())
+    for metric in select(options.metrics):
+        if metric.name in found.failures:
+            merged = replace(
+                merged,
+                runs=without(metric, merged.runs, here),
+                repeats=without(metric, merged.repeats, here),
+            )
+    return merged
+
+
 @contextmanager
-def users_mistake(kind: type[ValueError] = ValueError) -> Iterator[None]:
+def users_mistake() -> Iterator[None]:
     """Turn what `analysis` says of options and users' metrics into a user's error."""
     try:
         yield
-    except kind as error:
-        remedy = "correct the function, or leave the metric out"
-        failed = isinstance(error, MetricFailed)
-        raise UserError(str(error), remedy=remedy if failed else None) from None
+    except Refused as error:
+        raise refused(error) from None
 
 
 def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
@@ -230,32 +271,34 @@ def _amounts(paths: SweepPaths, analysed: int) -> dict[str, int]:
 
 
 def _predictions(
-    data: xr.Dataset, group: StoredGroup, plan: Plan, planned: Mapping[int, int]
+    numbers: Mapping[str, Array],
+    group: StoredGroup,
+    plan: Plan,
+    planned: Mapping[int, int],
+    seed: int,
 ) -> Predictions:
     """Return a group as `analysis` takes it."""
-    spec, status = group.spec, data["status"].to_numpy()
+    spec, status = group.spec, numbers["status"]
+    stored = {a.name: StoredArray(group, a.name) for a in spec.arrays if a.role == "prediction"}
     finished = finished_rows(status)
     runs = pl.DataFrame(
         {
             "row": finished.astype(np.uint32),
-            "cell": data["cell"].to_numpy()[finished].astype(np.uint32),
-            "repeat_index": data["repeat_index"].to_numpy()[finished].astype(np.uint16),
-            "run_index": data["run_index"].to_numpy()[finished].astype(np.uint16),
+            "cell": numbers["cell"][finished].astype(np.uint32),
+            "repeat_index": numbers["repeat_index"][finished].astype(np.uint16),
+            "run_index": numbers["run_index"][finished].astype(np.uint16),
             "identical": status[finished] == COPY,
         }
-    )
-    canonical: Mapping[str, Any] = json.loads(
-        plan.all_cells.filter(pl.col("group") == spec.number)["canonical"][0]
     )
     return Predictions(
         dataset=spec.dataset,
         classifier=spec.classifier,
-        dataset_id=dataset_id(canonical["dataset"]),
-        seed=canonical["seed"],
-        label=data["label"].data,
-        margin=data["margin"].data if "margin" in data else None,
-        score=data["score"].data if "score" in data else None,
-        confidence=data["confidence"].data if "confidence" in data else None,
+        dataset_id=dataset_id(plan.first_cell(spec.number).dataset),
+        seed=seed,
+        label=stored["label"],
+        margin=stored.get("margin"),
+        score=stored.get("score"),
+        confidence=stored.get("confidence"),
         y_true=test_sets(group, runs["repeat_index"].to_numpy())[0],
         class_names=spec.class_names,
         probability=spec.probability,
@@ -264,20 +307,22 @@ def _predictions(
     )
 
 
-def _extras(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
+def _extras(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
     """Return what the store tells of runs beside their predictions."""
     rows = runs["row"].to_numpy()
     return (
         runs.select("cell", "repeat_index", "run_index")
         .with_columns(
-            pl.Series("fit_seconds", data["fit_seconds"].to_numpy()[rows]).fill_nan(None),
-            pl.Series("recipe", data["recipe"].to_numpy()[rows]),
+            pl.Series("fit_seconds", numbers["fit_seconds"][rows]).fill_nan(None),
+            pl.Series("recipe", numbers["recipe"][rows]),
         )
         .with_columns(pl.col("fit_seconds").replace(0, None))
     )  # imported, and not known
 
 
-def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl.LazyFrame]:
+def _described(
+    merged: Tables, extras: pl.DataFrame, plan: Plan, close: float
+) -> dict[str, pl.LazyFrame]:
     """Return all tables with what each cell is, yet to be joined."""
     # α̂ is never shown without its resolution
     resolution = merged.repeats.select(*KEY, "delta")
@@ -291,10 +336,10 @@ def _described(merged: Tables, extras: pl.DataFrame, plan: Plan) -> dict[str, pl
         merged.pairs,
         merged.repeats.join(recipes, on=KEY, how="left", maintain_order="left"),
         merged.cells,
-        sources(merged, by=("cell",)),
-        ranked(runs).select("cell", *place, *COMPARED, "delta"),
+        sources(merged, close),
+        ranked(runs, close).select("cell", *place, *COMPARED, "delta"),
     )
-    cells = plan.cells.lazy().select("cell", "cell_id", *DESCRIPTORS)
+    cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
     return {
         name: cells.join(part.lazy(), on="cell", how="inner", maintain_order="right")
         for name, part in zip(TABLES, parts, strict=True)
@@ -307,7 +352,7 @@ def _keep_ensembles(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -
         outdated = set(Analysis.read(paths).outdated)
     except (FileNotFoundError, DamagedFile):
         outdated = set()
-    file = result_file(paths, ENSEMBLES)
+    file = paths.table(ENSEMBLES)
     try:
         drawn = read_parquet(file, INPUT_COLUMNS)
         groups = _names(drawn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.record import Analysis
 
 _LISTED = 3
 
@@ -22,7 +22,7 @@ def amounts(record: Analysis) -> str | None:
 
 
 def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics what was kept does not allow, a sentence each.
+    """Say which metrics what was kept does not allow, or failed, a sentence each.
 
     Parameters
     ----------

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from analysis.metrics import select
-from analysis.options import DEFAULT_METRICS, Options
-from orchestrator.errors import UserError
-from orchestrator.grids.sweepfile import read_sweep_file
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.results import own_metrics
-from orchestrator.store.groups import find_group
-
-_SNAPSHOTS = {"epoch": "--snapshot", "reference_epoch": "--reference-snapshot"}
-"""What users call positions on the epoch axis."""
+from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.options import DEFAULT_METRICS, POSITIONS, Options
+from manyseed.analysis.refused import NoModule, NotKept, Refused
+from manyseed.orchestrator.errors import UserError, refused, toml_value
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.results import own_metrics
+from manyseed.orchestrator.results.flags import flag
+from manyseed.orchestrator.store.layout.groups import find_group
 
 
 def _warn(text: str) -> None:
@@ -48,33 +47,39 @@ def conventions(paths: SweepPaths, *, tell: Callable[[str], None] = _warn, **ask
     values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
     metrics, own = asked.get("metrics"), tuple(asked.get("own") or ())
     if not metrics:
-        computed, refused = own_metrics.choose(filed.metrics, own)
+        computed, left = own_metrics.choose(filed.metrics, own)
         metrics = (*DEFAULT_METRICS, *computed)
-        if refused:
-            tell(own_metrics.left_out(refused))
+        if left:
+            tell(own_metrics.left_out(left))
     named = tuple(dict.fromkeys((*metrics, *own)))
     try:
         select(named)
-    except ValueError as error:
-        filed_one = any(repr(name) in str(error) for name in filed.metrics)
+    except Refused as error:
         remedy = "a module of your own is found beside where you are, or on PYTHONPATH"
-        raise UserError(
-            str(error),
-            file=paths.sweep_file if filed_one else None,
-            key="analysis.metrics" if filed_one else "metrics",
-            remedy=remedy if "imported" in str(error) else None,
+        is_filed = error.value in filed.metrics
+        raise refused(
+            error,
+            file=paths.sweep_file if is_filed else None,
+            key="analysis.metrics" if is_filed else "metrics",
+            remedy=remedy if isinstance(error, NoModule) else None,
         ) from None
-    for name, option in _SNAPSHOTS.items():
+    for name in POSITIONS:
         if (position := asked.get(name)) is not None:
-            _refuse_snapshot(paths, option, position)
+            _refuse_snapshot(paths, flag(name), position)
     try:
         return Options(metrics=named, **values)
-    except ValueError as error:
-        option, said = str(error).split(" ", 1)
-        if asked.get(option) is None:
-            raise UserError(f"analysis.{option} {said}", file=paths.sweep_file) from None
-        flag = _SNAPSHOTS.get(option, f"--{option.replace('_', '-')}")
-        raise UserError(f"{flag} {said}") from None
+    except Refused as error:
+        if asked.get(error.option) is not None:
+            raise refused(error, key=flag(error.option)) from None
+        key = f"analysis.{error.option}"
+        raise refused(error, file=paths.sweep_file, key=key) from None
+
+
+def why_not(refusal: Refused) -> str:
+    """Return why a metric cannot be computed, with "it" before it."""
+    if isinstance(refusal, NotKept):
+        return f"needs keep.scores = {' or '.join(map(toml_value, refusal.allowed))}"
+    return refusal.reason
 
 
 def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
@@ -101,13 +106,13 @@ def without_own(options: Options) -> Options:
     return replace(options, metrics=tuple(name for name in options.metrics if ":" not in name))
 
 
-def to_json(options: Options) -> dict[str, Any]:
-    """Return options as JSON values, in which there is no NaN."""
-    return {key: None if value != value else value for key, value in asdict(options).items()}
+def to_json(options: Options) -> Mapping[str, object]:
+    """Return options as JSON values, in which there are neither tuples nor NaN."""
+    values = {key: None if value != value else value for key, value in asdict(options).items()}
+    return values | {"metrics": list(options.metrics)}
 
 
-def from_json(values: dict[str, Any]) -> Options:
+def from_json(values: Mapping[str, Any]) -> Options:
     """Return the options of `to_json`."""
     union = math.nan if values["empty_union"] is None else values["empty_union"]
-    metrics = tuple(values["metrics"])
-    return Options(**values | {"metrics": metrics, "empty_union": union})
+    return Options(**{**values, "metrics": tuple(values["metrics"]), "empty_union": union})

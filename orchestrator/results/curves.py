@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
-import xarray as xr
 
-from analysis.means import mean_of, std_of
-from orchestrator.store.arrays import CURVES
+from manyseed.analysis.tables.means import mean_of, std_of
+from manyseed.orchestrator.store.layout.arrays import CURVES
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 KEY = ["cell", "repeat_index", "trained_epoch"]
+NEEDED = (*CURVES, "trained_epoch")
 
 
-def learning_curves(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
+def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
     """Describe the curves of each repeat of a group, copies of a run left out.
 
     Parameters
     ----------
-    data : Dataset
-        A group whose store has `CURVES`, (run, trained_epoch).
+    stored : mapping
+        The arrays `NEEDED` of a group: those of `CURVES` are (run, trained_epoch).
     runs : DataFrame
-        Its finished runs, as `analysis.predictions.Predictions` has them.
+        Its finished runs, as `analysis.graph.predictions.Predictions` has them.
 
     Returns
     -------
@@ -29,13 +32,13 @@ def learning_curves(data: xr.Dataset, runs: pl.DataFrame) -> pl.DataFrame:
         and ``_max`` the spread over runs.
     """
     distinct = runs.filter(~pl.col("identical"))
-    rows, epochs = distinct["row"].to_numpy(), data["trained_epoch"].to_numpy()
+    rows, epochs = distinct["row"].to_numpy(), stored["trained_epoch"]
     long = pl.DataFrame(
         {
             "cell": np.repeat(distinct["cell"].to_numpy(), len(epochs)),
             "repeat_index": np.repeat(distinct["repeat_index"].to_numpy(), len(epochs)),
             "trained_epoch": np.tile(epochs, len(rows)),
-            **{name: data[name].to_numpy()[rows].reshape(-1).astype(float) for name in CURVES},
+            **{name: stored[name][rows].reshape(-1).astype(float) for name in CURVES},
         }
     ).with_columns(pl.col(*CURVES).fill_nan(None))
     summaries = [

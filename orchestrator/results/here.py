@@ -1,19 +1,24 @@
-"""An analysis by this process, or by workers that it has: from journals to result tables."""
+"""An analysis by this process, or by workers that it has: from journals to result tables.
+
+There is one at a time: two would mix their tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from analysis.group import Progress
-from analysis.options import Options
-from orchestrator.keeping import publish_finished
-from orchestrator.paths import SweepPaths
-from orchestrator.results import analysing
-from orchestrator.results.alone import alone
-from orchestrator.results.conventions import conventions
-from orchestrator.results.schedulers import scheduler
-from orchestrator.results.tables import Results
-from slurm import local
+from manyseed.analysis.graph.group import Progress
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.errors import LeaseHeld, UserError
+from manyseed.orchestrator.keeping import publish_finished
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results import analysing
+from manyseed.orchestrator.results.conventions import conventions
+from manyseed.orchestrator.results.schedulers import scheduler
+from manyseed.orchestrator.results.tables import Results
+from manyseed.slurm import local
 
 
 def analyze(
@@ -40,3 +45,26 @@ def analyze(
                 progress=progress,
                 before_writing=lease.check,
             )
+
+
+@contextmanager
+def alone(paths: SweepPaths) -> Iterator[Lease]:
+    """Be the one who analyses, wherever others might try to.
+
+    The lease of one who died on another machine is taken over, after the lease time.
+
+    Raises
+    ------
+    UserError
+        While somebody else does.
+    """
+    watch = LeaseWatch(paths.analyses)
+    lease = Lease(watch, "analysis")
+    try:
+        if not lease.try_take():
+            watch.wait_until_dead()
+            lease.take()
+    except LeaseHeld as error:
+        raise UserError(f"another analysis goes on: {error}", file=paths.directory) from None
+    with lease.kept():
+        yield lease

@@ -6,22 +6,21 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import polars as pl
-import xarray as xr
 
-from analysis.options import Options
-from analysis.predictions import Predictions
-from analysis.tables import ORDER, Tables, cells, ordered
-from analysis.version import code_version
-from orchestrator.errors import DamagedFile
-from orchestrator.parquet import checksum, read_parquet, require_intact, write_parquet
-from orchestrator.paths import SweepPaths
-from orchestrator.results.record import Analysis
-from orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS, result_file
-from orchestrator.store.schema import GroupSpec
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.schema import ORDER, Tables, cells, ordered
+from manyseed.analysis.version import code_version
+from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 KEY = ["cell", "repeat_index"]
 _FREE = ("block_bytes",)
@@ -29,12 +28,22 @@ _FREE = ("block_bytes",)
 
 
 def digests(
-    data: xr.Dataset, predictions: Predictions, spec: GroupSpec, options: Options
+    numbers: Mapping[str, Array], predictions: Predictions, spec: GroupSpec, options: Options
 ) -> pl.DataFrame:
     """Return a digest of all that each repeat's rows in the tables depend on.
 
     That is which runs are finished with their status and checksum, the true classes, how they are
     stored, the options, the code, and how many runs are planned.
+
+    Parameters
+    ----------
+    numbers : mapping
+        As `reader.read_numbers` gives them.
+    predictions : Predictions
+        The finished runs of the group.
+    spec : GroupSpec
+        Its layout.
+    options : Options
 
     Returns
     -------
@@ -46,8 +55,8 @@ def digests(
     content = np.stack(
         [
             runs["run_index"].to_numpy().astype("<u4"),
-            data["status"].to_numpy()[rows].astype("<u4"),
-            data["crc"].to_numpy()[rows].astype("<u4"),
+            numbers["status"][rows].astype("<u4"),
+            numbers["crc"][rows].astype("<u4"),
         ],
         axis=1,
     )
@@ -81,10 +90,10 @@ class Held:
         try:
             tables = Analysis.read(paths).tables
             for name in PARTS:
-                require_intact(file := result_file(paths, name))
+                require_intact(file := paths.table(name))
                 if name in tables and tables[name] != checksum(file):
                     raise DamagedFile(file, "is of another analysis")
-            file = result_file(paths, INPUTS)
+            file = paths.table(INPUTS)
             self.inputs = read_parquet(file, INPUT_COLUMNS).select(*INPUT_COLUMNS)
         except (FileNotFoundError, DamagedFile):  # all of it is computed again
             self.inputs = pl.DataFrame(schema=dict(INPUT_COLUMNS))
@@ -95,21 +104,22 @@ class Held:
 
     def merged(self, computed: list[Tables], same: pl.DataFrame) -> Tables:
         """Return what was computed, with the rows on disk of the repeats that are the same."""
-        frames: dict[str, Any] = {}
+        frames: dict[str, pl.DataFrame] = {}
         for name in PARTS:
             parts = [getattr(tables, name) for tables in computed]
             if not same.is_empty():
-                file, wanted = result_file(self.paths, name), parts[0].schema
+                file, wanted = self.paths.table(name), parts[0].schema
                 again = f"remove it, then: manyseed analyze {self.paths.directory}"
                 held = read_parquet(file, wanted, list(wanted), again)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
             frames[name] = ordered(pl.concat(parts), ORDER[name])
-        return Tables(**frames, cells=cells(frames["repeats"]))
+        runs, pairs, repeats = frames.values()
+        return Tables(runs, pairs, repeats, cells(repeats))
 
     def forget(self) -> None:
         """Trust no rows on disk until `remember`: they are about to be replaced."""
-        result_file(self.paths, INPUTS).unlink(missing_ok=True)
+        self.paths.table(INPUTS).unlink(missing_ok=True)
 
     def remember(self, inputs: pl.DataFrame) -> None:
         """Record what the rows on disk were computed from."""
-        write_parquet(result_file(self.paths, INPUTS), inputs)
+        write_parquet(self.paths.table(INPUTS), inputs)

@@ -6,36 +6,37 @@ those that train. Its life tells how far it is, and at its end how `analyze` end
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import ManyseedError, UnavailableError, UserError
-from orchestrator.files import locked, write_json
-from orchestrator.paths import SweepPaths, open_sweep
-from orchestrator.results.own_metrics import modules_folder
-from orchestrator.results.schedulers import of_slurm
-from orchestrator.store.lease import Lease
-from orchestrator.submissions import profiles
-from orchestrator.submissions.cluster import SIGNAL_SECONDS, logs, unique_name
-from orchestrator.submissions.intent import FILE, Intent, TaskArray
-from orchestrator.submissions.submission import Submission, tasks_of
-from orchestrator.submissions.taskstate import OVER, TaskState
-from orchestrator.working.node import Node
-from slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
-from slurm.discover import configuration
-from slurm.profile import Profile
+from manyseed.orchestrator.disk.lease import Lease
+from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
+from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths, open_sweep
+from manyseed.orchestrator.results.own_metrics import modules_folder
+from manyseed.orchestrator.results.schedulers import of_slurm
+from manyseed.orchestrator.submissions import profiles
+from manyseed.orchestrator.submissions.cluster import SIGNAL_SECONDS, refusal, unique_name
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.taskstate import OVER
+from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, TaskArray
+from manyseed.orchestrator.working.node import Node
+from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
 
 if TYPE_CHECKING:
-    from analysis.options import Options
+    from manyseed.analysis.options import Options
 
-_FUNCTION = "orchestrator.results.job:run"
+_FUNCTION = "manyseed.orchestrator.results.job:run"
 _TELL_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 """A life that is asked to end so long before its walltime, or later, is ended by it."""
@@ -43,8 +44,7 @@ _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 
 def last_job(paths: SweepPaths) -> Submission | None:
     """Return the analysis that was submitted last."""
-    folders = sorted(paths.analyses.glob("[0-9][0-9][0-9][0-9]"))
-    found = [folder for folder in folders if (folder / FILE).exists()]
+    found = [one for one in paths.analysis_jobs() if SubmissionPaths(one).intent.exists()]
     return Submission(found[-1], Intent.read(found[-1])) if found else None
 
 
@@ -77,14 +77,13 @@ def submit(
     UnavailableError
         When the cluster does not answer.
     """
-    from orchestrator.results.analysing import check
-    from orchestrator.results.conventions import conventions, to_json
+    from manyseed.orchestrator.results.analysing import check
+    from manyseed.orchestrator.results.conventions import conventions, to_json
 
     profile = of_slurm(cluster)
     options = options or conventions(paths)
     check(paths, options)
-    wishes = {"options": to_json(options), "dask": dask, "workers": workers}
-    request = json.loads(json.dumps(wishes))  # as it is read back
+    request = AnalysisRequest(to_json(options), dask, workers)
     paths.analyses.mkdir(parents=True, exist_ok=True)
     with locked(paths.lock, "submitting an analysis") as lease:
         before = last_job(paths)
@@ -99,25 +98,19 @@ def submit(
                     remedy=f"wait for it, or end it with: scancel {task.job_id}",
                 )
         number = 1 if before is None else before.number + 1
-        folder = paths.analyses / f"{number:04d}"
-        return _submit(paths, folder, profile, request, lease)
+        return _submit(paths, paths.analysis_job(number), profile, request, lease)
 
 
 def _submit(
-    paths: SweepPaths, folder: Path, profile: Profile, request: dict[str, Any], lease: Lease
+    paths: SweepPaths, folder: Path, profile: Profile, request: AnalysisRequest, lease: Lease
 ) -> Submission:
     name = unique_name(paths, "analysis")
     lease.check()
     shutil.rmtree(folder, ignore_errors=True)  # of a submitter that died before its intent
-    try:
-        with profile.active():
-            cluster_name = configuration()["ClusterName"]
-    except ClusterError as error:
-        raise UnavailableError(str(error)) from None
     folder_of_modules = modules_folder(paths)
     intent = replace(
         Intent.now(profile.name),
-        scheduler=cluster_name,
+        scheduler=scheduler_of(profile.slurm_conf).cluster_name,
         profile=str(profile.path.absolute()),
         arrays=(TaskArray("cpu", name, first=0, count=1),),
         walltime={"cpu": profile.cpu.minutes * 60.0},
@@ -125,69 +118,87 @@ def _submit(
         modules="" if folder_of_modules is None else str(folder_of_modules),
     )
     profiles.remember(profile)
-    (folder / "lives").mkdir(parents=True)
-    intent.write(folder)
     submission = Submission(folder, intent)
+    submission.files.lives.mkdir(parents=True)
+    intent.write(folder)
     lease.check()
     try:
-        with profile.active():
-            arrays.submit_array(
-                profile,
-                "cpu",
-                logs(folder),
-                _FUNCTION,
-                [[str(paths.directory.resolve()), folder.name]],
-                name,
-                comment=str(folder.absolute()),
-                timeout_signal_seconds=SIGNAL_SECONDS,
-                submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
-            )
-    except ClusterUnavailable as error:
-        # it may have got the job all the same: who looks next finds it by its name
-        raise UnavailableError(str(error)) from None
-    except (ClusterError, ValueError) as error:
-        shutil.rmtree(folder)
-        raise UserError(
-            f"SLURM refuses: {error}",
-            file=profile.path,
-            remedy="nothing was submitted; mend the profile (manyseed cluster check)",
-        ) from None
-    (folder / "submitted").touch()
+        arrays.submit_array(
+            profile,
+            "cpu",
+            submission.files.submitit,
+            _FUNCTION,
+            [[str(paths.directory.resolve()), folder.name]],
+            name,
+            comment=str(folder.absolute()),
+            timeout_signal_seconds=SIGNAL_SECONDS,
+            submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
+        )
+    except (ClusterError, Refused) as error:
+        # a cluster that is silent may have got the job: who looks next finds it by its name
+        if not isinstance(error, ClusterUnavailable):
+            shutil.rmtree(folder)
+        raise refusal(error, profile) from None
+    submission.files.submitted.touch()
     return submission
 
 
-def look(job: Submission) -> TaskState:
-    """Return what SLURM says of it now; where it does not answer, what the job tells of itself."""
+@dataclass(frozen=True, slots=True)
+class AnalysisJob:
+    """What has become of an analysis that is a job.
+
+    Attributes
+    ----------
+    cluster, job : str
+        The cluster's name, and the job's id there.
+    state : str
+        As `TaskState` has it.
+    done, blocks : int
+        Pieces of its work that are done, and all; 0 before they are known.
+    submitted : float
+        When, in seconds since the epoch.
+    reason : str
+        Why it is not finished, or waits.
+    exit_code : int, optional
+        Of `analyze`; None before its end.
+    log : str
+        A file.
+    """
+
+    cluster: str
+    job: str
+    state: str
+    done: int
+    blocks: int
+    submitted: float
+    reason: str
+    exit_code: int | None
+    log: str
+
+
+def look(paths: SweepPaths) -> AnalysisJob | None:
+    """Return what has become of the analysis that was submitted last; None where none was.
+
+    That is what SLURM says of it now; where it does not answer, what the job tells of itself.
+    """
+    if (job := last_job(paths)) is None:
+        return None
     try:
         ((task,),) = tasks_of([job])
     except UnavailableError:
         ((task,),) = tasks_of([job], ask=False)
-    return task
-
-
-def describe(job: Submission, task: TaskState) -> dict[str, Any]:
-    """Return what has become of an analysis, as JSON values.
-
-    Returns
-    -------
-    dict
-        cluster; job (its id); state, as of tasks; done and blocks (pieces of its work; 0 before
-        they are known); submitted (seconds since the epoch); reason (why it is not finished, or
-        waits); exit_code (of `analyze`, None before its end); log (a file).
-    """
-    life = task.last
-    over = task.state in OVER
-    return {
-        "cluster": job.cluster,
-        "job": task.job_id,
-        "state": task.state,
-        "done": task.done,
-        "blocks": life.get("blocks", 0),
-        "submitted": job.intent.submitted,
-        "reason": life["reason"] if over else task.note,
-        "exit_code": life["exit_code"] if over else None,
-        "log": str(logs(job.folder) / f"{task.job_id}_0_log.err"),
-    }
+    life, over = task.last, task.state in OVER
+    return AnalysisJob(
+        cluster=job.cluster,
+        job=task.job_id,
+        state=task.state,
+        done=task.done,
+        blocks=life.blocks,
+        submitted=job.intent.submitted,
+        reason=life.reason if over else task.note,
+        exit_code=life.exit_code if over else None,
+        log=str(job.files.printed_errors(task.job_id)),
+    )
 
 
 def run(directory: str, number: str) -> str:
@@ -198,17 +209,16 @@ def run(directory: str, number: str) -> str:
     RuntimeError
         When it ended with an error, so that SLURM says so, too.
     """
-    from orchestrator.results.conventions import from_json
-    from orchestrator.results.here import analyze
+    from manyseed.orchestrator.results.conventions import from_json
+    from manyseed.orchestrator.results.here import analyze
 
     paths = open_sweep(Path(directory))
-    folder = paths.analyses / number
-    intent = Intent.read(folder)
+    files = SubmissionPaths(paths.analysis_job(int(number)))
+    intent = Intent.read(files.folder)
     request, walltime = intent.request, intent.walltime["cpu"]
-    own = any(":" in metric for metric in request["options"]["metrics"])
-    if own and intent.modules:
-        sys.path.append(intent.modules)
-    life = _Life(folder)
+    if request is None:
+        raise DamagedFile(files.intent, "lacks 'request'")
+    life = _Life(files)
     asked: list[bool] = []
 
     def interrupt() -> None:
@@ -218,18 +228,15 @@ def run(directory: str, number: str) -> str:
 
     signals.on_stop(interrupt)
     try:
-        analyze(
-            paths,
-            from_json(request["options"]),
-            dask=request["dask"],
-            workers=request["workers"],
-            progress=life.progress,
-        )
+        options = from_json(request.options)
+        if intent.modules and any(":" in metric for metric in options.metrics):
+            sys.path.append(intent.modules)
+        analyze(paths, options, dask=request.dask, workers=request.workers, progress=life.progress)
     except BaseException as error:
         # processes that compute hear the signal, too, and may end first
         if not signals.received():
             reason, code = _ending(error)
-        elif time.time() - life.started < walltime - _LAST_SECONDS:
+        elif time.time() - life.told.started < walltime - _LAST_SECONDS:
             life.end("interrupted", "", None)
             return arrays.STOPPED
         else:
@@ -252,33 +259,22 @@ def _ending(error: BaseException) -> tuple[str, int]:
 class _Life:
     """What the job tells of itself."""
 
-    def __init__(self, folder: Path) -> None:
-        node = Node.here()
-        self.started = time.time()
-        self._told = 0.0
-        self._file = folder / "lives" / f"0000-{uuid.uuid4().hex[:8]}" / "progress.json"
-        self._value: dict[str, Any] = {
-            "state": "running",
-            "started": self.started,
-            "node": node.name,
-            "job_id": node.job_id,
-            "process": processes.fingerprint(os.getpid()),
-            "done": {"blocks": 0},
-            "failed": {},
-            "blocks": 0,
-        }
-        self._file.parent.mkdir(parents=True)
-        self._write()
+    def __init__(self, files: SubmissionPaths) -> None:
+        node, process = Node.here(), processes.fingerprint(os.getpid())
+        self.told = Attempt("running", process, node.name, node.job_id, started=time.time())
+        self._folder = files.life(0, uuid.uuid4().hex[:8])
+        self._folder.mkdir(parents=True)
+        self._tell(done={"blocks": 0})
 
     def progress(self, done: int, blocks: int) -> None:
-        self._value |= {"done": {"blocks": done}, "blocks": blocks}
-        if time.time() - self._told > _TELL_SECONDS:
-            self._write()
+        is_due = time.time() - self.told.updated > _TELL_SECONDS
+        self.told = replace(self.told, done={"blocks": done}, blocks=blocks)
+        if is_due:
+            self._tell()
 
     def end(self, state: str, reason: str, exit_code: int | None) -> None:
-        self._value |= {"state": state, "reason": reason, "exit_code": exit_code}
-        self._write()
+        self._tell(state=state, reason=reason, exit_code=exit_code)
 
-    def _write(self) -> None:
-        write_json(self._file, self._value)
-        self._told = time.time()
+    def _tell(self, **news: Any) -> None:
+        self.told = replace(self.told, **news, updated=time.time())
+        self.told.write(self._folder)

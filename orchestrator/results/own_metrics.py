@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-from slurm.profile import user_folder
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.slurm.profile import user_folder
 
 
 class _Allowances(BaseModel):

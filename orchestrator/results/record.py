@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from analysis.options import Options
-from orchestrator.errors import DamagedFile
-from orchestrator.files import read_record, write_json
-from orchestrator.paths import SweepPaths
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SweepPaths
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A metric that what was kept of a group does not allow, and why."""
+    """A metric that was not computed for a group, and why.
+
+    `failed` says that a user's own function did; else what was kept does not allow it.
+    """
 
     dataset: str
     classifier: str
     metric: str
     reason: str
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Analysis:
         Datasets × classifiers whose ensembles were removed: what they were drawn from has changed.
     """
 
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     unavailable: list[Unavailable] = field(default_factory=list)
     packages: Mapping[str, str] = field(default_factory=dict)
     analysed: str = ""
@@ -73,10 +76,10 @@ class Analysis:
         ------
         DamagedFile
         """
-        from orchestrator.results.conventions import from_json
+        from manyseed.orchestrator.results.conventions import from_json
 
         try:
-            return from_json(dict(self.options))
+            return from_json(self.options)
         except (LookupError, TypeError, ValueError) as error:
             raise DamagedFile(paths.analysis, f"options: {error}", remedy(paths)) from None
 

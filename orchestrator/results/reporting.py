@@ -7,16 +7,16 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.report.context import Counts, context, summary
-from analysis.report.page import render
-from orchestrator import origin
-from orchestrator.paths import SweepPaths
-from orchestrator.results import caveats
-from orchestrator.results.analysing import read_analysis
-from orchestrator.results.inputs import KEY
-from orchestrator.results.tables import CURVES, ENSEMBLES, read_results
-from orchestrator.store.files import place
-from orchestrator.survey import survey
+from manyseed.analysis.report.context import Counts, context, summary, varying_axes
+from manyseed.analysis.report.page import render
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.provenance import read_recipes
+from manyseed.orchestrator.results import caveats
+from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.inputs import KEY
+from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, read_results
+from manyseed.orchestrator.survey import survey
 
 
 def report(paths: SweepPaths, name: str) -> Path:
@@ -31,10 +31,10 @@ def report(paths: SweepPaths, name: str) -> Path:
             name,
             Counts(
                 planned=counts["runs"],
-                done=counts["done"] + counts["copy"],
+                done=counts["done"],
+                copies=counts["copy"],
                 failed=counts["failed"],
                 missing=counts["missing"],
-                identical=counts["copy"],
                 analysed=record.runs.get("analysed"),
             ),
             tables,
@@ -55,26 +55,38 @@ def report(paths: SweepPaths, name: str) -> Path:
     return paths.report
 
 
-def summary_table(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return one row for each dataset and classifier, as text of three decimals.
+def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return one row for each cell, as text of three decimals.
 
-    Columns dataset, classifier, runs, accuracy (mean ± standard deviation over runs), range (of
-    accuracy within a repeat), EC (local), churn, α̂, its resolution δ and N, the test points on each
-    side of the test behind it.
+    Columns dataset, classifier, cell (what cells differ in, empty where in nothing), runs, test
+    sets, accuracy ± seeds (mean over repeats ± standard deviation between runs, pooled within
+    repeats), between test sets (standard deviation), range (of accuracy within a repeat), EC
+    (local), churn, α̂, its resolution δ and N, the test points on each side of the test behind it. †
+    marks cells of identical runs.
     """
-    rows = pl.DataFrame(summary(tables["runs"], tables["repeats"]))
+    rows = pl.DataFrame(summary(cells), schema_overrides=cells.schema)
+    parts = [pl.col(name).cast(pl.String) for name in varying_axes(cells)] or [pl.lit("")]
+    mark = pl.when(pl.col("n_identical_repeats") > 0).then(pl.lit(" †")).otherwise(pl.lit(""))
     shown = {
+        "between test sets": "accuracy_mean_sd",
         "range": "accuracy_range",
         "EC": "ec_local_mean",
         "churn": "churn_mean",
         "α̂": "alpha_hat_mean",
         "δ": "delta",
     }
+    accuracy = {
+        "accuracy ± seeds": pl.format(
+            "{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std")
+        )
+    }
     return rows.select(
         "dataset",
         "classifier",
+        (pl.concat_str(parts, separator=" · ") + mark).alias("cell"),
         pl.col("n_runs").alias("runs"),
-        accuracy=pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std")),
+        pl.col("n_repeats").alias("test sets"),
+        **accuracy,
         **{title: _decimals(name) for title, name in shown.items()},
         N=pl.col("n_side"),
     )
@@ -86,8 +98,8 @@ def _decimals(name: str) -> pl.Expr:
 
 
 def _provenance(paths: SweepPaths, packages: Mapping[str, str], analysed: str) -> dict[str, str]:
-    recipes = origin.read_recipes(paths.recipes)
-    devices = sorted({f"{r['device']} ({r['device_class']})" for r in recipes.values()})
+    recipes = read_recipes(paths.recipes)
+    devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
     return {
         "Analysed": analysed,
         "Devices": "; ".join(devices),

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UnavailableError, UserError, nearest
-from orchestrator.submissions.profiles import AUTO, choose, the_one
-from slurm import available
-from slurm.profile import Profile
+from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
+from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
+from manyseed.slurm import available
+from manyseed.slurm.profile import Profile
 
 SLURM = "slurm"
 LOCAL = ("threads", "processes")
@@ -27,7 +27,7 @@ def scheduler(
     workers: int | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Any]:
-    """Give what `analysis.group.compute` takes as its scheduler.
+    """Give what `analysis.graph.group.compute` takes as its scheduler.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def scheduler(
     if dask in LOCAL:
         yield dask
     elif dask == SLURM:
-        from orchestrator.results.slurm_workers import WORKERS, slurm_workers
+        from manyseed.orchestrator.results.slurm_workers import WORKERS, slurm_workers
 
         profile = of_slurm(cluster or AUTO)
         with slurm_workers(folder, profile, workers or WORKERS, tell) as client:

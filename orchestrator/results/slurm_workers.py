@@ -2,6 +2,8 @@
 
 Its scheduler runs in the calling process and speaks TLS with keys that are made for the occasion:
 whoever reaches a scheduler can run what they like as its user, and a cluster's network is shared.
+dask-jobqueue is not used: it calls sbatch once a worker, where one array serves for all of them
+here; it has options of its own beside the profile's, and nothing requeues its workers.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.files import read_json
-from orchestrator.submissions.scheduler import ASK_SECONDS
-from orchestrator.working.node import Node
-from slurm import ClusterError, ClusterUnavailable, arrays, commands, control, signals, states
-from slurm.profile import Profile
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.submissions.cluster import refusal
+from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
+from manyseed.orchestrator.working.node import Node
+from manyseed.slurm import ClusterError, arrays, commands, control, signals, states
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
 
 WORKERS = 4
 """How many jobs are submitted where no number is asked for."""
@@ -35,7 +39,7 @@ WORKERS = 4
 START_SECONDS = 1800.0
 """How long no worker may be there before the analysis is given up."""
 
-_FUNCTION = "orchestrator.results.slurm_workers:work"
+_FUNCTION = "manyseed.orchestrator.results.slurm_workers:work"
 _CONNECT_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 60
@@ -175,21 +179,18 @@ class _Jobs:
 
     def submit(self, arguments: Sequence[str], n: int) -> None:
         try:
-            with self.profile.active():
-                arrays.submit_array(
-                    self.profile,
-                    "cpu",
-                    self.logs,
-                    _FUNCTION,
-                    [arguments] * n,
-                    self.name,
-                    comment=str(self.folder.absolute()),
-                    timeout_signal_seconds=_SIGNAL_SECONDS,
-                    submitted=self.ids.extend,
-                )
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        except ClusterError as error:
+            arrays.submit_array(
+                self.profile,
+                "cpu",
+                self.logs,
+                _FUNCTION,
+                [arguments] * n,
+                self.name,
+                comment=str(self.folder.absolute()),
+                timeout_signal_seconds=_SIGNAL_SECONDS,
+                submitted=self.ids.extend,
+            )
+        except (ClusterError, Refused) as error:
             raise refusal(error, self.profile) from None
 
     def states(self) -> list[states.JobState]:
@@ -199,7 +200,7 @@ class _Jobs:
         ------
         ClusterError
         """
-        with self.profile.active():
+        with commands.speaking_to(self.profile.slurm_conf):
             return list(states.ask(self.ids, self._started).values())
 
     def end(self) -> None:
@@ -209,17 +210,9 @@ class _Jobs:
         """
         names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
         # a worker without a scheduler ends by itself
-        with suppress(ClusterError), self.profile.active():
+        with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
             for name in sorted(names):
                 commands.run(["scancel", f"--user={getpass.getuser()}", f"--name={name}"])
-
-
-def refusal(error: ClusterError, profile: Profile) -> UserError | UnavailableError:
-    """Return the command's error for what SLURM said to jobs of a profile."""
-    if isinstance(error, ClusterUnavailable):
-        return UnavailableError(str(error))
-    remedy = f"nothing was submitted; mend the profile (manyseed cluster check {profile.name})"
-    return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
 
 
 class _Watch:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.parquet import checksum, read_parquet, scan_parquet, telling_damage
-from orchestrator.paths import SweepPaths
-from orchestrator.results.record import Analysis, remedy
+from manyseed.orchestrator.disk.parquet import checksum, read_parquet, scan_parquet, telling_damage
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.record import Analysis, remedy
 
 if TYPE_CHECKING:
-    from analysis.tables import Tables
+    from manyseed.analysis.tables.schema import Tables
 
 PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")
@@ -35,23 +35,6 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
     "repeat_index": pl.UInt16(),
     "digest": pl.String(),
 }
-
-DESCRIPTORS = (
-    "dataset",
-    "classifier",
-    "train_fraction",
-    "perturb_continuous",
-    "perturb_categorical",
-    "perturb_hparams",
-    "hparams",
-    "vary",
-)
-"""What a cell is, in every table, under the names that the sweep file uses."""
-
-
-def result_file(paths: SweepPaths, table: str) -> Path:
-    """Return the file of a result table."""
-    return paths.results / f"{table}.parquet"
 
 
 class Results(Mapping[str, pl.DataFrame]):
@@ -120,7 +103,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
         """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""
-        from analysis.tables import Tables
+        from manyseed.analysis.tables.schema import Tables
 
         with self.telling_damage("pairs"):
             pairs = self.scan("pairs").select(pair_columns).collect()
@@ -135,7 +118,7 @@ def read_results(paths: SweepPaths) -> Results:
     UserError
         Where there are none yet.
     """
-    files = {name: result_file(paths, name) for name in TABLES}
+    files = {name: paths.table(name) for name in TABLES}
     try:
         record = Analysis.read(paths)
     except FileNotFoundError:
@@ -146,6 +129,6 @@ def read_results(paths: SweepPaths) -> Results:
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
-    further = {name: result_file(paths, name) for name in (ENSEMBLES, CURVES)}
+    further = {name: paths.table(name) for name in (ENSEMBLES, CURVES)}
     files |= {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths))

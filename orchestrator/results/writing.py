@@ -7,18 +7,19 @@ from typing import Any
 
 import polars as pl
 
-from analysis.columns import Meaning, describe
-from analysis.metrics import schema
-from analysis.options import Options
-from orchestrator.parquet import write_parquet
-from orchestrator.paths import SweepPaths
-from orchestrator.results.conventions import to_json
-from orchestrator.results.tables import CURVES, DESCRIPTORS, result_file
-from orchestrator.store.arrays import CURVES as CURVE_MEANINGS
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.metrics.registry import schema
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.columns import Meaning, describe
+from manyseed.orchestrator.disk.parquet import write_parquet
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.conventions import to_json
+from manyseed.orchestrator.results.tables import CURVES
+from manyseed.orchestrator.store.layout.arrays import CURVES as CURVE_MEANINGS
 
 _FURTHER: dict[str, Meaning] = {
     "cell_id": ("", "Identity of the cell, the same in every sweep that has it."),
-    **dict.fromkeys(DESCRIPTORS, ("", "What the cell is, in the sweep file's words.")),
+    **dict.fromkeys(AXES, ("", "What the cell is, in the sweep file's words.")),
     "fit_seconds": ("s", "Time of the fit, null where it is not known."),
     "recipe": ("", "How the run was made: number of the file in plan/recipes."),
     "mixed_recipes": ("", "Whether the runs were made in several ways."),
@@ -53,7 +54,7 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     columns = {name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in told.items()}
     metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
     # Stronger compression takes twice the time and saves a twelfth.
-    write_parquet(result_file(paths, table), frame, metadata, compression_level=1)
+    write_parquet(paths.table(table), frame, metadata, compression_level=1)
 
 
 def _json(value: Any) -> str:

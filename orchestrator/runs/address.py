@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
-from jobs.run import Cell, Run
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.store.schema import GroupSpec
+from manyseed.analysis.axes import AXES
+from manyseed.jobs.run import Run
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,14 @@ class PlannedRun:
     ----------
     run : Run
         What is trained.
-    cell : dict
-        The cell's row of ``cells.parquet``.
+    cell, cell_id : int, str
+        Its number in the plan, and its identity.
+    axes : mapping
+        The cell's values of `AXES`.
+    is_identical : bool
+        Whether all runs of a repeat are the same fit.
+    snapshots : tuple of int
+        Epochs that are kept.
     spec : GroupSpec
         The group that stores it.
     row : int
@@ -33,14 +40,18 @@ class PlannedRun:
     """
 
     run: Run
-    cell: dict[str, Any]
+    cell: int
+    cell_id: str
+    axes: Mapping[str, object]
+    is_identical: bool
+    snapshots: tuple[int, ...]
     spec: GroupSpec
     row: int
 
     @property
     def fitted(self) -> Run:
         """The run whose fit this one is: the first of its repeat where all are identical."""
-        return Run(self.run.cell, self.run.repeat, 0) if self.cell["identical"] else self.run
+        return Run(self.run.cell, self.run.repeat, 0) if self.is_identical else self.run
 
 
 def find_run(paths: SweepPaths, address: str) -> PlannedRun:
@@ -69,25 +80,30 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
         )
     plan = Plan.read(paths)
     cell = _cell(plan, found[1], address)
-    repeat, run = int(found[2]), int(found[3])
-    rows = plan.rows.filter(cell=cell["cell"], repeat=repeat, run=run)
+    number, repeat, run = cell["cell"].item(), int(found[2]), int(found[3])
+    rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
     if rows.is_empty():
-        extent = plan.extents.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
+        extent = plan.extents.row(by_predicate=pl.col("cell") == number, named=True)
         raise UserError(
-            f"the plan has no such run: cell {cell['cell']} has repeats 0 to "
+            f"the plan has no such run: cell {number} has repeats 0 to "
             f"{extent['repeats'] - 1} and runs 0 to {extent['runs'] - 1}",
             key="RUN",
             value=address,
         )
     return PlannedRun(
-        Run(Cell.from_canonical(plan.canonical(cell["cell"])), repeat, run),
-        cell,
-        Groups.read(paths).specs[cell["group"]],
-        int(rows["row"][0]),
+        Run(plan.cell(number), repeat, run),
+        number,
+        cell["cell_id"].item(),
+        cell.select(AXES).row(0, named=True),
+        cell["identical"].item(),
+        tuple(cell["snapshots"].item()),
+        Groups.read(paths).specs[cell["group"].item()],
+        rows["row"].item(),
     )
 
 
-def _cell(plan: Plan, text: str, address: str) -> dict[str, Any]:
+def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
+    """Return the one row of the plan's cells that is meant."""
     cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
     if text.isdigit() and int(text) < len(plan.all_cells):
         cells = plan.cells.filter(pl.col("cell") == int(text))
@@ -97,4 +113,4 @@ def _cell(plan: Plan, text: str, address: str) -> dict[str, Any]:
             remedy = f"give more digits: {', '.join(cells['cell_id'].head(5))}"
         what = f"{len(cells)} cells begin with {text}" if len(cells) else f"there is no cell {text}"
         raise UserError(what, key="RUN", value=address, remedy=remedy)
-    return cells.row(0, named=True)
+    return cells

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from jobs.run import MachineError
-from jobs.trainer import Trainer
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.origin import recipe
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.tuned import fitted
-from orchestrator.runs.address import find_run
-from orchestrator.runs.show import stored
-from orchestrator.store.groups import open_group
-from orchestrator.store.reader import read_rows
-from orchestrator.store.rows import encode_row
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.handling import Handling
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.machine import remedy
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.provenance import Recipe
+from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.runs.show import stored
+from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.layout.groups import open_group
+from manyseed.orchestrator.store.reading.reader import read_rows
 
 
 def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
     """
     found = find_run(paths, address)
     published = stored(paths, found)
-    if published["status"] not in ("done", "copy"):
+    if published.status not in ("done", "copy"):
         raise UserError(
             "this run is not published yet",
             key="RUN",
@@ -47,16 +49,16 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
             remedy=f"train it with: manyseed resume {paths.directory}; or, where it is finished, "
             f"publish it with: manyseed compact {paths.directory}",
         )
-    if (published["recipe"] or {}).get("form") == "imported":
+    if published.recipe is not None and published.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)
     trainer, run = Trainer(), found.fitted
     try:
         run = replace(run, cell=fitted(paths, run.cell))
-        snapshots = tuple(found.cell["snapshots"])
-        prediction = trainer.train(run, snapshots, curves=found.spec.curves)
+        handling = Handling(found.snapshots, curves=found.spec.curves)
+        prediction = trainer.train(run, handling)
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:
-        raise UnavailableError(str(error)) from None
+        raise UnavailableError(f"{error}{remedy(error, paths)}") from None
     again = encode_row(found.spec, prediction, y_true)
     names = ["label", *([found.spec.score_name] if found.spec.score_name else [])]
     before = read_rows(open_group(paths.store, found.spec.path), names, [found.row])
@@ -66,12 +68,11 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
         scores = before[found.spec.score_name].ravel().astype(np.float64)
         now = np.frombuffer(again.score, before[found.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
-    then, here = published["recipe"] or {}, recipe()
-    changes = {name: [then.get(name), here[name]] for name in here if here[name] != then.get(name)}
+    changes = (published.recipe or Recipe()).changes(Recipe.here())
     return {
         "same_recipe": not changes,
-        "recipe_changes": changes,
-        "equal": again.crc == published["crc32c"],
+        "recipe_changes": {name: list(pair) for name, pair in changes.items()},
+        "equal": again.crc == published.crc32c,
         "labels": len(label),
         "labels_differ": int((label != before["label"].ravel()).sum()),
         "largest_difference": largest,

@@ -6,16 +6,18 @@ import dataclasses
 import re
 import uuid
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
-from orchestrator.grids.sweepfile import read_sweep_file
-from orchestrator.paths import SweepPaths
-from orchestrator.submissions.sizing import Shape
-from orchestrator.submissions.submission import Submission
-from orchestrator.working.node import EACH_CORE, EACH_GPU
-from slurm.discover import Cluster
-from slurm.profile import Profile, Resources
+from manyseed.orchestrator.errors import UnavailableError, UserError, refused
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.submissions.sizing import TaskSize
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
+from manyseed.slurm import ClusterError, ClusterUnavailable
+from manyseed.slurm.discover import Cluster
+from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.refused import Refused
 
 SIGNAL_SECONDS = 120
 """How long before its walltime a task is asked to end."""
@@ -29,7 +31,7 @@ _SHOWN = 40
 
 def shapes(
     profile: Profile, wanted: Iterable[str], cluster: Cluster, waiting: int
-) -> dict[str, Shape]:
+) -> dict[str, TaskSize]:
     """Return what the tasks of each resource class can be.
 
     Parameters
@@ -50,7 +52,7 @@ def shapes(
         theirs = cluster.max_submit_jobs(resources.options), cluster.max_job_count // 2
         limits = (resources.max_jobs, *theirs)
         most = min(limit for limit in limits if limit is not None) - waiting
-        found[name] = Shape(
+        found[name] = TaskSize(
             processes=processes(resources, cluster),
             seconds=_SHARE * (resources.minutes * 60 - SIGNAL_SECONDS),
             parallelism=resources.parallelism or _PARALLELISM,
@@ -70,7 +72,7 @@ def processes(resources: Resources, cluster: Cluster) -> int:
     return min((part.cores for part in parts), default=1)
 
 
-def workers(resources: Resources, shape: Shape) -> str:
+def workers(resources: Resources, shape: TaskSize) -> str:
     """Return how many training processes a task is told to start; a whole node says it itself."""
     if not resources.whole_node:
         return str(shape.processes)
@@ -105,7 +107,17 @@ def without_nodes(profile: Profile, nodes: Sequence[str]) -> Profile:
     return dataclasses.replace(profile, cpu=changed(profile.cpu), gpu=gpu)
 
 
-def lives_on(submissions: Iterable[Submission], cluster: str) -> list[dict[str, Any]]:
+def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | UnavailableError:
+    """Return the command's error where jobs of a profile could not be submitted."""
+    if isinstance(error, ClusterUnavailable):
+        return UnavailableError(str(error))
+    if isinstance(error, ClusterError):
+        remedy = f"nothing was submitted; mend the profile (manyseed cluster check {profile.name})"
+        return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
+    return refused(error, file=profile.path)
+
+
+def lives_on(submissions: Iterable[Submission], cluster: str) -> list[Attempt]:
     """Return the lives of all tasks on a cluster."""
     return [
         life
@@ -120,8 +132,3 @@ def unique_name(paths: SweepPaths, kind: str = "") -> str:
     sweep = re.sub(r"[^A-Za-z0-9_-]+", "-", read_sweep_file(paths.sweep_file).name)
     parts = (sweep[:_SHOWN].strip("-") or "manyseed", kind, uuid.uuid4().hex[:12])
     return "-".join(filter(None, parts))
-
-
-def logs(folder: Path) -> Path:
-    """Return where submitit keeps a submission's files."""
-    return folder / "submitit"

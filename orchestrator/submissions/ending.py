@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.scheduler import Scheduler
-from orchestrator.submissions.submission import Submission, tasks_of
-from orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.submissions.scheduler import Scheduler
+from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.tasks.intent import LOCAL
 
 _POLL_SECONDS = 0.25
 _PATIENCE = 10.0
@@ -41,7 +41,7 @@ def wait_for_ending(
     UnavailableError
         When a cluster does not answer that is needed.
     """
-    stopped = [one for one in submissions if one.stop_file.exists()]
+    stopped = [one for one in submissions if one.files.stop.exists()]
     until, told = time.monotonic() + seconds, False
     while stopped:
         began = time.monotonic()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.errors import UnavailableError
-from orchestrator.files import read_json, write_json
-from orchestrator.working.node import Node
-from slurm import (
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.orchestrator.working.node import Node
+from manyseed.slurm import (
     ClusterError,
     ClusterUnavailable,
     arrays,
@@ -26,11 +25,11 @@ from slurm import (
     discover,
     states,
 )
-from slurm.profile import Profile, Resources
+from manyseed.slurm.profile import Profile, Resources
 
 _MODULES = (
-    "orchestrator.working.worker",
-    "orchestrator.working.process",
+    "manyseed.orchestrator.working.worker",
+    "manyseed.orchestrator.working.process",
     "numpy",
     "sklearn",
     "torch",
@@ -40,7 +39,7 @@ _ASK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was checked: `problem` is empty where it works."""
 
     what: str
@@ -50,7 +49,7 @@ class Finding:
 
 def check(
     profile: Profile, folder: Path, seconds: float, tell: Callable[[str], None]
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check a cluster, with one job for each resource class.
 
     Parameters
@@ -68,19 +67,16 @@ def check(
     UnavailableError
         When the cluster does not answer.
     """
-    try:
-        with profile.active():
-            cluster = discover.discover()
-            findings = [
-                Finding("cluster", f"{cluster.name}, SLURM {cluster.version}"),
-                Finding("tasks in an array", f"at most {cluster.max_array_size:,}"),
-                Finding("accounting", *_accounting(cluster.has_accounting)),
-            ]
-            for resources in (profile.cpu, profile.gpu):
-                if resources is not None:
-                    findings += _check_node(profile, resources, folder, seconds, tell)
-    except ClusterError as error:
-        raise UnavailableError(str(error)) from None
+    with scheduler_of(profile.slurm_conf).active():
+        cluster = discover.discover()
+        findings = [
+            CheckResult("cluster", f"{cluster.name}, SLURM {cluster.version}"),
+            CheckResult("tasks in an array", f"at most {cluster.max_array_size:,}"),
+            CheckResult("accounting", *_accounting(cluster.has_accounting)),
+        ]
+        for resources in (profile.cpu, profile.gpu):
+            if resources is not None:
+                findings += _check_node(profile, resources, folder, seconds, tell)
     return findings
 
 
@@ -110,7 +106,7 @@ def _check_node(
     parent: Path,
     seconds: float,
     tell: Callable[[str], None],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     what = f"{resources.name} job"
     with TemporaryDirectory(
         prefix=".manyseed-check-", dir=parent, ignore_cleanup_errors=True
@@ -122,7 +118,7 @@ def _check_node(
         except ClusterUnavailable:
             raise
         except ClusterError as error:
-            yield Finding(what, "refused", str(error))
+            yield CheckResult(what, "refused", str(error))
             return
         seen: dict[str, Any] = read_json(file) if file.exists() else {}
         yield from _findings(what, state, seen, resources, _last_lines(folder, state.job_id))
@@ -143,7 +139,7 @@ def _wait_for_job(
         profile,
         resources.name,
         file.parent,
-        "orchestrator.submissions.nodecheck:report",
+        "manyseed.orchestrator.submissions.nodecheck:report",
         arguments,
         name,
         timeout_signal_seconds=30,
@@ -162,26 +158,28 @@ def _wait_for_job(
 
 def _findings(
     what: str, state: states.JobState, seen: dict[str, Any], resources: Resources, log: str
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     if not seen:
         told = f"{state.state} {state.reason}".strip()
         if state.state == "pending":
-            yield Finding(what, told, "it did not start in time: give --wait more, or see squeue")
+            yield CheckResult(
+                what, told, "it did not start in time: give --wait more, or see squeue"
+            )
         else:
-            yield Finding(what, told, f"it never came to Python; its log ends:\n{log}")
+            yield CheckResult(what, told, f"it never came to Python; its log ends:\n{log}")
         return
     gpus = {0: "", 1: " and a GPU"}.get(seen["gpus"], f" and {seen['gpus']} GPUs")
     given = f"{seen['cores']} cores{gpus}"
-    yield Finding(what, f"ran on {seen['node']} with {given}")
+    yield CheckResult(what, f"ran on {seen['node']} with {given}")
     for module, error in seen["imports"].items():
-        yield Finding(f"import {module}", "failed", f"{error}; see modules, setup, python")
+        yield CheckResult(f"import {module}", "failed", f"{error}; see modules, setup, python")
     if not seen["imports"]:
-        yield Finding("imports", "work")
+        yield CheckResult("imports", "work")
     if resources.name == "gpu":
-        yield Finding("GPU", "failed" if seen["gpu_error"] else "works", seen["gpu_error"])
-    yield Finding("submits from a job", "no" if seen["submits"] else "yes")
+        yield CheckResult("GPU", "failed" if seen["gpu_error"] else "works", seen["gpu_error"])
+    yield CheckResult("submits from a job", "no" if seen["submits"] else "yes")
     requeued = seen.get("requeued", False)
-    yield Finding(
+    yield CheckResult(
         "requeues",
         "yes" if requeued else "not seen",
         "" if requeued else f"{state.state}: tasks cut by their walltime need manyseed resume",
@@ -220,12 +218,11 @@ def _gpu_error() -> str:
 
 def _may_submit() -> str:
     """Return why a job of this job's kind could not submit another one; nothing is submitted."""
-    tried = ["sbatch", "--test-only", "--wrap", "true"]
     try:
-        done = subprocess.run(tried, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        commands.run(["sbatch", "--test-only", "--wrap", "true"])
+    except ClusterError as error:
         return str(error)
-    return done.stderr.strip() if done.returncode else ""
+    return ""
 
 
 def _last_lines(folder: Path, job: str) -> str:

@@ -13,10 +13,11 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.errors import UserError
-from orchestrator.submissions.intent import LOCAL, Intent
-from slurm import available
-from slurm.profile import Profile, find_profile, read_profile, user_folder
+from manyseed.orchestrator.errors import UserError, refused, unknown_key
+from manyseed.orchestrator.tasks.intent import LOCAL, Intent
+from manyseed.slurm import available
+from manyseed.slurm.profile import Profile, find_profile, read_profile, user_folder
+from manyseed.slurm.refused import Refused, UnknownOption
 
 AUTO = "auto"
 TESTCLUSTER = "testcluster"
@@ -41,7 +42,7 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
         For an unknown or wrong profile, where ``auto`` could mean several, and where it would mean
         to train on a login node.
     """
-    profile = None if name == LOCAL else _automatic(last) if name == AUTO else _read(name)
+    profile = None if name == LOCAL else _automatic(last) if name == AUTO else read(name)
     if memory is None:
         return profile
     if profile is None:
@@ -50,8 +51,32 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
         )
     try:
         return profile.with_memory(memory)
-    except ValueError as error:
-        raise UserError(str(error), key="--memory", value=memory) from None
+    except Refused as error:
+        raise refused(error, key="--memory") from None
+
+
+def read(name: str, key: str = "--cluster") -> Profile:
+    """Return the profile of a name or a file, which the user gave as `key`.
+
+    Raises
+    ------
+    UserError
+        Where there is none, or something in it is wrong.
+    """
+    try:
+        file = find_profile(name)
+    except Refused as error:
+        remedy = None if error.allowed else "make one: manyseed cluster init"
+        if name == TESTCLUSTER:
+            remedy = "the test cluster is not running: manyseed testcluster start"
+        raise refused(error, key=key, remedy=remedy) from None
+    try:
+        return read_profile(file)
+    except UnknownOption as error:
+        further = "options of sbatch that are not known here go into the table extra"
+        raise unknown_key(error, file=file, remedy=further) from None
+    except Refused as error:
+        raise refused(error, file=file) from None
 
 
 def require_search_here(cluster: str, last: Intent | None) -> None:
@@ -92,7 +117,7 @@ def the_one() -> Profile | None:
             key="--cluster",
             remedy=f"choose one: {', '.join(names)}, or local",
         )
-    return _read(names[0]) if names else None
+    return read(names[0]) if names else None
 
 
 def own_profile(intent: Intent) -> Profile | None:
@@ -150,13 +175,6 @@ def _was_here(last: Intent | None) -> bool:
     if last is None or last.cluster != LOCAL:
         return False
     return last.submitter.partition(" ")[0] == socket.gethostname()
-
-
-def _read(name: str) -> Profile:
-    try:
-        return read_profile(find_profile(name))
-    except ValueError as error:
-        raise UserError(str(error), key="--cluster", value=name) from None
 
 
 def _names() -> list[str]:

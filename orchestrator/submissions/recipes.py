@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from orchestrator import origin
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-
-Recipe = Mapping[str, Any]
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.provenance import Recipe, read_recipes
 
 
 def require_same(
@@ -32,26 +30,26 @@ def require_same(
     UserError
         With what differs.
     """
-    recorded = [origin.of_machine(value) for value in origin.read_recipes(paths.recipes).values()]
+    recorded = list(read_recipes(paths.recipes).values())
     for wish, are_finished in wishes.items():
-        now = origin.recipe(gpu if wish == "gpu" else None)
-        compared = [key for key in now if is_here or not key.startswith("device")]
+        now = Recipe.here(gpu if wish == "gpu" else None)
         before = recorded
         if is_here:
-            made_on = _made_on(wish, recorded) if are_finished else now["device"]
-            before = [value for value in recorded if value.get("device", "cpu") == made_on]
-        if before and not any(all(now[k] == one.get(k) for k in compared) for one in before):
-            raise _refusal(paths, before[-1], now, compared)
+            made_on = _made_on(wish, recorded) if are_finished else now.device
+            before = [recipe for recipe in recorded if (recipe.device or "cpu") == made_on]
+        else:
+            now = replace(now, device=None, device_class=None)
+        if before and all(recipe.changes(now) for recipe in before):
+            raise _refusal(paths, before[-1].changes(now))
 
 
-def _made_on(wish: str, recorded: list[dict[str, Any]]) -> str:
+def _made_on(wish: str, recorded: Sequence[Recipe]) -> str:
     """Return where finished runs were trained: wishes for a GPU are met always or never."""
-    return wish if any(value.get("device") == wish for value in recorded) else "cpu"
+    return wish if any(recipe.device == wish for recipe in recorded) else "cpu"
 
 
-def _refusal(paths: SweepPaths, last: Recipe, now: Recipe, compared: list[str]) -> UserError:
-    changed = [key for key in compared if now[key] != last.get(key)]
-    text = ", ".join(f"{key}: {last.get(key)} → {now[key]}" for key in changed)
+def _refusal(paths: SweepPaths, changes: Mapping[str, tuple[object, object]]) -> UserError:
+    text = ", ".join(f"{key}: {before} → {now}" for key, (before, now) in changes.items())
     return UserError(
         f"runs of this sweep were made in another recipe ({text})",
         file=paths.recipes,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from orchestrator.errors import UnavailableError
-from slurm import ClusterError, available, commands, states
-from slurm.states import JobState
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.slurm import ClusterError, available, commands, states
+from manyseed.slurm.states import JobState
 
 ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "15"))
 """The scheduler is asked again after so long: nine commands a minute at most, two a look and one
@@ -155,7 +155,7 @@ class Scheduler:
     @cached_property
     def cluster_name(self) -> str:
         """The name of the cluster that is reached here, which may not be the one that was meant."""
-        from slurm.discover import configuration
+        from manyseed.slurm.discover import configuration
 
         with self.active():
             return configuration().get("ClusterName", "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from orchestrator.working.tasks import turns
+from manyseed.orchestrator.tasks.task import turns
 
 _LEAST_SECONDS = 300.0
 """A task shall train at least so long, or its start would cost more than it brings."""
@@ -16,7 +16,7 @@ _LEAST_FIT = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TaskSize:
     """What a cluster's tasks of one resource class can be.
 
     Attributes
@@ -41,7 +41,7 @@ def cut(
     rows: pl.DataFrame,
     costs: pl.DataFrame,
     identical: pl.Series,
-    shapes: Mapping[str, Shape],
+    shapes: Mapping[str, TaskSize],
 ) -> pl.DataFrame:
     """Give every run its resource class and its task.
 
@@ -85,7 +85,7 @@ def cut(
     return pl.concat(parts).drop("copy", "seconds", "turn")
 
 
-def _number(rows: pl.DataFrame, shape: Shape) -> int:
+def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
     """Return how many tasks there shall be."""
     total = float(rows["seconds"].sum()) / shape.processes
     needed = math.ceil(total / shape.seconds)

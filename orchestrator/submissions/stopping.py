@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from orchestrator.errors import UserError
-from orchestrator.files import write_json
-from orchestrator.store.files import place
-from orchestrator.submissions.intent import LOCAL
-from orchestrator.submissions.scheduler import Scheduler
-from orchestrator.submissions.submission import Submission, tasks_of
-from orchestrator.submissions.taskstate import TaskState
-from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import NOW, PAUSED, SKIP_FILE, STOPPED, stop_wish
-from slurm import control
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.submissions.scheduler import Scheduler
+from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.tasks.intent import LOCAL
+from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, skip_cells, stop_wish
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.slurm import control
 
 _Act = Callable[[Iterable[str]], None]
 
@@ -46,9 +45,9 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
     looked = tasks_of(paused, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(paused, looked, strict=True):
         if any(task.is_out_of_sight for task in tasks):
-            place(submission.stop_file, STOPPED.encode())
+            place(submission.files.stop, STOPPED.encode())
             continue
-        submission.stop_file.unlink()
+        submission.files.stop.unlink()
         held = [task.job_id for task in tasks if task.state == "held"]
         if held:
             with submission.scheduler.changing():
@@ -60,13 +59,12 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
     alive = _alive(submissions)
     cancelled = 0
     for submission, tasks in alive:
-        skipped = sorted({*submission.skipped_cells, *cells})
-        write_json(submission.folder / SKIP_FILE, skipped)
+        skipped = skip_cells(submission.folder, cells)
         waiting = [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
         idle = [
             task.job_id
             for task in waiting
-            if Task.read(submission.task_file(task.number)).cells.keys() <= set(skipped)
+            if Task.read(submission.files.task(task.number)).cells.keys() <= skipped
         ]
         if idle:
             with submission.scheduler.changing():
@@ -105,7 +103,7 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
     alive = [submission for submission, _ in _alive(submissions)]
     for submission in alive:
         if content == NOW or stop_wish(submission.folder) in (None, PAUSED):
-            place(submission.stop_file, content.encode())
+            place(submission.files.stop, content.encode())
     running = waiting = 0
     # a task that starts from here on finds the file; one that started before is seen running
     for submission, tasks in zip(alive, tasks_of(alive, fresh=True), strict=True):

@@ -11,30 +11,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from orchestrator.errors import DamagedFile, UnavailableError
-from orchestrator.files import read_record, write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.submissions.intent import FILE, LOCAL, Intent
-from orchestrator.submissions.profiles import own_profile
-from orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
-from orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
-from orchestrator.working.lives import UNREADABLE, read_lives
-from orchestrator.working.node import JOBS_FILE, read_jobs
-from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import PAUSED, skipped_cells, stop_wish
-from slurm import available, processes
-from slurm.states import JobState
+from manyseed.orchestrator.disk.records import read_record
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
+from manyseed.orchestrator.paths import PROGRESS, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.submissions.profiles import own_profile
+from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
+from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, life_lease, read_lives
+from manyseed.orchestrator.tasks.intent import LOCAL, Intent
+from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_wish
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.node import read_jobs, write_jobs
+from manyseed.slurm import available, processes
+from manyseed.slurm.local import LocalJob
+from manyseed.slurm.states import JobState
 
 _SILENT_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class _LocalJob:
-    """The job of a submission to this machine; `process` is its fingerprint."""
-
-    process: str
 
 
 @dataclass(frozen=True)
@@ -60,9 +53,9 @@ class Submission:
         return self.intent.cluster
 
     @property
-    def stop_file(self) -> Path:
-        """While it is there, tasks finish their fits in flight and end."""
-        return self.folder / "stop"
+    def files(self) -> SubmissionPaths:
+        """Its files."""
+        return SubmissionPaths(self.folder)
 
     @property
     def is_paused(self) -> bool:
@@ -74,19 +67,9 @@ class Submission:
         """The cells of which its tasks shall train no more."""
         return skipped_cells(self.folder)
 
-    @property
-    def task_files(self) -> list[Path]:
-        """The files of all tasks, by number."""
-        return sorted(self.folder.glob("task-*.json"))
-
-    def task_file(self, number: int) -> Path:
-        """Return the file of a task."""
-        return self.folder / f"task-{number:04d}.json"
-
-    def lives(self, task: int | None = None) -> list[dict[str, Any]]:
+    def lives(self, task: int | None = None) -> list[Attempt]:
         """Return what each life, of one task or of all, last told of itself, oldest first."""
-        which = "*" if task is None else f"{task:04d}-*"
-        return read_lives(self.folder, which)
+        return read_lives(self.folder, task)
 
     def is_alive(self) -> bool:
         """Whether a task of this submission trains, or will."""
@@ -98,7 +81,7 @@ class Submission:
 
     def ask_to_stop(self) -> None:
         """Let the submission's tasks finish the fits in flight, then end."""
-        self.stop_file.touch()
+        self.files.stop.touch()
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -119,7 +102,7 @@ class Submission:
         """Return the job of every task, as far as its submitter noted them."""
         noted, firsts = read_jobs(self.folder), sorted(self.arrays)
         if noted and min(noted) < min(firsts, default=math.inf):
-            raise DamagedFile(self.jobs_file, "tells of tasks that were not submitted")
+            raise DamagedFile(self.files.jobs, "tells of tasks that were not submitted")
         return {
             number: Job(job, self.arrays[firsts[bisect_right(firsts, number) - 1]])
             for number, job in noted.items()
@@ -151,51 +134,46 @@ class Submission:
 
     def note_jobs(self, jobs: Mapping[int, str]) -> None:
         """Note the job id of each task."""
-        write_json(self.jobs_file, {str(number): job for number, job in jobs.items()})
-
-    @property
-    def jobs_file(self) -> Path:
-        """The job ids of tasks, by number."""
-        return self.folder / JOBS_FILE
+        write_jobs(self.folder, jobs)
 
     @property
     def is_noted(self) -> bool:
         """Whether all its jobs are noted: else its submitter is at it, or died."""
-        return (self.folder / "submitted").exists()
+        return self.files.submitted.exists()
 
     @property
     def is_being_submitted(self) -> bool:
         """Whether its submitter still works on it, as far as can be seen from here."""
         return not self.is_noted and processes.is_alive(self.intent.submitter)
 
-    def local_state(self, lives: Sequence[dict[str, Any]]) -> TaskState:
+    def local_state(self, lives: Sequence[Attempt]) -> TaskState:
         """Return the state of the one task of a submission to this machine."""
-        state = lives[-1]["state"] if lives else "waiting"
+        state = lives[-1].state if lives else "waiting"
         if state not in OVER:
             state = "running" if lives else "waiting"
             state = state if self._is_alive_locally(lives) else "killed"
         return TaskState(0, state, tuple(lives))
 
-    def _is_alive_locally(self, lives: Sequence[dict[str, Any]]) -> bool:
+    def _is_alive_locally(self, lives: Sequence[Attempt]) -> bool:
         """Look at processes.
 
         Of those that cannot be seen from here, another machine's or another container's, only
         their files are: one that tells of no end counts as alive while they change.
         """
-        job = self.folder / "job.json"
+        job = self.files.local_job
         # without a note of the job it is being submitted, or its submitter died
-        first = read_record(job, _LocalJob).process if job.exists() else self.intent.submitter
-        running = [life["process"] for life in lives if life["state"] == "running"]
+        first = read_record(job, LocalJob).process if job.exists() else self.intent.submitter
+        running = [life.process for life in lives if life.state == "running"]
         if any(processes.is_alive(name) for name in (first, *running)):
             return True
-        is_known = lives and all(life["state"] != UNREADABLE for life in lives)
+        is_known = lives and all(life.state != UNREADABLE for life in lives)
         told = running if is_known else [first, *running]
         is_unclear = any(processes.state(name) == "unknown" for name in told)
         return is_unclear and self.changed_lately()
 
     def changed_lately(self) -> bool:
         """Whether a life told of itself in the last minutes."""
-        return any(map(_is_fresh, (self.folder / "lives").glob("*/progress.json")))
+        return any(map(_is_fresh, self.files.of_lives(PROGRESS)))
 
 
 def running(submissions: Sequence[Submission]) -> list[Submission]:
@@ -252,9 +230,9 @@ class _Look:
         self.submission = submission
         self.known: Mapping[str, JobState] | None = None
         self.is_silent = False
-        self.lives: dict[int, list[dict[str, Any]]] = {}
+        self.lives: dict[int, list[Attempt]] = {}
         for life in submission.lives():
-            self.lives.setdefault(int(life["life"].partition("-")[0]), []).append(life)
+            self.lives.setdefault(life.task, []).append(life)
         self.jobs = submission.noted_jobs()
 
     def hear(self, known: Mapping[str, JobState] | None) -> None:
@@ -274,12 +252,12 @@ class _Look:
 
     def _last(self, number: int) -> str:
         lives = self.lives.get(number)
-        return str(lives[-1]["state"]) if lives else ""
+        return lives[-1].state if lives else ""
 
     def _state(self, number: int) -> TaskState:
         lives = tuple(self.lives.get(number, ()))
         last, job = self._last(number), self.jobs.get(number)
-        job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
+        job_id, node = job.id if job else "", lives[-1].node if lives else ""
         if last in OVER:
             return TaskState(number, last, lives, job_id, node)
         if self.is_silent:
@@ -292,7 +270,7 @@ class _Look:
             return TaskState(number, state, lives, job_id, node)
         found = self.known[job.id]
         if not found.is_alive and (ended := self._ended(number)):
-            return TaskState(number, ended[-1]["state"], ended, job_id, ended[-1]["node"])
+            return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
         state = _WORDS.get(found.state, found.state)
         if found.state == "pending" and "Held" in found.reason:
             state = "held"
@@ -309,7 +287,7 @@ class _Look:
         """
         runs = self._last(number) in ("running", UNREADABLE) and self._writes(number)
         lives, job = tuple(self.lives.get(number, ())), self.jobs.get(number)
-        job_id, node = job.id if job else "", lives[-1]["node"] if lives else ""
+        job_id, node = job.id if job else "", lives[-1].node if lives else ""
         note = ELSEWHERE if self.is_silent or self._is_other_cluster else UNSEEN
         return TaskState(number, "running" if runs else otherwise, lives, job_id, node, note)
 
@@ -317,9 +295,9 @@ class _Look:
         """Whether a task's last life told of itself in the last minutes: then it is alive."""
         if not (lives := self.lives.get(number)):
             return False
-        life = str(lives[-1]["life"])
-        progress = self.submission.folder / "lives" / life / "progress.json"
-        return _is_fresh(progress) or any(map(_is_fresh, self._leases.get(f"life-{life}", ())))
+        life = lives[-1].folder
+        leases = self._leases.get(life_lease(life.name), ())
+        return any(map(_is_fresh, (life / PROGRESS, *leases)))
 
     @cached_property
     def _leases(self) -> dict[str, list[Path]]:
@@ -330,10 +308,10 @@ class _Look:
                 found.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
         return found
 
-    def _ended(self, number: int) -> tuple[dict[str, Any], ...]:
+    def _ended(self, number: int) -> tuple[Attempt, ...]:
         """Return a task's lives where it told of its end since they were read."""
         lives = self.submission.lives(number)
-        return tuple(lives) if lives and lives[-1]["state"] in OVER else ()
+        return tuple(lives) if lives and lives[-1].state in OVER else ()
 
     def _was_cancelled(self, number: int) -> bool:
         """Whether a task that never began was kept from it by what users wished since.
@@ -341,10 +319,10 @@ class _Look:
         Accounting may leave out what was cancelled while it waited.
         """
         submission = self.submission
-        if submission.stop_file.exists() and not submission.is_paused:
+        if submission.files.stop.exists() and not submission.is_paused:
             return True
         skipped = set(submission.skipped_cells)
-        return bool(skipped) and Task.read(submission.task_file(number)).cells.keys() <= skipped
+        return bool(skipped) and Task.read(submission.files.task(number)).cells.keys() <= skipped
 
     @cached_property
     def _is_elsewhere(self) -> bool:
@@ -377,8 +355,8 @@ _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}
 
 def last_intent(paths: SweepPaths) -> Intent | None:
     """Return what was intended last; None where nothing was submitted."""
-    folders = [folder for folder in paths.submissions() if (folder / FILE).exists()]
-    return Intent.read(folders[-1]) if folders else None
+    listed = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
+    return Intent.read(listed[-1]) if listed else None
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:
@@ -386,5 +364,5 @@ def submissions(paths: SweepPaths) -> list[Submission]:
     return [
         Submission(folder, Intent.read(folder))
         for folder in paths.submissions()
-        if (folder / FILE).exists()
+        if SubmissionPaths(folder).intent.exists()
     ]

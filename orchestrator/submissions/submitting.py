@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
-from orchestrator.devices import gpus
-from orchestrator.errors import StillRunning, UnavailableError, UserError
-from orchestrator.files import locked, write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.plans import cost
-from orchestrator.plans.data import require_fetched
-from orchestrator.plans.drop import choose_cells
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import lay_out
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.room import Stored, require_room
-from orchestrator.plans.tuned import require_hparams
-from orchestrator.store.files import sync_folder
-from orchestrator.store.lease import Lease
-from orchestrator.submissions import cluster, profiles
-from orchestrator.submissions.ending import wait_for_ending
-from orchestrator.submissions.intent import LOCAL, Intent, TaskArray
-from orchestrator.submissions.recipes import require_same
-from orchestrator.submissions.scheduler import Scheduler, scheduler_of
-from orchestrator.submissions.sizing import Shape, cut
-from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import Submission, submissions, tasks_of
-from orchestrator.survey import Survey, survey
-from orchestrator.working.neighbours import shards_of, write_shards
-from orchestrator.working.node import broken_nodes, is_environment
-from orchestrator.working.tasks import held_rows, make_tasks
-from slurm import ClusterError, ClusterUnavailable, local
-from slurm.profile import Profile
-from slurm.signals import deferred
+from manyseed.jobs.whole import appearing
+from manyseed.orchestrator.devices import gpus
+from manyseed.orchestrator.disk.lease import Lease
+from manyseed.orchestrator.disk.records import locked, write_json
+from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, refused
+from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths
+from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.data import require_fetched
+from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.room import GroupRoom, require_room
+from manyseed.orchestrator.plans.tuned import require_hparams
+from manyseed.orchestrator.provenance import keep_numbers
+from manyseed.orchestrator.store.reading.recipes import highest_recipe
+from manyseed.orchestrator.submissions import cluster, profiles
+from manyseed.orchestrator.submissions.ending import wait_for_ending
+from manyseed.orchestrator.submissions.recipes import require_same
+from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
+from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.submissions.stopping import unpause
+from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
+from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.tasks.intent import LOCAL, Intent, TaskArray
+from manyseed.orchestrator.tasks.task import held_rows, make_tasks
+from manyseed.orchestrator.working.neighbours import shards_of, write_shards
+from manyseed.orchestrator.working.node import broken_nodes, is_environment
+from manyseed.slurm import ClusterError, ClusterUnavailable, local
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
+from manyseed.slurm.signals import deferred
 
-_PARTIAL = ".submission.partial"
-FUNCTION = "orchestrator.working.worker:run_task"
+FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ def submit(
         groups = Groups.read(paths)
         _check_room(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
+        # else each process of a task would read the whole store to begin with
+        keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, paths.journals))
         number = _next_number(paths)
         submitter = _Submitter(paths, number, state.plan, groups, request, lease)
         if request.profile is None:
@@ -153,14 +156,14 @@ class _Submitter:
             workers=self.request.workers,
             gpu=(gpu or "none") if "gpu" in wished else "",
         )
+        files = SubmissionPaths(self.folder)
         try:
             self._write(work)
             self.lease.check()  # whoever took it over submits these runs anew
             with deferred():  # a job that starts and is not noted would be submitted again
-                job = local.submit(
-                    self.folder / "submitit", FUNCTION, self._arguments(0, self.request.workers), {}
-                )
-                write_json(self.folder / "job.json", {"job_id": job.job_id, "process": job.process})
+                arguments = self._arguments(0, self.request.workers)
+                job = local.submit(files.submitit, FUNCTION, arguments, {})
+                write_json(files.local_job, asdict(job))
         except (OSError, RuntimeError) as error:
             raise UnavailableError(f"cannot submit to this machine: {error}") from None
         return Submission(self.folder, self.intent)
@@ -169,8 +172,8 @@ class _Submitter:
         self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
     ) -> Submission:
         """One array of tasks for each resource class, cut where the cluster's limits ask for it."""
-        from slurm.arrays import submit_array
-        from slurm.discover import discover
+        from manyseed.slurm.arrays import submit_array
+        from manyseed.slurm.discover import discover
 
         observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
         costs = cost.seconds(self.plan, observed)
@@ -178,14 +181,13 @@ class _Submitter:
         lives = cluster.lives_on(earlier, profile.name)
         nodes = {} if is_environment(lives) else broken_nodes(lives)
         profile = cluster.without_nodes(profile, sorted(nodes))
+        with scheduler_of(profile.slurm_conf).active():
+            there = discover()
         try:
-            with profile.active():
-                there = discover()
             shapes = cluster.shapes(profile, classes, there, n_waiting)
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        except ClusterError as error:
-            raise UnavailableError(str(error)) from None
+        except Refused as error:
+            remedy = 'add it with gres or gpus, or leave out device = "gpu"'
+            raise refused(error, file=profile.path, remedy=remedy) from None
         self._check_walltime(rows, costs, observed, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
@@ -214,42 +216,41 @@ class _Submitter:
                 self.lease.check()
                 resources = profile.resources(array.resource)
                 each = cluster.workers(resources, shapes[resources.name])
-                with profile.active():
-                    submit_array(
-                        profile,
-                        array.resource,
-                        cluster.logs(self.folder),
-                        FUNCTION,
-                        [self._arguments(number, each) for number in numbers],
-                        array.name,
-                        comment=str(self.folder.absolute()),
-                        timeout_signal_seconds=cluster.SIGNAL_SECONDS,
-                        submitted=note,
-                    )
+                submit_array(
+                    profile,
+                    array.resource,
+                    submission.files.submitit,
+                    FUNCTION,
+                    [self._arguments(number, each) for number in numbers],
+                    array.name,
+                    comment=str(self.folder.absolute()),
+                    timeout_signal_seconds=cluster.SIGNAL_SECONDS,
+                    submitted=note,
+                )
         except ClusterUnavailable as error:
             # it may have got the job all the same: whoever submits next looks for it
             raise UnavailableError(
                 f"{error}\n  when it answers again: manyseed resume {self.paths.directory}"
             ) from None
-        except (ClusterError, ValueError) as error:
-            self._give_up(submission, jobs, profile, str(error))
-        (self.folder / "submitted").touch()
+        except (ClusterError, Refused) as error:
+            self._give_up(submission, jobs, profile, error)
+        submission.files.submitted.touch()
         return submission
 
     def _give_up(
-        self, submission: Submission, jobs: dict[int, str], profile: Profile, reason: str
+        self,
+        submission: Submission,
+        jobs: dict[int, str],
+        profile: Profile,
+        error: ClusterError | Refused,
     ) -> None:
         if not jobs:
             shutil.rmtree(self.folder)
-            raise UserError(
-                f"SLURM refuses: {reason}",
-                file=profile.path,
-                remedy="nothing was submitted; mend the profile (manyseed cluster check)",
-            )
-        (self.folder / "submitted").touch()
+            raise cluster.refusal(error, profile)
+        submission.files.submitted.touch()
         raise UnavailableError(
             f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
-            f"{reason}\n  submit the rest when these are done: "
+            f"{error}\n  submit the rest when these are done: "
             f"manyseed resume {self.paths.directory}"
         )
 
@@ -258,22 +259,22 @@ class _Submitter:
 
     def _write(self, work: pl.DataFrame) -> None:
         """Write the submission's folder, which is there whole or not at all."""
-        for left in self.paths.tasks.glob(f"{_PARTIAL}*"):  # of submitters that were killed, or
+        for left in self.paths.unfinished_submissions():  # of submitters that were killed, or
             shutil.rmtree(left, ignore_errors=True)  # stood still: these find their folder gone
-        folder = self.paths.tasks / f"{_PARTIAL}{uuid.uuid4().hex}"
-        (folder / "lives").mkdir(parents=True)
-        shards = []
-        for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
-            task.write(folder / f"task-{number:04d}.json")
-            shards.append(shards_of(task))
-        write_shards(folder, shards)
-        self.intent = replace(self.intent, runs=len(work), tasks=len(shards))
-        self.intent.write(folder)
-        self.lease.check()
-        folder.rename(self.folder)
-        sync_folder(self.paths.tasks)
+        building = self.paths.unfinished_submission(uuid.uuid4().hex)
+        with appearing(self.folder, building) as folder:
+            files = SubmissionPaths(folder)
+            files.lives.mkdir()
+            shards = []
+            for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
+                task.write(files.task(number))
+                shards.append(shards_of(task))
+            write_shards(folder, shards)
+            self.intent = replace(self.intent, runs=len(work), tasks=len(shards))
+            self.intent.write(folder)
+            self.lease.check()
 
-    def _arrays(self, work: pl.DataFrame, shapes: dict[str, Shape]) -> tuple[TaskArray, ...]:
+    def _arrays(self, work: pl.DataFrame, shapes: dict[str, TaskSize]) -> tuple[TaskArray, ...]:
         name = cluster.unique_name(self.paths)
         counts = work.group_by("resource").agg(
             first=pl.col("task").min(), last=pl.col("task").max()
@@ -350,10 +351,10 @@ def _held(
             submission.ask_to_stop()  # what still waits there ends as it starts
         elif submission.cluster != LOCAL and not submission.is_noted:
             submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
-            (submission.folder / "submitted").touch()
-        alive = [submission.task_file(task.number) for task in tasks if task.is_alive]
+            submission.files.submitted.touch()
+        alive = [submission.files.task(task.number) for task in tasks if task.is_alive]
         n_alive += len(alive)
-        if alive and not submission.stop_file.exists():
+        if alive and not submission.files.stop.exists():
             skipped = submission.skipped_cells
             parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
         elif alive:
@@ -364,17 +365,14 @@ def _held(
 def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
     one_each = cells.unique("dataset", keep="first", maintain_order=True)
-    canonicals = {
-        row["dataset"]: json.loads(row["canonical"])["dataset"]
-        for row in one_each.iter_rows(named=True)
-    }
-    require_fetched(canonicals, paths.sweep_file)
+    names = one_each.select("dataset", "cell").iter_rows()
+    require_fetched({name: state.plan.cell(n).dataset for name, n in names}, paths.sweep_file)
 
 
 def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
     repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
     counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
-    missing = [Stored(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
+    missing = [GroupRoom(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
     require_room(paths.directory, missing)
 
 

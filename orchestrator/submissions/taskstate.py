@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from manyseed.orchestrator.tasks.attempts import Attempt
 
 OVER = ("finished", "stopped", "broken")
 """How a life says that its task is over, wherever it ran."""
+
+_NONE = Attempt("", "", started=0.0)
 
 ELSEWHERE = "on a cluster that is not reached from here"
 UNSEEN = "SLURM shows nothing of it here"
@@ -23,7 +26,7 @@ class TaskState:
         waiting, held, running; finished, stopped, broken (the machine was at fault); killed
         (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any life),
         cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
-    lives : tuple of dict
+    lives : tuple of Life
         What each life last told of itself, oldest first.
     job_id : str
         SLURM's, empty on this machine and where there is none.
@@ -33,7 +36,7 @@ class TaskState:
 
     number: int
     state: str
-    lives: tuple[dict[str, Any], ...] = ()
+    lives: tuple[Attempt, ...] = ()
     job_id: str = ""
     node: str = ""
     note: str = ""
@@ -51,14 +54,14 @@ class TaskState:
     @property
     def done(self) -> int:
         """Runs that its lives finished."""
-        return sum(sum(life["done"].values()) for life in self.lives)
+        return sum(life.n_done for life in self.lives)
 
     @property
     def failed(self) -> int:
         """Runs that its lives saw failing."""
-        return sum(sum(life["failed"].values()) for life in self.lives)
+        return sum(life.n_failed for life in self.lives)
 
     @property
-    def last(self) -> dict[str, Any]:
-        """What its last life told; empty before the first."""
-        return self.lives[-1] if self.lives else {}
+    def last(self) -> Attempt:
+        """What its last life told; before the first, nothing."""
+        return self.lives[-1] if self.lives else _NONE

@@ -6,9 +6,9 @@ goes on from its last saved epoch. A file that another recipe made is passed ove
 
 from __future__ import annotations
 
-from jobs.run import Run
-from jobs.training.checkpoint import Checkpoint
-from orchestrator.paths import SweepPaths
+from manyseed.jobs.run import Run
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.orchestrator.paths import SweepPaths
 
 SECONDS = 60.0
 """Between two saves: what a kill costs at most, besides the epoch in training."""
@@ -19,7 +19,7 @@ def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -
     if "epochs" not in run.cell.classifier:
         return None
     key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"
-    return Checkpoint(paths.checkpoints / f"{group}-{row}", key, SECONDS)
+    return Checkpoint(paths.checkpoint(group, row), key, SECONDS)
 
 
 def remove_stale(paths: SweepPaths) -> int:
@@ -30,10 +30,12 @@ def remove_stale(paths: SweepPaths) -> int:
     files = list(paths.checkpoints.glob("*")) if paths.checkpoints.exists() else []
     if not files:
         return 0
-    from orchestrator.survey import survey  # a training process does without its table library
+    from manyseed.orchestrator.survey import (
+        survey,  # a training process does without its table library
+    )
 
     missing = survey(paths).with_state("missing").select("group", "row")
-    awaited = {f"{group}-{row}" for group, row in missing.iter_rows()}
+    awaited = {paths.checkpoint(group, row).name for group, row in missing.iter_rows()}
     stale = [file for file in files if file.name not in awaited]
     for file in stale:
         file.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from manyseed.orchestrator.tasks.attempts import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Outcome:
     """What became of a batch: rows finished, failures, and seconds a run."""
 
     done: tuple[int, ...]
-    failures: tuple[dict[str, Any], ...]
+    failures: tuple[Failure, ...]
     seconds: float
 
 

@@ -10,25 +10,23 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from orchestrator.errors import DamagedFile
-from orchestrator.files import read_json, write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.store.journal import SUFFIX
-from orchestrator.working.queue import Shard
-from orchestrator.working.tasks import Task
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import JOURNAL, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.queue import Shard
 
-_NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(SUFFIX)}")
-_FILE = "shards.json"
+_NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(JOURNAL)}")
 
 
 def journal_name(life: str, process: int) -> str:
     """Return the name of the journal of one process of a life, ``<submission>-<task>-<random>``."""
-    return f"{life}-{process:03d}{SUFFIX}"
+    return f"{life}-{process:03d}{JOURNAL}"
 
 
 def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:
     """Note what shards each task of a submission was given, in the order of their numbers."""
-    write_json(submission / _FILE, {"tasks": [sorted(shards) for shards in tasks]})
+    write_json(SubmissionPaths(submission).shards, {"tasks": [sorted(shards) for shards in tasks]})
 
 
 def read_shards(submission: Path) -> list[set[Shard]]:
@@ -38,7 +36,7 @@ def read_shards(submission: Path) -> list[set[Shard]]:
     which journals need not be read.
     """
     try:
-        given = read_json(submission / _FILE)
+        given = read_json(SubmissionPaths(submission).shards)
         tasks = given["tasks"] if isinstance(given, dict) else given  # a list in earlier versions
         return [{_shard(*shard) for shard in shards} for shards in tasks]
     except (FileNotFoundError, DamagedFile, LookupError, TypeError, ValueError):
@@ -56,7 +54,7 @@ def shards_of(task: Task) -> set[Shard]:
     return {(span.group, span.shard) for span in task.spans}
 
 
-class Neighbours:
+class SharedJournals:
     """Tells journals that may hold rows of some shards from those that cannot.
 
     What is not known counts as one that may: other names, and submissions whose note is missing or

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from orchestrator.devices import gpus
-from orchestrator.errors import DamagedFile
-from orchestrator.files import read_json
-from orchestrator.submissions.intent import Intent
-from orchestrator.working.lives import read_lives
-from slurm import ClusterError, control, local
+from manyseed.orchestrator.devices import gpus
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SubmissionPaths
+from manyseed.orchestrator.tasks.attempts import Attempt, read_lives
+from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm import ClusterError, control, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
-JOBS_FILE = "jobs.json"
 _NO_DEVICES = ("", "NoDevFiles", "-1")
 
 EACH_CORE, EACH_GPU = "node", "gpu:"
@@ -79,24 +78,23 @@ def _n_given(env: Mapping[str, str]) -> int:
     return max(sum(device not in _NO_DEVICES for device in told.split(",")) for told in given)
 
 
-def broken_nodes(lives: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def broken_nodes(lives: Iterable[Attempt]) -> dict[str, str]:
     """Return the nodes on which tasks broke before they finished a run, and why.
 
     A node on which a later life finished runs is well again; one is forgiven after a day.
     """
     broken: dict[str, str] = {}
-    for life in sorted(lives, key=lambda life: float(life["started"])):
-        if sum(life["done"].values()):
-            broken.pop(life["node"], None)
-        elif life.get("node_at_fault") and time.time() - life["updated"] < _FORGIVEN_SECONDS:
-            broken[life["node"]] = life["reason"]
+    for life in sorted(lives, key=lambda life: life.started):
+        if life.n_done:
+            broken.pop(life.node, None)
+        elif life.node_at_fault and time.time() - life.updated < _FORGIVEN_SECONDS:
+            broken[life.node] = life.reason
     return broken
 
 
-def is_environment(lives: Iterable[Mapping[str, Any]]) -> bool:
+def is_environment(lives: Collection[Attempt]) -> bool:
     """Whether no node is at fault, but what all are given: several broke, and none worked."""
-    lives = list(lives)
-    worked = any(sum(life["done"].values()) for life in lives)
+    worked = any(life.n_done for life in lives)
     return not worked and len(broken_nodes(lives)) >= _SUSPECTS
 
 
@@ -107,7 +105,7 @@ def read_jobs(submission: Path) -> dict[int, str]:
     ------
     DamagedFile
     """
-    file = submission / JOBS_FILE
+    file = SubmissionPaths(submission).jobs
     try:
         noted = read_json(file)
     except FileNotFoundError:
@@ -120,17 +118,22 @@ def read_jobs(submission: Path) -> dict[int, str]:
     return {int(number): job for number, job in noted.items()}
 
 
+def write_jobs(submission: Path, jobs: Mapping[int, str]) -> None:
+    """Note the job id of each task of a submission."""
+    write_json(SubmissionPaths(submission).jobs, {str(number): job for number, job in jobs.items()})
+
+
 def keep_away(submission: Path, intent: Intent) -> None:
     """Keep the waiting tasks of a submission from its broken nodes, or stop it.
 
     A broken node ends task after task within seconds, and would soon have ended all.
     """
     lives = read_lives(submission)
-    started = {life["job_id"] for life in lives}
+    started = {life.job_id for life in lives}
     jobs = read_jobs(submission)
     nodes = broken_nodes(lives)
     if stops := is_environment(lives):
-        (submission / "stop").touch()
+        SubmissionPaths(submission).stop.touch()
     for array in intent.arrays:
         numbers = range(array.first, array.first + array.count)
         waiting = [jobs[n] for n in numbers if jobs.get(n, "") not in {"", *started}]

@@ -19,8 +19,8 @@ from pathlib import Path
 from socket import socketpair
 from typing import Any, TextIO
 
-from orchestrator.devices import assigned
-from slurm.signals import shielded
+from manyseed.orchestrator.devices import assigned
+from manyseed.slurm.signals import shielded
 
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREADS}
@@ -65,7 +65,7 @@ class Pool:
         with self._log.open("a") as log, shielded():
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "orchestrator.working.process"),
+                    *(sys.executable, "-P", "-m", "manyseed.orchestrator.working.process"),
                     *(*self._arguments, str(self._started), str(theirs.fileno())),
                 ],
                 pass_fds=[theirs.fileno()],

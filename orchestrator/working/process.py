@@ -9,31 +9,34 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jobs.run import Cell, MachineError, Run
-from jobs.trainer import Trainer
-from jobs.training.checkpoint import Checkpoint
-from jobs.training.device import gpu_model
-from jobs.training.handling import Device
-from orchestrator import origin
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.tuned import fitted
-from orchestrator.store.errors import StoreError
-from orchestrator.store.groups import Group, open_group
-from orchestrator.store.journal import SYNC_SECONDS, JournalWriter
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.rows import encode_row
-from orchestrator.store.splits import write_splits
-from orchestrator.working.checkpoints import checkpoint
-from orchestrator.working.child import belong_to_parent
-from orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from orchestrator.working.neighbours import journal_name
-from orchestrator.working.tasks import Task
+from manyseed.jobs.run import Cell, MachineError, Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.device import gpu_model
+from manyseed.jobs.training.handling import Device, Handling
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.machine import remedy
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.layout.groups import Group, open_group
+from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.reading.recipes import highest_recipe
+from manyseed.orchestrator.tasks.attempts import Failure
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.checkpoints import checkpoint
+from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.slurm.signals import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors of the machine, not of a run."""
@@ -56,20 +59,17 @@ class _Process:
         snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
         y_true = self._trainer.test_set(cell, batch.repeat).y_true
         done: list[int] = []
-        failures: list[dict[str, Any]] = []
+        failures: list[Failure] = []
         seconds = 0.0
         for row, run in batch.runs:
             try:
                 if batch.source in (-1, row):
                     fit = Run(cell, batch.repeat, run)
                     saved = checkpoint(self._paths, batch.group, row, fit, recipe)
-                    prediction = self._trainer.train(
-                        fit,
-                        snapshots,
-                        device=self._device(batch.cell),
-                        curves=group.spec.curves,
-                        checkpoint=saved,
+                    handling = Handling(
+                        snapshots, self._device(batch.cell), group.spec.curves, saved
                     )
+                    prediction = self._trainer.train(fit, handling)
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group,
@@ -80,7 +80,7 @@ class _Process:
                     )
                     self._forget(saved)
                     seconds += prediction.fit_seconds
-                elif any(failure["row"] == batch.source for failure in failures):
+                elif any(failure.row == batch.source for failure in failures):
                     raise RuntimeError("the run that this one is a copy of failed")
                 else:
                     self._journal.append_copy(batch.group, row, batch.source)
@@ -125,12 +125,16 @@ class _Process:
     def _recipe_of(self, cell: int) -> int:
         """Return the recipe's number; what was found for a tuned cell is a part of it."""
         hparams = self._cell(cell).hparams
-        found = {"tuned": dict(hparams)} if hparams != self._asked(cell).hparams else {}
+        found = dict(hparams) if hparams != self._asked(cell).hparams else None
         device = self._device(cell)
         key = json.dumps([device, found])
         if key not in self._recipes:
-            recipe = origin.recipe(gpu_model() if device == "gpu" else None)
-            self._recipes[key] = origin.register(self._paths.recipes, recipe | found)
+            recipe = Recipe.here(gpu_model() if device == "gpu" else None)
+            self._recipes[key] = register(
+                self._paths.recipes,
+                replace(recipe, tuned=found),
+                lambda: highest_recipe(self._paths.store, self._paths.journals),
+            )
         return self._recipes[key]
 
     def _device(self, cell: int) -> Device:
@@ -147,16 +151,16 @@ class _Process:
         return Cell.from_canonical(self._task.cells[number].canonical)
 
 
-def _failure(batch: Batch, row: int, run: int, error: Exception) -> dict[str, Any]:
-    return {
-        "group": batch.group,
-        "row": row,
-        "cell": batch.cell,
-        "repeat": batch.repeat,
-        "run": run,
-        "error": "".join(traceback.format_exception_only(error)).strip(),
-        "traceback": traceback.format_exc(),
-    }
+def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
+    return Failure(
+        group=batch.group,
+        row=row,
+        cell=batch.cell,
+        repeat=batch.repeat,
+        run=run,
+        error="".join(traceback.format_exception_only(error)).strip(),
+        traceback=traceback.format_exc(),
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -164,8 +168,8 @@ def main(arguments: list[str]) -> int:
     directory, task_file, life, index, descriptor = arguments
     pipe = Connection(int(descriptor))
     belong_to_parent()
+    paths = SweepPaths(Path(directory))
     try:
-        paths = SweepPaths(Path(directory))
         journal = paths.journals / journal_name(life, int(index))
         process = _Process(paths, Path(task_file), journal)
         pipe.send(Ready())
@@ -178,7 +182,7 @@ def main(arguments: list[str]) -> int:
     except EOFError:
         return 1
     except Exception as error:
-        reason = "".join(traceback.format_exception_only(error)).strip()
+        reason = "".join(traceback.format_exception_only(error)).strip() + remedy(error, paths)
         pipe.send(Fault(reason, traceback.format_exc()))
         return 4
     process.close()

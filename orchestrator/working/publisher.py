@@ -7,17 +7,17 @@ import time
 
 import numpy as np
 
-from orchestrator.paths import SweepPaths
-from orchestrator.store.arrays import COPY, DONE
-from orchestrator.store.errors import LeaseHeld
-from orchestrator.store.groups import Group, open_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import read_rows
-from orchestrator.store.shards import publish
-from orchestrator.working.neighbours import Neighbours, shards_of
-from orchestrator.working.queue import Shard
-from orchestrator.working.tasks import Task
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.errors import LeaseHeld
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE
+from manyseed.orchestrator.store.layout.groups import Group, open_group
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.neighbours import SharedJournals, shards_of
+from manyseed.orchestrator.working.queue import Shard
 
 _EVERY_SECONDS = 15.0
 _COST_SHARE = 0.05
@@ -40,7 +40,7 @@ class Publisher:
             number: open_group(paths.store, path) for number, path in task.groups.items()
         }
         self._shards = shards_of(task)
-        neighbours = Neighbours(paths, self._shards | self._sources(task))
+        neighbours = SharedJournals(paths, self._shards | self._sources(task))
         self._index = JournalIndex(paths.journals, neighbours.may_hold)
         self._dirty: dict[tuple[int, int], None] = {}
         self._next = time.monotonic() + self._every

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from orchestrator.working.messages import Batch
-from orchestrator.working.tasks import Span, Task
+from manyseed.orchestrator.tasks.task import Span, Task
+from manyseed.orchestrator.working.messages import Batch
 
 _BATCH_SECONDS = 0.25
 _BATCH_RUNS = 64

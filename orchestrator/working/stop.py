@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 
-from orchestrator.working.wishes import NOW
+from manyseed.orchestrator.tasks.requests import NOW
 
 _GRACE_SECONDS = 60.0
 """Less than schedulers leave between their signal and the end."""

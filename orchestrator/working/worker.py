@@ -5,7 +5,6 @@ This process imports neither polars nor torch: a node may start hundreds of task
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -15,24 +14,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from orchestrator.errors import DamagedFile, UnavailableError
-from orchestrator.files import write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.store.files import place
-from orchestrator.store.lease import Lease
-from orchestrator.submissions.intent import Intent
-from orchestrator.working.lives import life_lease, read_failures, read_lives
-from orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from orchestrator.working.node import Node, keep_away
-from orchestrator.working.pool import Message, Pool, Worker
-from orchestrator.working.publisher import Publisher
-from orchestrator.working.queue import Queue
-from orchestrator.working.stop import Stop
-from orchestrator.working.tasks import Task
-from orchestrator.working.wishes import skipped_cells, stop_wish
-from slurm import processes, signals
+from manyseed.orchestrator.disk.lease import Lease
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
+from manyseed.orchestrator.paths import LOG, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, life_lease, read_lives
+from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.orchestrator.tasks.requests import skipped_cells, stop_wish
+from manyseed.orchestrator.tasks.setback import failures
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from manyseed.orchestrator.working.node import Node, keep_away
+from manyseed.orchestrator.working.pool import Message, Pool, Worker
+from manyseed.orchestrator.working.publisher import Publisher
+from manyseed.orchestrator.working.queue import Queue
+from manyseed.orchestrator.working.stop import Stop
+from manyseed.slurm import processes, signals
 
 _TICK = 0.2
 _REPORT_SECONDS = 1.0
@@ -82,11 +80,11 @@ class TaskLife:
         self, paths: SweepPaths, submission: Path, number: int, workers: int, node: Node
     ) -> None:
         self.paths, self.node = paths, node
-        self.task_file = submission / f"task-{number:04d}.json"
-        self.task = Task.read(self.task_file)
+        files = SubmissionPaths(submission)
+        self.task = Task.read(files.task(number))
         self.intent = Intent.read(submission)
-        self.earlier = read_lives(submission, f"{number:04d}-*")
-        self.folder = submission / "lives" / f"{number:04d}-{uuid.uuid4().hex[:8]}"
+        self.earlier = read_lives(submission, number)
+        self.folder = files.life(number, uuid.uuid4().hex[:8])
         self.folder.mkdir(parents=True)
         # room to tell how the life ended, on a disk that is full by then
         self.reserve = self.folder / "reserve"
@@ -97,10 +95,10 @@ class TaskLife:
         self.queue = Queue(self.task, self._settled())
         arguments = [
             str(paths.directory),
-            str(self.task_file),
+            str(files.task(number)),
             f"{submission.name}-{self.folder.name}",
         ]
-        self.pool = Pool(arguments, self.folder / "log.txt")
+        self.pool = Pool(arguments, self.folder / LOG)
         self.deaths: Counter[tuple[int, int]] = Counter()
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()
@@ -176,9 +174,8 @@ class TaskLife:
         saved = _last_checkpoint(self.paths, self.task)
         times = 0
         for life in reversed(self.earlier):
-            timed_out = life["updated"] - life["started"] > walltime - _LAST_SECONDS
-            got_on = sum(life["done"].values()) + sum(life["failed"].values()) > 0
-            if not timed_out or got_on or saved > life["started"]:
+            timed_out = life.updated - life.started > walltime - _LAST_SECONDS
+            if not timed_out or life.n_done + life.n_failed or saved > life.started:
                 break
             times += 1
         return times
@@ -234,10 +231,9 @@ class TaskLife:
     def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
         self.barren_starts = 0
         if outcome.failures:
-            with (self.folder / "failures.jsonl").open("a") as file:
-                file.writelines(json.dumps(failure) + "\n" for failure in outcome.failures)
+            add_failures(self.folder, outcome.failures)
         self._settle(batch, outcome.done, len(outcome.failures))
-        self.queue.settle(batch, [failure["row"] for failure in outcome.failures])
+        self.queue.settle(batch, [failure.row for failure in outcome.failures])
         self.queue.learn(batch.group, outcome.seconds)
         self._publish_if_complete(batch)
 
@@ -269,7 +265,7 @@ class TaskLife:
                 how = "was killed, as systems do that run out of memory,"
             self.fault = Fault(
                 f"a training process {how} before it trained",
-                (self.folder / "log.txt").read_text()[-4000:],
+                (self.folder / LOG).read_text()[-4000:],
             )
             return
         journaled = self.publisher.journaled(batch.group)
@@ -287,11 +283,11 @@ class TaskLife:
         self._publish_if_complete(batch)
 
     def _settled(self) -> dict[int, set[int]]:
-        """Rows that are finished, or failed in an earlier life of this task."""
+        """Rows that are finished, or failed in a life of this task and were not set back since."""
         settled = self.publisher.finished()
-        for life in self.earlier:
-            for failure in read_failures(self.folder.parent / life["life"]):
-                settled.setdefault(failure.group, set()).add(failure.row)
+        lives = [life.folder for life in self.earlier]
+        for failure in failures(self.paths, [*lives, self.folder]):
+            settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 
     def _is_due(self, since: float) -> bool:
@@ -320,34 +316,30 @@ class TaskLife:
 
     def _tell(self, state: str, *, durable: bool = True) -> None:
         self._told = time.monotonic()
-        value: dict[str, Any] = {
-            "state": state,
-            "process": processes.fingerprint(os.getpid()),
-            "node": self.node.name,
-            "job_id": self.node.job_id,
-            "started": self.started,
-            "updated": time.time(),
-            "runs": self.task.n_runs,
-            "pending": self.queue.n_pending,
-            "set_aside": self.set_aside,
-            "killed": self.killed,
-            "done": dict(self.done),
-            "failed": dict(self.failed),
-            "workers": len(self.pool.workers),
-        }
-        if self.fault:
-            value |= {
-                "reason": self.fault.reason,
-                "details": self.fault.details,
-                "node_at_fault": self.is_node_at_fault,
-            }
-        write_json(self.folder / "progress.json", value, durable=durable)
+        Attempt(
+            state,
+            processes.fingerprint(os.getpid()),
+            self.node.name,
+            self.node.job_id,
+            started=self.started,
+            updated=time.time(),
+            runs=self.task.n_runs,
+            pending=self.queue.n_pending,
+            set_aside=self.set_aside,
+            killed=self.killed,
+            done={str(group): n for group, n in self.done.items()},
+            failed={str(group): n for group, n in self.failed.items()},
+            workers=len(self.pool.workers),
+            reason=self.fault.reason if self.fault else "",
+            details=self.fault.details if self.fault else "",
+            node_at_fault=self.is_node_at_fault,
+        ).write(self.folder, durable=durable)
 
 
 def _last_checkpoint(paths: SweepPaths, task: Task) -> float:
     """Return when a run of a task last saved itself; 0 where none did."""
     if not paths.checkpoints.exists():
         return 0.0
-    own = {f"{span.group}-{row}" for span in task.spans for row, _ in span.runs()}
+    own = {paths.checkpoint(span.group, row).name for span in task.spans for row, _ in span.runs()}
     files = [entry for entry in os.scandir(paths.checkpoints) if entry.name in own]
     return max((entry.stat().st_mtime for entry in files), default=0.0)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from slurm.profile import user_folder
-from slurm.testcluster.daemons import PATH, Daemons, wait_until
-from slurm.testcluster.settings import NAME, Ports, Settings, write
+from manyseed.slurm.profile import user_folder
+from manyseed.slurm.refused import Refused
+from manyseed.slurm.testcluster.daemons import PATH, Daemons, wait_until
+from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
 
 _PACKAGES = {
     "munged": "munge",
@@ -73,7 +74,7 @@ class TestCluster:
 
         Raises
         ------
-        ValueError
+        Refused
             When the folder's name is too long, or has spaces, for SLURM.
         MissingPackages
             When SLURM's programs are not installed.
@@ -82,10 +83,8 @@ class TestCluster:
         """
         settings = settings or Settings()
         if len(str(self.folder)) > _LONGEST or " " in str(self.folder):
-            raise ValueError(
-                f"{self.folder}: sockets need a folder without spaces and of at most {_LONGEST} "
-                "letters; choose one with --dir"
-            )
+            allowed = f"a folder without spaces and of at most {_LONGEST} letters, for its sockets"
+            raise Refused("folder", str(self.folder), allowed=allowed)
         check_packages(settings.accounting)
         if any(self.daemons.is_alive(name) for name in self.daemons.names()):
             raise RuntimeError(f"a test cluster is running in {self.folder}")

@@ -198,7 +198,7 @@ cpus-per-task = 2
         else ""
     )
     return f"""\
-# The throw-away cluster of this machine: manyseed testcluster stop
+# The throw-away cluster of this machine; this file goes when it is stopped.
 slurm-conf = "{folder}/etc/slurm.conf"
 time       = "30"
 mem        = "2G"

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analysis.group import analyze_group, compute
-from analysis.metric import Part
-from analysis.options import Options
-from analysis.predictions import Predictions
-from analysis.tables import Tables
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.predictions import LazyArray, Predictions
+from manyseed.analysis.metrics.metric import Part
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.schema import Tables
+
+
+class Lazy:
+    """An array whose runs are made as they are read, in chunks of `chunk_runs`."""
+
+    def __init__(
+        self,
+        make: Callable[[int, int], NDArray[Any]],
+        shape: tuple[int, ...],
+        dtype: Any,
+        chunk_runs: int,
+    ) -> None:
+        self.make, self.shape, self.dtype = make, shape, np.dtype(dtype)
+        self.chunks = (chunk_runs, *shape[1:])
+
+    def __getitem__(self, key: tuple[slice, int]) -> NDArray[Any]:
+        runs, epoch = key
+        return self.make(runs.start, runs.stop)[:, epoch]
+
+
+class Chunked(Lazy):
+    """An array in memory that is read in chunks of `chunk_runs`."""
+
+    def __init__(self, values: NDArray[Any], chunk_runs: int) -> None:
+        self.values = values
+        super().__init__(self._part, values.shape, values.dtype, chunk_runs)
+
+    def _part(self, start: int, stop: int) -> NDArray[Any]:
+        return self.values[start:stop]
 
 
 def frame(rows: list[tuple[int, int, int, int, bool]]) -> pl.DataFrame:
@@ -53,30 +82,33 @@ def predictions(
     score: NDArray[np.float32],
     y_true: NDArray[np.uint16],
     runs: pl.DataFrame,
-    chunks: Any = -1,
+    chunks: int | None = None,
     keep: str = "margin",
     **changes: Any,
 ) -> Predictions:
     """Predictions of one epoch from scores, kept as the store keeps them."""
     n_classes = score.shape[-1]
     label = score.argmax(axis=-1).astype(np.uint8)
+
+    def kept(values: NDArray[Any]) -> LazyArray:
+        return values if chunks is None else Chunked(values, chunks)
+
     fields: dict[str, Any] = {
         "dataset": "vehicle",
         "classifier": "mlp",
         "y_true": y_true,
         "runs": runs,
         "class_names": tuple(f"class {index}" for index in range(n_classes)),
-        "label": da.from_array(label, chunks=(chunks, 1, -1)),
+        "label": kept(label),
         "margin": None,
         "score": None,
     }
     if keep == "all":
-        fields["score"] = da.from_array(score, chunks=(chunks, 1, -1, -1))
+        fields["score"] = kept(score)
     elif keep == "margin" and n_classes == 2:
-        gap = score[..., 1] - score[..., 0]
-        fields["margin"] = da.from_array(gap, chunks=(chunks, 1, -1))
+        fields["margin"] = kept(score[..., 1] - score[..., 0])
     elif keep == "margin":
-        fields["margin"] = da.from_array(margins(score, y_true, runs), chunks=(chunks, 1, -1))
+        fields["margin"] = kept(margins(score, y_true, runs))
     return Predictions(
         dataset_id="0f" * 16,
         seed=7,

@@ -10,20 +10,27 @@ import pytest
 PEAK = """
 import sys
 from pathlib import Path
-import dask.array as da
 import numpy as np
-from analysis.group import analyze_group, compute
+from manyseed.analysis.graph.group import analyze_group, compute
 from analysis.options import Options
-from tests.analysis.samples import predictions, regular
+from tests.analysis.samples import Lazy, predictions, regular
 
 def analysed(repeats):
     runs, n_test = regular(1, repeats, 10), 4000
-    gap = da.random.default_rng(0).normal(size=(10 * repeats, 1, n_test), chunks=(100, 1, -1))
-    gap = gap.astype(np.float32)
+    shape = (10 * repeats, 1, n_test)
+
+    def gap(start, stop):
+        values = np.random.default_rng(start).normal(size=(stop - start, *shape[1:]))
+        return values.astype(np.float32)
+
+    def label(start, stop):
+        return (gap(start, stop) >= 0).astype(np.uint8)
+
     y_true = np.broadcast_to(np.arange(n_test) % 2, (repeats, n_test)).astype(np.uint8)
     none = np.zeros((1, 1, 1, 2), dtype=np.float32)
-    given = predictions(none, y_true, runs, keep="none", label=(gap >= 0).astype(np.uint8),
-                        margin=gap)
+    given = predictions(none, y_true, runs, keep="none",
+                        label=Lazy(label, shape, np.uint8, 100),
+                        margin=Lazy(gap, shape, np.float32, 100))
     options = Options(resamples=2, block_bytes=2_000_000)
     compute([analyze_group(given, options)], scheduler="threads", workers=2)
 

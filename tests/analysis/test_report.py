@@ -12,13 +12,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.figures import draw, sizes
-from analysis.figures.curves import learning_curves, over_repeats
-from analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
-from analysis.options import Options
-from analysis.report.context import Counts, context, conventions, summary
-from analysis.report.page import difference, number, render
-from analysis.tables import Tables
+from manyseed.analysis.figures import draw, sizes
+from manyseed.analysis.figures.curves import learning_curves, over_repeats
+from manyseed.analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
+from manyseed.analysis.options import Options
+from manyseed.analysis.report.context import (
+    Counts,
+    context,
+    conventions,
+    repeats_in_words,
+    summary,
+)
+from manyseed.analysis.report.page import difference, number, render
+from manyseed.analysis.tables.schema import Tables
 from tests.analysis.samples import sweep
 
 NASTY = '<script>alert("1")</script> & $x_1$'
@@ -38,7 +44,7 @@ def page(tables):
 def content(tables, **changes):
     fields = {
         "name": NASTY,
-        "counts": Counts(planned=70, done=64, failed=4, missing=2, identical=12),
+        "counts": Counts(planned=70, done=52, copies=12, failed=4, missing=2),
         "tables": tables,
         "options": Options(resamples=4),
         "provenance": {"manyseed": "0.1.0", NASTY: NASTY},
@@ -122,6 +128,7 @@ ENSEMBLES = pl.DataFrame(
         "dataset": ["vehicle", "vehicle", NASTY],
         "classifier": ["mlp", "mlp", "xgb"],
         "size": [3, 5, 3],
+        "cell": [0, 0, 4],
         "draws": 40,
         "models": [12, 12, 8],
         "close": [0.5, 1.0, 0.8],
@@ -141,7 +148,9 @@ def test_learning_curves_are_over_all_runs_of_all_repeats():
     every = np.concatenate([values[r][:n] for r, n in enumerate(runs_of_repeat)])
     found = over_repeats(curves, "test_loss")
     assert found["mean"].to_list() == pytest.approx(every.mean(axis=0))
-    assert found["std"].to_list() == pytest.approx(every.std(axis=0, ddof=1))
+    own = [values[r][:n] for r, n in enumerate(runs_of_repeat)]
+    squares = sum(np.square(one - one.mean(axis=0)).sum(axis=0) for one in own)
+    assert found["std"].to_list() == pytest.approx(np.sqrt(squares / 5))
     assert found["min"].to_list() == every.min(axis=0).tolist()
     assert found["max"].to_list() == every.max(axis=0).tolist()
     plot = learning_curves(curves, "accuracy")
@@ -154,15 +163,19 @@ def test_learning_curves_are_over_all_runs_of_all_repeats():
 
 
 def test_ensembles_are_drawn_by_size_with_their_resolution():
-    shares = draw.ensembles_close(ENSEMBLES)
+    shares = draw.ensembles_close(ENSEMBLES, 0.05)
     axis = {axis.get_title(loc="left"): axis for axis in shares.figure.axes}["vehicle"]
     accepted, close = axis.get_lines()
     assert accepted.get_ydata().tolist() == [0.1, 0.2]
     assert close.get_ydata().tolist() == [0.5, 1.0]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["3", "5"]
     assert "δ = 0.036 to 0.281 with N = 4,000 to 71 test points" in shares.caption
-    assert "40 of each size, out of 8 to 12 runs" in shares.caption
-    assert draw.ensembles_close(ENSEMBLES.clear()) is None
+    assert (
+        "40 of each size, out of 8 to 12 runs, those of one repeat of cells 0, 4." in shares.caption
+    )
+    assert draw.ensembles_close(ENSEMBLES.clear(), 0.05) is None
+    few = draw.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
+    assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
 
 
 def test_ticks_that_would_overlap_have_one_label():
@@ -207,11 +220,11 @@ def test_names_are_escaped(page):
 
 
 def test_counts_and_warning(page, tables):
-    assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "64", "4", "2", "12"]
+    assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "52", "12", "4", "2"]
     assert "4 failed and 2 are missing" in page
-    assert "over the 64 that are done." in page
-    fewer = render(content(tables, counts=Counts(70, 64, 4, 2, 12, analysed=50)))
-    assert "over the 50 that were analysed, of 64 that are done: analyze again." in fewer
+    assert "over the 64 that are finished." in page
+    fewer = render(content(tables, counts=Counts(70, 52, 12, 4, 2, analysed=50)))
+    assert "over the 50 that were analysed, of 64 that are finished: analyze again." in fewer
     nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
     whole = render(content(nothing, counts=Counts(2000, 2000, 0, 0, 0)))
     assert "missing." not in Page(whole).text("header")
@@ -238,25 +251,48 @@ def test_copies_are_counted_once_and_marked(tables, page):
         in draw.ec_local(tables.pairs, tables.repeats).caption
     )
     assert draw.accuracy_range(tables.repeats).n == tables.repeats.height - 4
-    marked = [
-        row["classifier"] for row in summary(tables.runs, tables.repeats) if row["n_identical"]
-    ]
+    shown = draw.alpha_hat(tables.runs, tables.repeats)
+    assert shown.n == tables.runs.height - 4 * 4
+    assert "(4 repeats of identical runs left out)" in shown.caption
+    marked = [row["classifier"] for row in summary(tables.cells) if row["n_identical_repeats"]]
     assert marked == ["xgb", "xgb"]
     assert "†" in Page(page).text("tbody")
 
 
-def test_summary_by_hand(tables):
-    row = next(row for row in summary(tables.runs, tables.repeats) if row["dataset"] == "vehicle")
-    here = (pl.col("dataset") == "vehicle") & (pl.col("classifier") == "lr-sgd")
-    runs, repeats = tables.runs.filter(here), tables.repeats.filter(here)
-    assert row["classifier"] == "lr-sgd"
-    assert (row["n_runs"], row["n_repeats"]) == (runs.height, repeats.height)
-    assert row["accuracy_mean"] == pytest.approx(runs["accuracy"].mean())
-    assert row["accuracy_std"] == pytest.approx(runs["accuracy"].std())
-    assert row["accuracy_range"] == pytest.approx(repeats["accuracy_range"].mean())
-    assert row["ec_local_mean"] == pytest.approx(repeats["ec_local_mean"].mean())
-    assert row["alpha_hat_mean"] == pytest.approx(repeats["alpha_hat_mean"].mean())
-    assert row["n_side"] == 30
+def test_every_cell_stands_apart_in_the_summary(tables):
+    rows = summary(tables.cells)
+    assert len(rows) == tables.cells.height == 8
+    for row in rows:
+        here = pl.col("cell") == row["cell"]
+        runs, repeats = tables.runs.filter(here), tables.repeats.filter(here)
+        assert (row["n_runs"], row["n_repeats"]) == (runs.height, 2)
+        assert row["copies"] == runs["identical"].sum()
+        means = [own["accuracy"].mean() for own in runs.partition_by("repeat_index")]
+        assert row["accuracy_mean"] == pytest.approx(np.mean(means))
+        assert row["accuracy_mean_sd"] == pytest.approx(np.std(means, ddof=1))
+        compared = ("accuracy_std", "accuracy_range", "ec_local_mean", "churn_mean")
+        if row["copies"]:
+            assert [row[name] for name in (*compared, "alpha_hat_mean")] == [None] * 5
+            continue
+        variances = [own["accuracy"].var() for own in runs.partition_by("repeat_index")]
+        assert row["accuracy_std"] == pytest.approx(np.mean(variances) ** 0.5)
+        for name in (*compared[1:], "alpha_hat_mean"):
+            assert row[name] == pytest.approx(repeats[name].mean())
+
+
+def test_repeats_are_told_as_cells_and_test_sets(tables, page):
+    assert "16 repeats: 8 cells on 2 test sets each." in Page(page).text("p")
+    said = repeats_in_words(tables.cells.head(1))
+    assert said == "2 repeats: 1 cell on 2 test sets."
+    fewer = tables.cells.with_columns(n_repeats=pl.when(pl.col("cell") == 3).then(1).otherwise(2))
+    assert repeats_in_words(fewer) == "15 repeats: 8 cells on 1 to 2 test sets each."
+
+
+def test_many_cells_are_folded_away(tables):
+    many = pl.concat([tables.cells] * 6)
+    whole = Tables(tables.runs, tables.pairs, tables.repeats, many)
+    parsed = Page(render(content(whole)))
+    assert "The other 8 cells" in parsed.text("summary")
 
 
 def test_figures_without_values_are_left_out(tables):

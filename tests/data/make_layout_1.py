@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.store.reader import read_array, read_rows
-from orchestrator.store.shards import publish
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from tests.orchestrator.store.world import NUMBER, World, spec, values
 
 STORES = {

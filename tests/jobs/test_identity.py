@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.datasets import load, resolve
-from jobs.datasets.split import split, subsample
-from jobs.hparams.search import SPACE_VERSION
-from jobs.identity import canonical_json, canonical_number, identity
-from jobs.run import Cell
-from jobs.streams import raw, stream
+from manyseed.jobs.datasets import load, resolve
+from manyseed.jobs.datasets.split import split, subsample
+from manyseed.jobs.hparams.search import SPACE_VERSION
+from manyseed.jobs.identity import canonical_json, canonical_number, identity
+from manyseed.jobs.run import Cell
+from manyseed.jobs.streams import raw, stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
 

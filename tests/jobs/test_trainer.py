@@ -7,13 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from jobs import classifiers, trainer
-from jobs.cells import resolve_cell
-from jobs.datasets import load, prepare, resolve
-from jobs.datasets.split import split
-from jobs.run import MachineError, Prediction, Run
-from jobs.streams import raw, stream
-from jobs.trainer import Trainer, generators, run_hparams
+from manyseed.jobs import classifiers, trainer
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import load, prepare, resolve
+from manyseed.jobs.datasets.split import split
+from manyseed.jobs.run import MachineError, Run
+from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.trainer import Trainer, generators, run_hparams, stream_keys
+from manyseed.jobs.training.handling import Fitted
 
 MIXED = resolve("synthetic:gaussian", n_samples=200, n_features=5, n_categorical=2)
 
@@ -124,8 +125,8 @@ def test_neighbours_are_sought_before_downsampling(monkeypatch):
 
 def test_data_is_read_once(monkeypatch):
     reads = []
-    read = prepare.load_samples
-    monkeypatch.setattr(prepare, "load_samples", lambda c: reads.append(c) or read(c))
+    read = prepare.of
+    monkeypatch.setattr(prepare, "of", lambda c: reads.append(c) or read(c))
     warm = Trainer()
     for repeat, run in itertools.product(range(3), range(3)):
         warm.training_set(Run(make_cell(), repeat, run))
@@ -174,11 +175,40 @@ def test_hparams_are_perturbed_by_run_and_alike_on_every_dataset():
     assert run_hparams(Run(cell, 0, 0)) == cell.hparams
 
 
+def test_streams_are_keyed_as_the_page_of_identities_says():
+    cell = make_cell(
+        perturb_continuous="relative:.10",
+        perturb_categorical="label:0.1",
+        perturb_hparams="relative:0.2",
+        vary="batch+train",
+    )
+    run, dataset = Run(cell, 1, 3), MIXED.id
+    keys = {
+        "split": [dataset, 1],
+        "subsample": [dataset, 1, 3],
+        "resample": [dataset, 1, 3],
+        "perturb_continuous": [dataset, "relative:0.1", 1, 3],
+        "perturb_categorical": [dataset, "label:0.1", 1, 3],
+        "perturb_hparams": ["lr-sgd@1", "relative:0.2", 1, 3],
+        "init": [dataset, "lr-sgd@1", 1],
+        "batch": [dataset, "lr-sgd@1", 1, 3],
+        "dropout": [dataset, "lr-sgd@1", 1, 3],
+    }
+    assert stream_keys(run) == keys
+    made = generators(run)
+    for name in ("init", "batch", "dropout"):
+        again = stream(cell.seed, name, *keys[name])
+        assert raw(again, 4).tolist() == raw(getattr(made, name), 4).tolist()
+
+
+def fitted_by(monkeypatch, fit):
+    record = dataclasses.replace(classifiers.CLASSIFIERS["lr-sgd"], fit=fit)
+    monkeypatch.setitem(classifiers.CLASSIFIERS, "lr-sgd", record)
+
+
 def test_a_diverged_training_is_a_failure_of_the_run(monkeypatch):
-    scores = np.array([[0.0, np.nan, np.inf]], dtype=np.float32)
-    diverged = Prediction(scores, np.zeros((1, 3), np.uint16), scores, 0.0)
-    monkeypatch.setattr(classifiers, "fit", lambda *_, **__: diverged)
-    with pytest.raises(FloatingPointError, match="2 of 3 scores of lr-sgd are not finite"):
+    fitted_by(monkeypatch, lambda *_: Fitted(np.array([[0.0, np.nan, np.inf]]), 0.0))
+    with pytest.raises(FloatingPointError, match="2 of 3 scores are not finite"):
         Trainer().train(Run(make_cell(), 0, 0))
 
 
@@ -186,7 +216,7 @@ def test_a_missing_package_is_a_fault_of_the_machine(monkeypatch):
     def fit(*_, **__):
         raise ModuleNotFoundError("No module named 'xgboost'")
 
-    monkeypatch.setattr(classifiers, "fit", fit)
+    fitted_by(monkeypatch, fit)
     with pytest.raises(MachineError, match=r"lr-sgd lacks a package.*xgboost"):
         Trainer().train(Run(make_cell(), 0, 0))
 
@@ -196,3 +226,53 @@ def test_other_data_than_planned_is_a_fault_of_the_machine():
     other = dataclasses.replace(cell, dataset={**cell.dataset, "digest": "0" * 64})
     with pytest.raises(MachineError, match="another sklearn:iris"):
         Trainer().train(Run(other, 0, 0))
+
+
+def test_perturbed_hparams_are_one_setting_a_repeat_and_run_whatever_the_dataset():
+    settings = []
+    for dataset in (MIXED, resolve("sklearn:iris")):
+        for fraction in (0.5, 1.0):
+            cell = make_cell(dataset, perturb_hparams="relative:0.2", train_fraction=fraction)
+            runs = [Run(cell, repeat, run) for repeat in range(3) for run in range(4)]
+            settings.append([tuple(run_hparams(run).items()) for run in runs])
+    assert len(set(settings[0])) == 12
+    assert settings == [settings[0]] * 4
+    other = make_cell(perturb_hparams="relative:0.1")
+    assert (
+        stream_keys(Run(other, 0, 0))["perturb_hparams"]
+        != (stream_keys(Run(cell, 0, 0))["perturb_hparams"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("axis", "schemes"),
+    [
+        ("perturb_continuous", ("relative:0.1", "relative:0.2")),
+        ("perturb_categorical", ("label:0.4", "label:0.5")),
+    ],
+)
+def test_noise_on_data_is_paired_between_classifiers_not_strengths_or_fractions(axis, schemes):
+    kinds = load(MIXED.canonical).cardinality
+    columns = np.flatnonzero(kinds == 0 if axis == "perturb_continuous" else kinds > 0)
+
+    def moved(scheme, classifier="lr-sgd", fraction=1.0):
+        """By how much each training row is moved, by what it was before."""
+        plain, noisy = (
+            Trainer().training_set(
+                Run(make_cell(classifier=classifier, train_fraction=fraction, **values), 0, 0)
+            )
+            for values in ({}, {axis: scheme})
+        )
+        return {
+            tuple(before): tuple(after[columns] - before[columns])
+            for before, after in zip(plain.X, noisy.X, strict=True)
+        }
+
+    weak = moved(schemes[0])
+    assert moved(schemes[0], "xgb") == weak
+    strong, few = moved(schemes[1]), moved(schemes[0], fraction=0.5)
+    assert set(few) < set(weak) == set(strong)
+    assert sum(few[row] == weak[row] for row in few) < len(few) * 0.8
+    if axis == "perturb_continuous":
+        ratios = [np.array(strong[row]) / np.array(weak[row]) for row in weak]
+        assert np.std(ratios) > 0.1  # not one draw scaled

@@ -5,25 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jobs import classifiers
-from jobs.cells import resolve_cell
-from jobs.datasets import resolve
-from jobs.hparams.kinds import Continuous
-from jobs.hparams.search import SPACE_VERSION, draw
-from jobs.hparams.spaces import SPACES
-from jobs.run import MachineError, Run
-from jobs.streams import stream
-from jobs.trainer import Trainer
-from jobs.tuning import (
-    Draw,
-    best,
-    drawn,
-    evaluate,
-    n_draws,
-    search_id,
-    validation,
-    with_hparams,
-)
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.hparams.kinds import Continuous
+from manyseed.jobs.hparams.search import SPACE_VERSION, draw
+from manyseed.jobs.run import MachineError, Run
+from manyseed.jobs.streams import stream
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.tuning import Draw, best, drawn, evaluate, n_draws, search_id, validation
 
 SOURCE = resolve("synthetic:gaussian", n_samples=200, n_features=4, separation=4.0)
 GOLDEN = {
@@ -42,10 +32,11 @@ def tuned(classifier="lr-sgd", options=None, **axes):
     return replace(cell, hparams={**(options or {}).get("hparams", {}), "tuned": SEARCH})
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", classifiers.names())
 def test_draws_cover_the_space_evenly(name):
-    draws = [draw({"name": name}, {}, stream(1, "tune", "d", "c", n)) for n in range(400)]
-    for hparam in SPACES[name]:
+    space = classifiers.CLASSIFIERS[name].space
+    draws = [draw(space, {}, stream(1, "tune", "d", "c", n)) for n in range(400)]
+    for hparam in space:
         values = [each[hparam.name] for each in draws]
         assert [hparam.check(value) for value in values] == values
         if isinstance(hparam, Continuous):
@@ -105,11 +96,7 @@ def test_all_cells_of_a_dataset_and_classifier_share_their_search():
 
 def test_a_tuned_cell_is_trained_with_what_was_found():
     cell = tuned()
-    found = drawn(cell, 0)
-    default = replace(cell, hparams=found)
-    made = with_hparams(cell, found)
-    assert made == default
-    Trainer().train(Run(made, 0, 1))
+    Trainer().train(Run(replace(cell, hparams=drawn(cell, 0)), 0, 1))
 
 
 def test_the_best_draw_is_the_first_of_the_most_accurate():
@@ -121,7 +108,7 @@ def test_the_best_draw_is_the_first_of_the_most_accurate():
 
 @pytest.mark.parametrize("raised", [FloatingPointError("diverged"), ValueError("odd")])
 def test_a_fit_that_fails_fails_its_draw(monkeypatch, raised):
-    monkeypatch.setattr(classifiers, "fit", _raising(raised))
+    _let_fits_raise(monkeypatch, raised)
     found = evaluate(Trainer(), tuned(), 0)
     assert found.accuracy is None
     assert found.error == f"{type(raised).__name__}: {raised}"
@@ -129,14 +116,15 @@ def test_a_fit_that_fails_fails_its_draw(monkeypatch, raised):
 
 @pytest.mark.parametrize("raised", [MachineError("no GPU"), ImportError("xgboost"), OSError(28)])
 def test_the_machine_s_faults_end_the_search(monkeypatch, raised):
-    monkeypatch.setattr(classifiers, "fit", _raising(raised))
+    _let_fits_raise(monkeypatch, raised)
     expected = MachineError if isinstance(raised, ImportError) else type(raised)
     with pytest.raises(expected):
         evaluate(Trainer(), tuned(), 0)
 
 
-def _raising(error):
-    def fit(*_, **__):
+def _let_fits_raise(monkeypatch, error):
+    def fit(*_):
         raise error
 
-    return fit
+    record = replace(classifiers.CLASSIFIERS["lr-sgd"], fit=fit)
+    monkeypatch.setitem(classifiers.CLASSIFIERS, "lr-sgd", record)

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from orchestrator.cli import main
-from orchestrator.store.groups import list_groups
-from orchestrator.store.reader import read_array
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.sweep import Sweep
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 

@@ -10,37 +10,39 @@ import shutil
 import uuid
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from jobs.run import Prediction
-from jobs.tuning import Draw
-from orchestrator import keeping, origin, tuning
-from orchestrator.errors import UserError
-from orchestrator.importing import import_predictions
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.planning import plan_sweep
-from orchestrator.plans.tuned import searches
-from orchestrator.progress.status import status
-from orchestrator.results import here
-from orchestrator.store import leasefiles
-from orchestrator.store.groups import list_groups, open_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import Lease, LeaseWatch
-from orchestrator.store.rows import encode_row
-from orchestrator.store.schema import GroupSpec
-from orchestrator.store.shards import publish
-from orchestrator.store.splits import write_splits
-from orchestrator.survey import survey
-from orchestrator.sweep import Sweep
-from orchestrator.working.neighbours import journal_name
-from orchestrator.working.tasks import Task
-from slurm import local
+from manyseed.jobs.run import Prediction
+from manyseed.jobs.tuning import Draw
+from manyseed.orchestrator import keeping, tuning
+from manyseed.orchestrator.disk import leasefiles
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.plans.tuned import searches
+from manyseed.orchestrator.progress.status import status
+from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.results import here
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.layout.groups import list_groups, open_group
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.slurm import local
 from tests.crashpoints import Disk
 from tests.orchestrator.slurmstub import Queue
 
@@ -83,7 +85,7 @@ def _train(arguments: list[str]) -> None:
             y_true = _truth(group.spec, group.repeats)
             index = np.arange(y_true.size).reshape(y_true.shape)
             write_splits(group, 0, y_true, index, LeaseWatch(paths.leases))
-        recipe = origin.register(paths.recipes, origin.recipe())
+        recipe = register(paths.recipes, Recipe.here())
         life = f"{int(submission):04d}-{int(number):04d}-{uuid.uuid4().hex[:8]}"
         with JournalWriter(paths.journals / journal_name(life, 0)) as journal:
             for span in task.spans:
@@ -183,7 +185,8 @@ def _tune(folder: Path) -> None:
 
 def _register(folder: Path) -> None:
     for number in range(3):
-        origin.register(SweepPaths(folder / "sweep").recipes, {**origin.recipe(), "tuned": number})
+        recipe = replace(Recipe.here(), tuned={"alpha": number})
+        register(SweepPaths(folder / "sweep").recipes, recipe)
 
 
 VERBS: dict[str, Callable[[Path], None]] = {
@@ -338,7 +341,7 @@ def take_over(verb: str, folder: str) -> None:
             other = Lease(lease.watch, lease.name)
             other._generation = (lease._generation or 0) + 1
             leasefiles.create(lease.watch.folder, lease.name, other._generation)
-            other._record("held")
+            other._record()
         return is_ours
 
     Lease.try_take = take_and_lose  # type: ignore[method-assign]

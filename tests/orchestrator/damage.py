@@ -165,8 +165,8 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
 
     Journals are left as they are while a sweep runs, unless it is to be compacted.
     """
-    from orchestrator.store.tombstones import write_tombstone
-    from orchestrator.sweep import Sweep
+    from manyseed.orchestrator.store.journals.tombstones import write_tombstone
+    from manyseed.orchestrator.sweep import Sweep
 
     for name, seed in (("whole", 7), ("other", 8)):
         file, directory = folder / f"{name}.toml", folder / name
@@ -189,7 +189,7 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
             shutil.copytree(folder / "journals", journals, dirs_exist_ok=True)
         shutil.rmtree(folder / "journals")
         _as_on_a_cluster(directory)
-        write_tombstone(journals, {0: [900]})
+        write_tombstone(journals, {0: [900]}, (one.name for one in journals.glob("*.journal")))
         (journals / "retrained.json").write_text('{"count":1,"journals":[]}')
     (folder / "larger.toml").write_text(_grid(7, 3, tuned))
     cells = Sweep(folder / "whole").survey().plan.cells
@@ -427,8 +427,8 @@ def _serve(pipe: Connection) -> None:
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # what Rust says of a panic
-    from orchestrator import cli
-    from orchestrator.submissions import submitting
+    from manyseed.orchestrator import cli
+    from manyseed.orchestrator.submissions import submitting
 
     def submit(folder: Path, *_: object) -> object:
         raise RuntimeError("WOULD TRAIN")
@@ -477,9 +477,9 @@ def _tables(copy: Path, out: Path) -> dict[str, str]:
 
 def _rows(copy: Path, out: Path) -> dict[str, str]:
     """Return a digest of every finished run's predictions, published or in a journal."""
-    from orchestrator.store.groups import list_groups
-    from orchestrator.store.index import JournalIndex
-    from orchestrator.store.reader import read_rows, statuses
+    from manyseed.orchestrator.store.journals.index import JournalIndex
+    from manyseed.orchestrator.store.layout.groups import list_groups
+    from manyseed.orchestrator.store.reading.reader import read_rows, statuses
 
     seen = {}
     index = JournalIndex(copy / "tasks" / "journals")

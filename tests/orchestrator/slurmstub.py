@@ -15,8 +15,8 @@ from typing import Any
 
 from submitit.core.utils import DelayedSubmission
 
-from orchestrator.submissions import sizing
-from slurm import ClusterError, commands
+from manyseed.orchestrator.submissions import sizing
+from manyseed.slurm import ClusterError, commands
 from tests.crashpoints import Disk
 
 PROFILE = 'time = "0:05:00"\nmem = "1G"\n[cpu]\ncpus-per-task = 1\n'

@@ -9,9 +9,9 @@ import time
 import polars as pl
 import pytest
 
-from orchestrator.conditions import MAX_LENGTH, NoCondition, UnknownColumn, condition
-from orchestrator.errors import UserError
-from orchestrator.query import matching
+from manyseed.orchestrator.conditions import MAX_LENGTH, NoCondition, UnknownColumn, condition
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.filtering import matching
 
 TABLE = pl.DataFrame(
     {

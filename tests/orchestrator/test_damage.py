@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.damage import VERBS, Campaign, Try, World, judge, make
 
 SMALL = "^(plan|tasks|results|sweep)"

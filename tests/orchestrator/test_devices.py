@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import devices
-from orchestrator.devices import assigned, gpus
+from manyseed.orchestrator import devices
+from manyseed.orchestrator.devices import assigned, gpus
 
 TOLD = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aa11)\nGPU 1: NVIDIA A100 (UUID: GPU-bb22)\n"
 PARTS = (

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.files import read_json
-from orchestrator.store.groups import list_groups
-from orchestrator.store.records import HEADER_SIZE
+from manyseed import Sweep
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.store.journals.records import HEADER_SIZE
+from manyseed.orchestrator.store.layout.groups import list_groups
 from tests.orchestrator.conftest import (
     MANYSEED,
     assert_equal,
@@ -281,9 +281,10 @@ def test_a_torn_record_is_trained_again_and_the_others_are_not(
         file.write(bytes(b ^ 255 for b in range(20)))
     assert len(journaled(sweep)) == len(before) - (part == "header")
     go_on(sweep)
-    if part == "payload":  # found where it is read, to be published; then it is missing
-        assert sweep.status()["runs"]["missing"] <= 1
-        sweep.compact()
+    if part == "payload":  # found where it is read: the journal is kept and named until a repair
+        assert sweep.compact().damaged == (journal.name,)
+        assert command("verify", sweep.directory).returncode == 1
+        assert command("verify", sweep.directory, "--repair").returncode == 0
         go_on(sweep)
     assert_undisturbed(sweep, undisturbed)
 
@@ -390,7 +391,7 @@ def test_tens_of_kills_of_a_whole_sweep(
 def kill(sweep: Sweep) -> None:
     """Kill the processes of a sweep's tasks, all at once."""
     for submission in sweep.running():
-        names = [life["process"] for life in submission.lives() if life["state"] == "running"]
+        names = [life.process for life in submission.lives() if life.state == "running"]
         if (submission.folder / "job.json").exists():
             names.append(read_json(submission.folder / "job.json")["process"])
         for pid in [int(name.split()[2]) for name in names] + training_processes(sweep):

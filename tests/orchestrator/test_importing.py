@@ -14,12 +14,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from analysis.options import Options
-from orchestrator import Sweep
-from orchestrator.errors import UserError
-from orchestrator.importing import rows as importing
-from orchestrator.store.groups import list_groups
-from orchestrator.store.reader import read_array
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import rows as importing
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.reading.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, stored
 
 RUNS, SAMPLES = 6, 40
@@ -230,8 +230,8 @@ _GROWTH = """
 import sys
 from pathlib import Path
 
-import orchestrator.importing.rows  # what is imported counts as there already
-from orchestrator import Sweep
+import manyseed.orchestrator.importing.rows  # what is imported counts as there already
+from manyseed import Sweep
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])

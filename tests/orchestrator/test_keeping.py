@@ -16,20 +16,20 @@ import xarray as xr
 from numpy.typing import NDArray
 from zarr.storage import ZipStore
 
-from jobs.run import MachineError
-from orchestrator import Sweep
-from orchestrator.cli import main
-from orchestrator.errors import UnavailableError
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import lay_out
-from orchestrator.plans.plan import Plan
-from orchestrator.store.groups import list_groups, open_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import read_array, read_rows
-from orchestrator.store.rows import RowBytes
-from orchestrator.store.splits import read_splits, write_splits
+from manyseed import Sweep
+from manyseed.jobs.run import MachineError
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.layout.groups import list_groups, open_group
+from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from tests.orchestrator.conftest import assert_equal, command, stored, train, write
 from tests.readonly import read_only
 
@@ -106,7 +106,7 @@ def test_a_newer_layout_is_refused_with_the_remedy(copy: Sweep, verb: str) -> No
 def test_a_shard_whose_status_is_damaged_is_repaired(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     group = list_groups(copy.paths.store)[0]
     file = group.file(group.spec.array("status"), 0)
     file.write_bytes(bytes(byte ^ 1 for byte in file.read_bytes()))
@@ -167,7 +167,7 @@ def assert_every_file_is_mended(
 def test_every_file_of_a_group_is_mended(
     quick: Sweep, copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     assert_every_file_is_mended(quick, copy, 0, ("remove", "flip"))
 
 
@@ -175,7 +175,7 @@ def test_every_file_of_a_group_is_mended(
 def test_every_file_of_every_group_is_mended_whatever_harmed_it(
     quick: Sweep, copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     for group in (0, 1):  # the other holds copies
         assert_every_file_is_mended(quick, copy, group, tuple(HARMS))
 
@@ -186,7 +186,7 @@ def test_test_sets_are_taken_from_another_group_where_the_data_is_not_here(
     def absent(*_: object) -> None:
         raise MachineError("not fetched")
 
-    monkeypatch.setattr("jobs.trainer.Trainer.test_set", absent)
+    monkeypatch.setattr("manyseed.jobs.trainer.Trainer.test_set", absent)
     groups = list_groups(copy.paths.store)
     files = [group.file(group.spec.array("y_true"), 0) for group in groups]
     files[0].unlink()
@@ -238,6 +238,7 @@ def in_journals(quick: Sweep, directory: Path) -> tuple[Sweep, Path]:
     """A sweep whose finished runs are all in one journal."""
     sweep = Sweep.plan(quick.paths.sweep_file, directory)
     shutil.copytree(quick.paths.tasks, sweep.paths.tasks)
+    shutil.copytree(quick.paths.recipes, sweep.paths.recipes)
     lay_out(sweep.paths, Plan.read(sweep.paths), Groups.read(sweep.paths))
     journal = sweep.paths.journals / "0001-0000-a-0.journal"
     with JournalWriter(journal) as writer:
@@ -347,7 +348,7 @@ def test_copies_of_a_run_that_was_never_trained_are_missing(quick: Sweep, tmp_pa
 def test_a_run_that_is_set_back_is_missing_also_where_it_failed_before(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     group = list_groups(copy.paths.store)[0]
     life = next((copy.paths.submissions()[0] / "lives").iterdir())
     cell, repeat, run = (
@@ -374,7 +375,7 @@ def test_a_run_that_is_set_back_is_missing_also_where_it_failed_before(
 def test_coordinates_that_are_damaged_are_written_again(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     group = list_groups(copy.paths.store)[0]
     file = group.file(group.spec.array(name), 0)
     before = file.read_bytes()
@@ -443,7 +444,7 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
     class Disk:
         f_bavail, f_frsize = 10, disk.f_frsize
 
-    monkeypatch.setattr("orchestrator.plans.room.os.statvfs", lambda path: Disk)
+    monkeypatch.setattr("manyseed.orchestrator.plans.room.os.statvfs", lambda path: Disk)
     with pytest.raises(UnavailableError) as refused:
         sweep.submit(workers=1)
     message = str(refused.value)

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.files import read_json
-from orchestrator.store.index import JournalIndex
-from orchestrator.working.neighbours import journal_name
+from manyseed import Sweep
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.working.neighbours import journal_name
 from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
 from tests.orchestrator.test_run import training_processes
 
@@ -135,7 +135,7 @@ def freeze_in_flight(sweep: Sweep) -> list[int]:
         for pid in training:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-        task = int(running[0].lives()[-1]["process"].split()[2])
+        task = int(running[0].lives()[-1].process.split()[2])
         controller = int(read_json(running[0].folder / "job.json")["process"].split()[2])
         return [*training, task, controller]
     return []

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.submissions import submitting
-from slurm.local import LocalJob
-from slurm.processes import Process
+from manyseed import Sweep
+from manyseed.orchestrator.submissions import submitting
+from manyseed.slurm.local import LocalJob
+from manyseed.slurm.processes import Process
 from tests.orchestrator.conftest import write
 
 SLOW = ("polars", "torch", "dask", "xarray", "pandas", "sklearn", "xgboost")
@@ -43,9 +43,9 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
-from orchestrator.working import process
-from orchestrator.working.queue import Queue
-from orchestrator.working.tasks import Task
+from manyseed.orchestrator.working import process
+from manyseed.orchestrator.working.queue import Queue
+from manyseed.orchestrator.tasks.task import Task
 
 directory, task_file = sys.argv[1:]
 ours, theirs = socketpair()
@@ -83,10 +83,10 @@ def sgd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("orchestrator.cli.commands", (*SLOW, "zarr", "numpy")),
-        ("orchestrator.working.worker", (*SLOW, "zarr")),
-        ("orchestrator.working.process", (*SLOW, "zarr")),
-        ("orchestrator.survey", tuple({*SLOW} - {"polars"})),
+        ("manyseed.orchestrator.cli.commands", (*SLOW, "zarr", "numpy")),
+        ("manyseed.orchestrator.working.worker", (*SLOW, "zarr")),
+        ("manyseed.orchestrator.working.process", (*SLOW, "zarr")),
+        ("manyseed.orchestrator.survey", tuple({*SLOW} - {"polars"})),
     ],
 )
 def test_slow_libraries_are_imported_where_they_are_used(
@@ -100,7 +100,7 @@ def test_slow_libraries_are_imported_where_they_are_used(
 def test_a_task_opens_few_files(sgd: Sweep) -> None:
     """From its first line to its end, without Python's own start, in its own process."""
     program = """
-from orchestrator.working.worker import run_task
+from manyseed.orchestrator.working.worker import run_task
 assert run_task(*sys.argv[1:]) == "finished"
 """
     task = seen(program, sgd.directory, 1, 0, 1)
@@ -121,7 +121,7 @@ def test_a_training_process_imports_what_its_classifiers_need(sgd: Sweep) -> Non
 
 def test_status_opens_no_library_of_training(sgd: Sweep) -> None:
     program = """
-from orchestrator.cli import main
+from manyseed.orchestrator.cli import main
 try:
     sys.exit(main())
 except SystemExit as error:
@@ -133,6 +133,8 @@ except SystemExit as error:
 
 
 def test_a_query_imports_what_reads_tables_alone() -> None:
-    found = seen("import orchestrator.query, orchestrator.sweep, orchestrator.results.tables")
+    found = seen(
+        "from manyseed.orchestrator.results import query, tables;import manyseed.orchestrator.sweep"
+    )
     heavy = {"numba", "scipy", *SLOW} - {"polars"}
     assert not {name.partition(".")[0] for name in found["modules"]} & heavy

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 import xarray as xr
 
-from orchestrator import Sweep
-from orchestrator.store.schema import GroupSpec
+from manyseed import Sweep
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
@@ -68,7 +68,7 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
     assert result.returncode == 0, result.stderr
     assert "64 runs in 8 cells of 2 groups" in result.stdout
-    assert re.search(r"^cancer *\n(.*\n)* +xgb +32 ", result.stdout, re.MULTILINE)
+    assert re.search(r"^cancer × xgb *\n +0.5 · none +8 +2 0", result.stdout, re.MULTILINE)
     sweep = Sweep(tmp_path / "sweep")
     runs = sweep.results["runs"]
     assert len(runs) == 64
@@ -274,7 +274,10 @@ def training_processes(sweep: Sweep) -> list[int]:
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        ours = b"orchestrator.working.process" in line and os.fsencode(sweep.directory) in line
+        ours = (
+            b"manyseed.orchestrator.working.process" in line
+            and os.fsencode(sweep.directory) in line
+        )
         if ours and state not in "ZX":
             found.append(int(entry.name))
     return found

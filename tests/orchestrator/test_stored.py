@@ -14,20 +14,22 @@ import pytest
 import xarray as xr
 import zarr
 
-from analysis.options import Options
-from orchestrator import Sweep
-from orchestrator.errors import DamagedFile, ManyseedError
-from orchestrator.results.analysing import read_analysis
-from orchestrator.results.caveats import amounts
-from orchestrator.store import encoding, intact
-from orchestrator.store.errors import DamagedShard
-from orchestrator.store.groups import Group, open_group
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import Lease, LeaseWatch
-from orchestrator.store.reader import read_rows
-from orchestrator.store.rows import RowBytes
-from orchestrator.store.shards import lease_name
-from tests.orchestrator.conftest import command, train, write
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard, ManyseedError
+from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.caveats import amounts
+from manyseed.orchestrator.store.care import intact
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.layout.groups import Group, open_group
+from manyseed.orchestrator.store.publishing.shards import lease_name
+from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
+from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file
+from tests.orchestrator.conftest import assert_equal, command, stored, train, write
 
 OPTIONS = Options(resamples=2)
 PATH = "cancer/lr-sgd"
@@ -36,7 +38,7 @@ PATH = "cancer/lr-sgd"
 @pytest.fixture
 def copy(quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     """A trained sweep that a test may harm."""
-    monkeypatch.setattr("orchestrator.store.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     shutil.copytree(quick.directory, tmp_path / "sweep")
     return Sweep(tmp_path / "sweep")
 
@@ -212,7 +214,7 @@ def test_what_somebody_else_publishes_is_left_out_and_said(
     watch, number = LeaseWatch(copy.paths.leases), rows[0] // group.spec.shard_length
     publishing = Lease(watch, lease_name(group, number))
     publishing.take()  # as a task does that trains
-    monkeypatch.setattr("orchestrator.keeping.running", lambda submissions: [object()])
+    monkeypatch.setattr("manyseed.orchestrator.keeping.running", lambda submissions: [object()])
     copy.analyze(OPTIONS)
     told = "Analysed 61 of 64 finished runs, of 64 planned."
     assert told in str(amounts(read_analysis(copy.paths)[1]))
@@ -223,3 +225,105 @@ def test_what_somebody_else_publishes_is_left_out_and_said(
     copy.analyze(OPTIONS)  # also while tasks train, what nobody else publishes is published first
     assert len(copy.results["runs"]) == 64
     assert "Analysed 64 of 64" in str(amounts(read_analysis(copy.paths)[1]))
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Two datasets of one shape, in an order that is not that of classes, with two test sets."""
+    folder = tmp_path_factory.mktemp("alike")
+    text = """
+name    = "alike"
+seed    = 1
+repeats = 2
+runs    = 2
+[[grid]]
+dataset    = ["a", "b"]
+classifier = ["lr-sgd"]
+[dataset.a]
+source   = "sklearn:breast_cancer"
+test     = 60
+[dataset.b]
+source   = "sklearn:digits"
+classes  = { few = ["0", "1", "2"], many = ["7", "8", "9"] }
+positive = "many"
+test     = 60
+"""
+    return train(write(folder / "alike.toml", text), folder / "sweep", workers=1)
+
+
+def other_repeats(group: Group, name: str, sweep: Sweep) -> None:
+    """Swap the test sets of two repeats, in a file that is whole."""
+    array = group.spec.array(name)
+    values = encoding.read(group.folder / name, 0, group.repeats)[::-1]
+    assert (values[0] != values[1]).any()
+    key, encoded = encoding.encode(group.metadata(array), 0, values)
+    (group.folder / name / key).write_bytes(encoded)
+
+
+def other_groups(group: Group, name: str, sweep: Sweep) -> None:
+    """Swap the files of two groups."""
+    theirs = open_group(sweep.paths.store, "b/lr-sgd")
+    files = [one.file(one.spec.array(name), 0) for one in (group, theirs)]
+    contents = [file.read_bytes() for file in files]
+    assert contents[0] != contents[1]
+    for file, content in zip(files, reversed(contents), strict=True):
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("swap", [other_repeats, other_groups])
+@pytest.mark.parametrize("name", ["y_true", "test_index"])
+def test_test_sets_of_others_are_seen_and_made_again(
+    alike: Sweep, tmp_path: Path, name: str, swap: Callable[[Group, str, Sweep], None]
+) -> None:
+    shutil.copytree(alike.directory, tmp_path / "sweep")
+    sweep = Sweep(tmp_path / "sweep")
+    group = open_group(sweep.paths.store, "a/lr-sgd")
+    swap(group, name, sweep)
+    for reader, read in READERS.items():
+        with pytest.raises(DamagedShard, match=f"a/lr-sgd/{name}/c.0.0 holds another") as caught:
+            read(sweep)
+        assert f"verify --repair {sweep.directory}" in str(caught.value), reader
+    assert not list(sweep.directory.glob("*a.*"))
+    found = [one for one in sweep.verify()["findings"] if one["group"] == group.spec.path]
+    told = f"test set 0 is not what was stored ({name})"
+    assert {"group": "a/lr-sgd", "problem": told, "rows": 0} in found
+    done = sweep.verify(repair=True)
+    assert (done["runs_set_back"], done["runs_wrong"], done["not_mended"]) == (0, 0, [])
+    assert sweep.verify()["findings"] == []
+    assert_equal(stored(sweep), stored(alike))
+
+
+def test_checksums_of_test_sets_come_with_the_next_that_makes_them(
+    alike: Sweep, tmp_path: Path
+) -> None:
+    """Earlier versions wrote none; what they stored is read as it was."""
+    shutil.copytree(alike.directory, tmp_path / "sweep")
+    sweep = Sweep(tmp_path / "sweep")
+    group = open_group(sweep.paths.store, "a/lr-sgd")
+    file = checksums_file(group)
+    before = file.read_bytes()
+    y_true, test_index = read_splits(group)
+    file.unlink()
+    load(sweep)
+    assert sweep.verify()["findings"] == []
+    write_splits(group, 0, y_true, test_index, LeaseWatch(sweep.paths.leases))
+    assert file.read_bytes() == before
+    file.write_bytes(before.replace(b'"0":', b'"7":'))
+    for read in READERS.values():
+        with pytest.raises(DamagedShard, match=f"{file} is not as it was"):
+            read(sweep)
+    told = "test sets 0 to 1: crc32c.json cannot be read"
+    assert [one["problem"] for one in sweep.verify()["findings"]][:1] == [told]
+    assert sweep.verify(repair=True)["not_mended"] == []
+    assert file.read_bytes() == before
+
+
+def test_a_plain_reader_does_not_meet_the_checksums(
+    alike: Sweep, recwarn: pytest.WarningsRecorder
+) -> None:
+    tree = xr.open_datatree(alike.paths.store, engine="zarr", consolidated=False)
+    assert set(tree["a/lr-sgd"].to_dataset().sizes) == {"run", "epoch", "sample", "repeat"}
+    names = {name for name, _ in zarr.open_group(alike.paths.store, mode="r").members(None)}
+    assert "a/lr-sgd/test_index" in names
+    assert not any("crc32c" in name for name in names)
+    assert not [one for one in recwarn if "recognized" in str(one.message)]

@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
-from orchestrator.paths import SweepPaths
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.sweep import Sweep
-from tests.orchestrator.store.test_journal import fill
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.sweep import Sweep
+from tests.orchestrator.store.journals.test_journal import fill
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from jobs import tuning as search
-from jobs.tuning import Draw
-from orchestrator import Sweep, tuning
-from orchestrator.errors import DamagedFile, RunsError, UserError
-from orchestrator.files import read_json
-from orchestrator.origin import of_machine, read_recipes
-from orchestrator.plans.promise import promise_and_outcome
-from orchestrator.plans.tuned import require_hparams, searches
-from orchestrator.runs import show
+from manyseed import Sweep
+from manyseed.jobs import tuning as search
+from manyseed.jobs.tuning import Draw
+from manyseed.orchestrator import tuning
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import DamagedFile, RunsError, UserError
+from manyseed.orchestrator.plans.estimate import promise_and_outcome
+from manyseed.orchestrator.plans.tuned import require_hparams, searches
+from manyseed.orchestrator.provenance import Recipe, read_recipes
+from manyseed.orchestrator.runs import show
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -55,7 +56,7 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
     cells = sweep.survey().plan.cells
     (number, *_) = cells.filter(hparams="tuned")["cell"]
     assert sweep.show(f"{number}:0:0")["fitted_with"] is None
-    monkeypatch.setattr(show, "stored", lambda *_: {"status": "done"})
+    monkeypatch.setattr(show, "stored", lambda *_: show.StoredRun("done"))
     with pytest.raises(DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed tune"):
         sweep.show(f"{number}:0:0")
 
@@ -90,7 +91,7 @@ def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
         assert (shown["fitted_with"] == kept["hparams"]) == exact
     assert promise_and_outcome(sweep.paths)["fits"] == (8 + 4, 8 + 4)
     recipes = read_recipes(sweep.paths.recipes).values()
-    assert [of_machine(recipe) for recipe in recipes] == [of_machine(kept["recipe"])] * 2
+    assert [recipe.of_machine.to_json() for recipe in recipes] == [kept["recipe"]] * 2
 
 
 def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,10 +123,10 @@ def test_draws_of_another_recipe_are_judged_again(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (open_search,) = searches(sweep.paths, sweep.survey().plan.cells)
-    log = tuning._Log(sweep.paths, open_search, {"threads": 1})
+    log = tuning._Log(sweep.paths, open_search, Recipe(threads=1))
     log.add(0, Draw({}, 0.5, 1.0))
-    assert list(tuning._Log(sweep.paths, open_search, {"threads": 1}).draws) == [0]
-    assert not tuning._Log(sweep.paths, open_search, {"threads": 2}).draws
+    assert list(tuning._Log(sweep.paths, open_search, Recipe(threads=1)).draws) == [0]
+    assert not tuning._Log(sweep.paths, open_search, Recipe(threads=2)).draws
 
 
 def test_a_search_without_any_fit_that_worked_says_why(

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from slurm import signals
-from slurm.arrays import STOPPED
+from manyseed.slurm import signals
+from manyseed.slurm.arrays import STOPPED
 
 _NAMES = ("SLURM_", "SLURMD_", "CUDA_", "PYTHONSAFEPATH", "TEST_")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm import arrays, commands, signals
-from slurm.profile import read_profile
+from manyseed.slurm import arrays, commands, signals
+from manyseed.slurm.profile import read_profile
 
 SBATCH = """#!/bin/sh
 cat "$1" > {folder}/script
+echo "$SLURM_CONF" > {folder}/conf
 echo "Submitted batch job 7"
 """
 SCONTROL = """#!/bin/sh
@@ -31,7 +32,7 @@ def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str
         read_profile(folder / "lab.toml"),
         "cpu",
         folder / "files",
-        "orchestrator.working.worker:run_task",
+        "manyseed.orchestrator.working.worker:run_task",
         [["a"], ["b"]],
         "my-sweep-0123-cpu",
         comment="/data/a sweep/it's [1]/tasks/0001",
@@ -50,6 +51,16 @@ def test_sbatch_is_given_no_wckey_but_the_users(
     assert "#SBATCH --job-name=my-sweep-0123-cpu.0" in lines
     (comment,) = [line for line in lines if line.startswith("#SBATCH --comment=")]
     assert "/data/a sweep/it" in comment
+
+
+def test_jobs_go_to_the_profiles_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    (tmp_path / "slurm.conf").touch()
+    script(tmp_path, f'time = "60"\nslurm-conf = "{tmp_path}/slurm.conf"\n', monkeypatch)
+    assert (tmp_path / "conf").read_text() == f"{tmp_path}/slurm.conf\n"
+    assert os.environ["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+    script(tmp_path, 'time = "60"\n', monkeypatch)
+    assert (tmp_path / "conf").read_text() == "/etc/slurm/slurm.conf\n"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm import ClusterError, ClusterUnavailable, control, states
-from slurm.discover import discover
-from slurm.profile import Profile, read_profile
+from manyseed.slurm import ClusterError, ClusterUnavailable, control, states
+from manyseed.slurm.discover import discover
+from manyseed.slurm.profile import Profile, read_profile
 from tests.cluster import MAX_ARRAY_SIZE, Slurm, wait_until
 
 N = MAX_ARRAY_SIZE + 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm import ClusterError, commands, limits
-from slurm.limits import Limits
+from manyseed.slurm import ClusterError, commands, limits
+from manyseed.slurm.limits import Limits
 
 ANSWERS = {
     "user": """The site's database speaks

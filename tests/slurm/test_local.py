@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm import local, processes
+from manyseed.slurm import local, processes
 
 MARK = """
 import os, sys, time
@@ -51,7 +51,7 @@ def test_a_job_runs_detached_with_its_arguments_and_environment(module: Path) ->
 def test_a_job_outlives_the_process_that_submitted_it(module: Path) -> None:
     mark = module / "pid.txt"
     code = (
-        "from pathlib import Path; from slurm import local;"
+        "from pathlib import Path; from manyseed.slurm import local;"
         f"local.submit(Path({str(module / 'jobs')!r}), 'for_jobs:sleep', [{str(mark)!r}], {{}})"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

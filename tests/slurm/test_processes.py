@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm import processes
-from slurm.processes import Process
+from manyseed.slurm import processes
+from manyseed.slurm.processes import Process
 from tests.slurm.test_local import wait_until
 
 

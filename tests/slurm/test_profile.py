@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm import ClusterUnavailable, commands
-from slurm.profile import KEYS, find_profile, minutes, read_profile, user_folder
+from manyseed.slurm import ClusterUnavailable, commands
+from manyseed.slurm.profile import KEYS, find_profile, minutes, read_profile, user_folder
+from manyseed.slurm.refused import Refused
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "clusters"
@@ -68,41 +69,42 @@ def test_times_are_slurms(text: str | int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "option", "fact"),
     [
-        ('time = "1:00:00"\npartitoin = "x"', 'unknown key "partitoin"; did you mean "partition"'),
-        ('time = "1:00:00"\n[gpu]\ngress = "x"', 'unknown key "gpu.gress"; did you mean "gres"'),
-        ('time = "1:00:00"\narray = "0-3"', "array cannot be set"),
-        ('time = "1:00:00"\nextra = { signal = "x" }', "signal cannot be set"),
-        ('partition = "x"', r"\[cpu\] time is missing"),
-        ('time = "soon"', '"soon" is not a time'),
-        ('time = "0"', "a minute or more"),
-        ("time = 04:00:00", "must be a number or a text in quotes"),
-        ('time = "60"\nmem = "much"', 'memory "much"'),
-        ('time = "60"\n[gpu]\npartition = "x"', "asks for no GPU"),
-        ('time = "60"\nwhole-node = true\ncpus-per-task = 2', "exclude each other"),
-        ('time = "60"\nwhole-node = "yes"', "must be true or false"),
-        ('time = "60"\ncpus-per-task = 0', "whole number from 1"),
-        ('time = "60"\nparallelism = 0', "whole number from 1"),
-        ('time = "60"\nsetup = "module load x"', "must be a list of texts"),
-        ('time = "60"\nextra = 3', "must be a table"),
-        ('time = "60"\ncpu = 3', "must be a table"),
-        ("time = ", "not a TOML file"),
+        ('time = "1:00:00"\npartitoin = "x"', "partitoin", "partition"),
+        ('time = "1:00:00"\n[gpu]\ngress = "x"', "gpu.gress", "gres"),
+        ('time = "1:00:00"\narray = "0-3"', "array", "cannot be set"),
+        ('time = "1:00:00"\nextra = { signal = "x" }', "signal", "cannot be set"),
+        ('partition = "x"', "cpu.time", "is missing"),
+        ('time = "soon"', "cpu.time", "a time such as"),
+        ('time = "0"', "cpu.time", "a minute or more"),
+        ("time = 04:00:00", "cpu.time", "a number or a text in quotes"),
+        ('time = "60"\nmem = "much"', "cpu.mem", 'such as "32G"'),
+        ('time = "60"\n[gpu]\npartition = "x"', "gpu", "asks for no GPU"),
+        (
+            'time = "60"\nwhole-node = true\ncpus-per-task = 2',
+            "cpu.whole-node",
+            "excludes cpus-per-task",
+        ),
+        ('time = "60"\nwhole-node = "yes"', "cpu.whole-node", "true or false"),
+        ('time = "60"\ncpus-per-task = 0', "cpu.cpus-per-task", "whole number from 1"),
+        ('time = "60"\nparallelism = 0', "cpu.parallelism", "whole number from 1"),
+        ('time = "60"\nsetup = "module load x"', "cpu.setup", "a list of texts"),
+        ('time = "60"\nextra = 3', "extra", "a table"),
+        ('time = "60"\ncpu = 3', "cpu", "a table"),
+        ("time = ", "", "not a TOML file"),
     ],
 )
-def test_a_mistake_is_named_with_its_file_and_key(tmp_path: Path, text: str, message: str) -> None:
-    path = write(tmp_path, text)
-    with pytest.raises(ValueError, match=message) as refused:
-        read_profile(path)
-    assert str(path) in str(refused.value)
+def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str, fact: str) -> None:
+    with pytest.raises(Refused, match=fact) as refused:
+        read_profile(write(tmp_path, text))
+    assert refused.value.option == option
 
 
 def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:
     profile = read_profile(write(tmp_path, 'time = "60"'))
-    with pytest.raises(ValueError, match=r"add a table \[gpu\]"):
+    with pytest.raises(ValueError, match=r"gpu = None: .* asks for none"):
         profile.resources("gpu")
-    with pytest.raises(ValueError, match="neither cpu nor gpu"):
-        profile.resources("tpu")
 
 
 def test_more_memory_replaces_every_kind_of_it(tmp_path: Path) -> None:
@@ -119,36 +121,39 @@ def test_a_profile_is_found_by_path_then_by_name(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="make one: manyseed cluster init"):
+    with pytest.raises(Refused, match="no such cluster profile") as refused:
         find_profile("fast")
+    assert refused.value.allowed == ()
     user_folder().mkdir(parents=True)
     mine = write(user_folder(), 'time = "60"', "fast.toml")
     assert find_profile("fast") == mine
     near = write(tmp_path, 'time = "60"', "fast.toml")
     assert find_profile("fast").resolve() == near
     assert find_profile("./fast.toml").resolve() == near
-    with pytest.raises(ValueError, match='did you mean "fast"'):
+    with pytest.raises(Refused) as refused:
         find_profile("fats")
+    assert refused.value.allowed == ("fast",)
     with pytest.raises(ValueError, match="no such file"):
         find_profile("./slow.toml")
-    with pytest.raises(ValueError, match="manyseed testcluster start"):
-        find_profile("testcluster")
 
 
 def test_a_cluster_of_its_own_is_spoken_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
     conf = tmp_path / "slurm.conf"
     profile = read_profile(write(tmp_path, f'time = "60"\nslurm-conf = "{conf}"'))
-    with pytest.raises(ClusterUnavailable, match="no such file"), profile.active():
+    with (
+        pytest.raises(ClusterUnavailable, match="no such file"),
+        commands.speaking_to(profile.slurm_conf),
+    ):
         pass
     conf.touch()
     default = read_profile(write(tmp_path, 'time = "60"', "default.toml"))
     asked = partial(commands.run, ["printenv", "SLURM_CONF"])
-    with profile.active():
+    with commands.speaking_to(profile.slurm_conf):
         assert asked() == f"{conf}\n"
         with ThreadPoolExecutor() as others:
             assert others.submit(asked).result() == "/etc/slurm/slurm.conf\n", "another thread's"
-        with default.active():
+        with commands.speaking_to(default.slurm_conf):
             assert asked() == "/etc/slurm/slurm.conf\n"
         assert os.environ["SLURM_CONF"] == "/etc/slurm/slurm.conf"
     assert asked() == "/etc/slurm/slurm.conf\n", "of the next in the same process"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm import ClusterError, ClusterUnavailable, commands, states
-from slurm.arrays import cut, job_id
-from slurm.control import compact
-from slurm.signals import shielded
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands, states
+from manyseed.slurm.arrays import cut, job_id
+from manyseed.slurm.control import compact
+from manyseed.slurm.signals import shielded
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from jobs.classifiers.features import Backbone
+from manyseed.jobs.classifiers.features import Backbone
 
 
 class Tiny(nn.Module):

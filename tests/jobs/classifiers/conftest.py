@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.classifiers import features, weights
+from manyseed.jobs.classifiers import features, weights
 from tests.jobs.classifiers.backbone import tiny, write_weights
 
 

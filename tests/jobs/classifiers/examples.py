@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobs import classifiers
-from jobs.datasets.info import DatasetInfo
-from jobs.run import Generators, TrainingSet
-from jobs.streams import stream
+from manyseed.jobs import classifiers
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.streams import stream
+from manyseed.jobs.training.handling import Handling
 
 N_TRAIN, N_TEST = 160, 60
 
@@ -145,8 +146,5 @@ def fit(
         {**resolved.hparams, **(hparams or {})},
         data,
         generators(**runs),
-        resolved.snapshots,
-        device=device,
-        curves=curves,
-        checkpoint=checkpoint,
+        Handling(resolved.snapshots, device, curves, checkpoint),
     )

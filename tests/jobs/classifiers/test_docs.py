@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from jobs import classifiers
-from jobs.hparams import SPACES, Categorical, Continuous
+from manyseed.jobs import classifiers
+from manyseed.jobs.hparams import Categorical, Continuous
 
 PAGE = (Path(__file__).parents[3] / "docs" / "classifiers.md").read_text()
 
@@ -35,9 +35,9 @@ def test_hparam_tables_are_the_spaces():
     for name, table in tables.items():
         rows = [tuple(line.strip("|").split("|")) for line in table.splitlines()]
         written = [tuple(cell.strip() for cell in cells) for cells in rows]
-        expected = [row(hparam) for hparam in SPACES[name]]
+        expected = [row(hparam) for hparam in classifiers.CLASSIFIERS[name].space]
         if name == "svm-sgd":  # "has these and"
-            expected = expected[len(SPACES["lr-sgd"]) :]
+            expected = expected[len(classifiers.CLASSIFIERS["lr-sgd"].space) :]
         assert written == expected
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from jobs import classifiers
-from jobs.cells import resolve_cell
-from jobs.classifiers import features, weights
-from jobs.datasets import resolve
-from jobs.run import MachineError, Origin, Run
-from jobs.torchvision_import import torchvision
-from jobs.trainer import Trainer
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.classifiers import features, weights
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.run import MachineError, Origin, Run
+from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.trainer import Trainer
 from tests.jobs.classifiers.backbone import Tiny, tiny, write_weights
 from tests.jobs.classifiers.examples import colour, image, info
 
@@ -240,10 +240,13 @@ def test_weights_of_another_network_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backbone": "swin"}, "unknown backbone 'swin': did you mean 'swin_t'"),
-        ({"weights": "/no/such.pth"}, r"no file ./no/such.pth.: download https.*weights ="),
+        ({"backbone": "swin"}, "backbone = 'swin': unknown; there are swin_t, vit_b_16"),
+        (
+            {"weights": "/no/such.pth"},
+            r"weights = ./no/such.pth.: there is no such file: download https",
+        ),
         ({"backbone": "vit_b_16"}, r"hub/checkpoints/vit_b_16-c867db91.pth: download"),
-        ({"weights": 3}, "weights is the path of a file, not 3"),
+        ({"weights": 3}, "weights = 3: must be the path of a file"),
     ],
 )
 def test_missing_weights_are_refused_when_planning(options, message):

@@ -10,10 +10,10 @@ import torch
 import xgboost
 from sklearn.linear_model import SGDClassifier
 
-from jobs import classifiers
-from jobs.run import MachineError, Prediction, TrainingSet
-from jobs.streams import seed31
-from jobs.training.encode import dense
+from manyseed.jobs import classifiers
+from manyseed.jobs.run import MachineError, Prediction, TrainingSet
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.training.encode import dense
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import CASES, IDS, IMAGES_ONLY, fit, generators, info
 
@@ -290,6 +290,6 @@ def test_another_version_of_a_classifier_is_refused():
 
 def test_a_missing_xgboost_names_the_extras(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    monkeypatch.delitem(sys.modules, "jobs.classifiers.xgb", raising=False)
+    monkeypatch.delitem(sys.modules, "manyseed.jobs.classifiers.xgb", raising=False)
     with pytest.raises(MachineError, match=r"manyseed\[cpu\].*manyseed\[gpu\]"):
         fit("xgb", examples.binary()[0])

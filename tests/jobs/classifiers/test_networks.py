@@ -10,11 +10,11 @@ import torch
 from scipy.stats import kstest
 from torch import nn
 
-from jobs.classifiers import cnn, mlp, vit
-from jobs.streams import stream
-from jobs.torchvision_import import torchvision
-from jobs.training.encode import dense, pixels
-from jobs.training.layers import initialise
+from manyseed.jobs.classifiers import cnn, mlp, vit
+from manyseed.jobs.streams import stream
+from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.training.encode import dense, pixels
+from manyseed.jobs.training.layers import initialise
 from tests.jobs.classifiers.examples import colour, fit, generators, image, multiclass
 
 
@@ -93,13 +93,13 @@ def assert_same_network(ours, plain, x):
 @pytest.mark.parametrize(("width1", "width2"), [(512, 256), (32, 33)])
 def test_mlp_is_the_published_network(width1, width2):
     values = {"width1": width1, "width2": width2, "dropout": 0.1}
-    ours = mlp.network(7, 3, values, torch.Generator())
+    ours = mlp.network((7,), 3, {}, values, torch.Generator())
     assert_same_network(ours, PlainMlp(7, 3, width1, width2, 0.1), torch.randn(20, 7))
 
 
 def test_mlp_trains_as_the_published_network_without_dropout():
     values = {"width1": 32, "width2": 33, "dropout": 0.0}
-    ours, plain = mlp.network(7, 3, values, torch.Generator()), PlainMlp(7, 3, 32, 33, 0.0)
+    ours, plain = mlp.network((7,), 3, {}, values, torch.Generator()), PlainMlp(7, 3, 32, 33, 0.0)
     initialise(ours, stream(1, "init"))
     plain.load_state_dict(dict(zip(plain.state_dict(), ours.state_dict().values(), strict=True)))
     x = torch.randn(20, 7)
@@ -108,7 +108,9 @@ def test_mlp_trains_as_the_published_network_without_dropout():
 
 def test_mlp_has_a_known_number_of_parameters():
     values = {"width1": 512, "width2": 256, "dropout": 0.1}
-    count = sum(p.numel() for p in mlp.network(10, 2, values, torch.Generator()).parameters())
+    count = sum(
+        p.numel() for p in mlp.network((10,), 2, {}, values, torch.Generator()).parameters()
+    )
     linear = 10 * 512 + 2 * 512 * 512 + 512 * 256 + 2 * 256 * 256 + 256 * 2 + 2
     assert count == linear + 2 * (3 * 512 + 3 * 256)
 
@@ -161,11 +163,11 @@ def test_a_cnn_fit_is_adam_at_a_constant_rate():
 @pytest.mark.parametrize("shape", [(32, 32, 3), (8, 8, 1), (5, 7, 2), (1, 1, 1)])
 def test_cnn_is_the_published_network_for_any_image(shape):
     plain = PlainCnn(*shape, 4)
-    assert_same_network(cnn.Network(*shape, 4), plain, torch.randn(6, *shape))
+    assert_same_network(cnn.network(shape, 4), plain, torch.randn(6, *shape))
 
 
 def test_cnn_has_a_known_number_of_parameters():
-    count = sum(p.numel() for p in cnn.Network(32, 32, 3, 2).parameters())
+    count = sum(p.numel() for p in cnn.network((32, 32, 3), 2).parameters())
     convolutions = 3 * 32 * 9 + 32 + 32 * 16 * 9 + 16
     assert count == convolutions + 16 * 8 * 8 * 64 + 64 + 64 * 2 + 2
 
@@ -179,7 +181,7 @@ def plain_vit(side=16, patch=4, layers=2, n_classes=5):
 
 
 def small_vit(shape=(16, 16, 3), p=0.0, n_classes=5):
-    model = vit.Network(VIT, *shape, n_classes, p, torch.Generator())
+    model = vit.network(shape, n_classes, VIT, {"dropout": p}, torch.Generator())
     vit.initialise(model, stream(1, "init"))
     return model
 
@@ -236,7 +238,9 @@ def test_vit_drops_values_where_torchvision_does():
 def test_a_vit_fit_is_adamw_with_a_cosine_schedule():
     data, _ = colour()
     values = {"lr": 1e-3, "weight_decay": 0.1}
-    wrapped = vit.Network({**VIT, "patch": 2, "layers": 4}, 5, 7, 3, 2, 0.0, torch.Generator())
+    wrapped = vit.network(
+        (5, 7, 3), 2, {**VIT, "patch": 2, "layers": 4}, {"dropout": 0.0}, torch.Generator()
+    )
     vit.initialise(wrapped, generators().init)
     plain = plain_vit(8, 2, 4, 2)
     plain.load_state_dict(wrapped.transformer.state_dict())

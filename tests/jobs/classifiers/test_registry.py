@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs import classifiers
+from manyseed.jobs import classifiers
 from tests.jobs.classifiers.examples import binary, image, info
 
 TABLE, IMAGES = info(binary()[0]), info(image()[0])
@@ -14,7 +14,7 @@ TABLE, IMAGES = info(binary()[0]), info(image()[0])
 
 def test_planning_imports_no_training_library():
     code = (
-        "import sys, jobs.classifiers, jobs.hparams;"
+        "import sys, manyseed.jobs.classifiers, manyseed.jobs.hparams;"
         "print(sorted({'torch', 'sklearn', 'xgboost', 'scipy'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -179,26 +179,26 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("xgb", {"defaults": "xgboost"}, "unknown defaults 'xgboost': .*study, library"),
-        ("xgb", {"defaults": 1}, "unknown defaults 1"),
-        ("mlp", {"defaults": "library"}, "unknown option of classifier mlp 'defaults'"),
-        ("mpl", {}, "unknown classifier.*'mpl': did you mean 'mlp'"),
-        ("big", {"kind": "xgbb"}, "unknown classifier 'xgbb': did you mean 'xgb'"),
-        ("mlp", {"kind": "cnn"}, "'mlp' cannot be of kind 'cnn'"),
-        ("mlp", {"epoch": 3}, "unknown option of classifier mlp 'epoch': did you mean 'epochs'"),
-        ("xgb", {"epochs": 3}, "unknown option of classifier xgb 'epochs'"),
-        ("mlp", {"epochs": 0}, "epochs .*from 1 to 1000000, not 0"),
+        ("xgb", {"defaults": "xgboost"}, "defaults = 'xgboost': unknown; there are study, library"),
+        ("xgb", {"defaults": 1}, "defaults = 1: unknown"),
+        ("mlp", {"defaults": "library"}, "defaults = 'library': unknown; there are kind"),
+        ("mpl", {}, "kind = 'mpl': unknown classifier; there are lr-sgd.*mlp"),
+        ("big", {"kind": "xgbb"}, "kind = 'xgbb': unknown classifier"),
+        ("mlp", {"kind": "cnn"}, "kind = 'cnn': mlp is a classifier of its own"),
+        ("mlp", {"epoch": 3}, "epoch = 3: unknown; .*epochs, snapshots"),
+        ("xgb", {"epochs": 3}, "epochs = 3: unknown; there are kind, hparams, device, defaults$"),
+        ("mlp", {"epochs": 0}, "epochs = 0: .*from 1 to 1000000"),
         ("mlp", {"epochs": 2.0}, "epochs .*whole number"),
-        ("mlp", {"snapshots": [2, 21]}, "snapshots .*from 1 to 20, not 21"),
-        ("mlp", {"snapshots": [0]}, "snapshots .*from 1 to 20, not 0"),
-        ("mlp", {"snapshots": 2}, "list of epochs, not 2"),
-        ("mlp", {"hparams": {"lr": 3}}, "lr .*at most 0.5, not 3"),
-        ("mlp", {"hparams": "tuned"}, "hparams is a table of values, not 'tuned'"),
-        ("mlp", {"device": "cuda"}, "unknown device of mlp 'cuda'.*cpu, gpu"),
-        ("lr-sgd", {"device": "gpu"}, "unknown device of lr-sgd 'gpu'"),
+        ("mlp", {"snapshots": [2, 21]}, "snapshots = 21: .*from 1 to 20"),
+        ("mlp", {"snapshots": [0]}, "snapshots = 0: .*from 1 to 20"),
+        ("mlp", {"snapshots": 2}, "snapshots = 2: must be a list of epochs"),
+        ("mlp", {"hparams": {"lr": 3}}, "lr = 3: .*at most 0.5"),
+        ("mlp", {"hparams": "tuned"}, "hparams = 'tuned': must be a table of values"),
+        ("mlp", {"device": "cuda"}, "device = 'cuda': unknown; there are cpu, gpu"),
+        ("lr-sgd", {"device": "gpu"}, "device = 'gpu': unknown; there are cpu$"),
         ("cnn", {}, "cnn needs images"),
         ("vit", {}, "vit needs images"),
-        ("vit", {"backbone": "swin_t"}, "unknown option of classifier vit 'backbone'"),
+        ("vit", {"backbone": "swin_t"}, "backbone = 'swin_t': unknown"),
         ("vit-transfer", {}, "vit-transfer needs images"),
     ],
 )

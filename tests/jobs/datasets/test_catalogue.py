@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.datasets import bare_names, names, resolve, suite
-from jobs.datasets.openml_catalogue import MODEL_VARIANCE, OPENML
-from jobs.datasets.vision_catalogue import TORCHVISION
+from manyseed.jobs.datasets import bare_names, names, resolve, suite
+from manyseed.jobs.datasets.openml_catalogue import MODEL_VARIANCE, OPENML
+from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
 
 # As the tabular study prints it: samples, columns with the target, largest and smallest class,
 # number of classes.
@@ -151,15 +151,15 @@ def test_a_bare_name_of_openml_with_several_versions_is_refused_with_the_list():
 @pytest.mark.parametrize(
     ("source", "parameters", "message"),
     [
-        ("openml:vehicel@2", {}, "did you mean 'openml:vehicle@2'"),
-        ("openml:vehicle@3", {}, "did you mean 'openml:vehicle@"),
-        ("vehicel", {}, "did you mean 'vehicle'"),
-        ("opnml:vehicle@2", {}, "did you mean 'openml:vehicle@2'"),
-        ("torchvision:CIFAR", {}, "did you mean 'torchvision:CIFAR10'"),
-        ("CIFAR10", {}, "did you mean 'torchvision:CIFAR10'"),
-        ("vehicle", {"target": "x"}, "unknown parameter of vehicle 'target'"),
+        ("openml:vehicel@2", {}, "source = 'openml:vehicel@2': unknown source; there are openml:"),
+        ("openml:vehicle@3", {}, "source = 'openml:vehicle@3': unknown source; there are openml:"),
+        ("vehicel", {}, "source = 'vehicel': unknown source; there are sklearn:"),
+        ("opnml:vehicle@2", {}, "source = 'opnml:vehicle@2': unknown source; there are sklearn:"),
+        ("torchvision:CIFAR", {}, "source = 'torchvision:CIFAR': unknown .*torchvision:CIFAR10"),
+        ("CIFAR10", {}, "source = 'CIFAR10': unknown source"),
+        ("vehicle", {"target": "x"}, "target = 'x': unknown; there are source, classes"),
         ("vehicle", {"test": "official"}, "vehicle has none"),
-        ("vehicle", {"positive": "bus"}, "unknown positive class 'bus'.*N, P"),
+        ("vehicle", {"positive": "bus"}, "positive = 'bus': unknown class; there are N, P"),
         ("volkert", {"classes": {"a": ["0"], "b": ["1"]}}, "give its table as file:PATH"),
         ("helena", {"test": 65100}, "leaves 96 samples of helena.*100 classes"),
     ],
@@ -170,7 +170,9 @@ def test_what_is_wrong_is_named_with_its_remedy(source, parameters, message):
 
 
 def test_an_unknown_suite_is_named():
-    with pytest.raises(ValueError, match="did you mean 'model-variance-37'"):
+    with pytest.raises(
+        ValueError, match=r"suite = 'model-variance': unknown suite; .*model-variance-37"
+    ):
         suite("model-variance")
 
 

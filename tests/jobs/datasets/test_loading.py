@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from jobs.datasets import load, resolve
-from jobs.run import MachineError
+from manyseed.jobs.datasets import load, resolve
+from manyseed.jobs.run import MachineError
 
 
 def test_another_version_of_the_data_is_refused():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import sklearn.datasets._openml as sklearn_openml
 
-from jobs.datasets import fetch, is_fetched, load, openml, resolve
-from jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
-from jobs.run import MachineError
+from manyseed.jobs.datasets import fetch, is_fetched, load, openml, resolve
+from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
+from manyseed.jobs.run import MachineError, NotFetched
 from tests.jobs.datasets.files import openml_cache
 
 TOY = OpenMLEntry("toy", 1, 7, 9, 4, 2, ("no", "yes"), (5, 4), 5, 4, labelled=True)
@@ -120,5 +120,5 @@ def test_without_data_and_network_both_are_told():
     info = resolve("vehicle")
     with pytest.raises(MachineError, match=r"openml:vehicle@2 .id 994. cannot be fetched into"):
         fetch(info)
-    with pytest.raises(MachineError, match=r"manyseed datasets fetch SWEEP\.toml"):
+    with pytest.raises(NotFetched, match="openml:vehicle@2 is not in"):
         load(info.canonical)

@@ -4,7 +4,14 @@ import sys
 import numpy as np
 import pytest
 
-from jobs.datasets import catalogue, load, names, openml_catalogue, resolve, vision_catalogue
+from manyseed.jobs.datasets import (
+    catalogue,
+    load,
+    names,
+    openml_catalogue,
+    resolve,
+    vision_catalogue,
+)
 
 
 def test_a_bare_source_is_a_dataset():
@@ -96,35 +103,51 @@ def test_what_is_planned_is_what_is_loaded(source):
 @pytest.mark.parametrize(
     ("source", "parameters", "message"),
     [
-        ("sklearn:digit", {}, "unknown source 'sklearn:digit': did you mean 'sklearn:digits'"),
-        ("digits", {}, "did you mean 'sklearn:digits'"),
-        ("sklearn:iris", {"postive": "x"}, "did you mean 'positive'"),
-        ("sklearn:iris", {"seed": 1}, "unknown parameter of sklearn:iris 'seed'"),
-        ("synthetic:gaussian", {"seperation": 1}, "did you mean 'separation'"),
-        ("sklearn:breast_cancer", {"positive": "bening"}, "did you mean 'benign'"),
+        ("sklearn:digit", {}, "source = 'sklearn:digit': unknown source; .*sklearn:digits"),
+        ("digits", {}, "source = 'digits': unknown source; .*sklearn:digits"),
+        ("sklearn:iris", {"postive": "x"}, "postive = 'x': unknown; .*positive"),
+        (
+            "sklearn:iris",
+            {"seed": 1},
+            "seed = 1: unknown; there are source, classes, positive, test$",
+        ),
+        ("synthetic:gaussian", {"seperation": 1}, "seperation = 1: unknown; .*separation"),
+        (
+            "sklearn:breast_cancer",
+            {"positive": "bening"},
+            "positive = 'bening': unknown class; there are .*benign",
+        ),
         ("sklearn:iris", {"positive": "setosa"}, "needs two classes, there are 3; merge"),
         ("sklearn:iris", {"classes": {"a": ["setosa"]}}, "two classes or more"),
-        ("sklearn:iris", {"classes": {"a": "setosa", "b": ["virginica"]}}, "is a list"),
-        ("sklearn:iris", {"classes": {"a": [], "b": ["virginica"]}}, "is a list"),
-        ("sklearn:iris", {"classes": {"a": ["setos"], "b": ["virginica"]}}, "mean 'setosa'"),
+        ("sklearn:iris", {"classes": {"a": "setosa", "b": ["virginica"]}}, "must be a list"),
+        ("sklearn:iris", {"classes": {"a": [], "b": ["virginica"]}}, "must be a list"),
+        (
+            "sklearn:iris",
+            {"classes": {"a": ["setos"], "b": ["virginica"]}},
+            "'setos': unknown class; there are setosa",
+        ),
         ("sklearn:iris", {"classes": {"a": ["setosa"], "b": ["setosa"]}}, "twice, in 'a' and 'b'"),
-        ("sklearn:iris", {"test": 1.0}, "above 0 and below 1, not 1.0"),
-        ("sklearn:iris", {"test": 0}, "from 2 to 148, not 0"),
-        ("sklearn:iris", {"test": 149}, "from 2 to 148, not 149"),
-        ("sklearn:iris", {"test": True}, "not True"),
-        ("sklearn:iris", {"test": "half"}, "not 'half'"),
+        ("sklearn:iris", {"test": 1.0}, "test = 1.0: must be a share above 0 and below 1"),
+        ("sklearn:iris", {"test": 0}, "test = 0: .*from 2 to 148"),
+        ("sklearn:iris", {"test": 149}, "test = 149: .*from 2 to 148"),
+        ("sklearn:iris", {"test": True}, "test = True: must be"),
+        ("sklearn:iris", {"test": "half"}, "test = 'half': must be"),
         ("sklearn:iris", {"test": 0.001}, "makes 0 of 150 samples the test set"),
         ("sklearn:iris", {"test": "official"}, "sklearn:iris has none; give a share"),
-        ("synthetic:gaussian", {"n_samples": 3}, "from 4 to 100000000, not 3"),
-        ("synthetic:gaussian", {"n_samples": 10.5}, "not 10.5"),
-        ("synthetic:gaussian", {"n_classes": 3, "n_informative": 2}, "from 3 to 20, not 2"),
-        ("synthetic:gaussian", {"n_categorical": 21}, "from 0 to 20, not 21"),
-        ("synthetic:gaussian", {"flip": 1.5}, "at most 1, not 1.5"),
-        ("synthetic:gaussian", {"separation": -1}, "at least 0, not -1"),
+        ("synthetic:gaussian", {"n_samples": 3}, "n_samples = 3: .*from 4 to 100000000"),
+        ("synthetic:gaussian", {"n_samples": 10.5}, "n_samples = 10.5: must be"),
+        (
+            "synthetic:gaussian",
+            {"n_classes": 3, "n_informative": 2},
+            "n_informative = 2: .*from 3 to 20",
+        ),
+        ("synthetic:gaussian", {"n_categorical": 21}, "n_categorical = 21: .*from 0 to 20"),
+        ("synthetic:gaussian", {"flip": 1.5}, "flip = 1.5: .*at most 1"),
+        ("synthetic:gaussian", {"separation": -1}, "separation = -1: .*at least 0"),
         ("synthetic:gaussian", {"weights": [1, 2, 3]}, "a list of 2 numbers"),
-        ("synthetic:gaussian", {"weights": [1, 0]}, "above 0, not 0"),
+        ("synthetic:gaussian", {"weights": [1, 0]}, "weights = 0: .*above 0"),
         ("synthetic:gaussian", {"weights": [1, 10000]}, "fewer than 2 of 1000 samples"),
-        ("synthetic:gaussian", {"seed": -1}, "from 0 to 9223372036854775807, not -1"),
+        ("synthetic:gaussian", {"seed": -1}, "seed = -1: .*from 0 to 9223372036854775807"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_remedy(source, parameters, message):
@@ -134,7 +157,7 @@ def test_what_is_wrong_is_named_with_its_remedy(source, parameters, message):
 
 def test_planning_reads_no_data_and_imports_no_library_that_holds_it():
     code = (
-        "import sys; from jobs.datasets import resolve; resolve('sklearn:digits');"
+        "import sys; from manyseed.jobs.datasets import resolve; resolve('sklearn:digits');"
         "resolve('synthetic:gaussian'); resolve('vehicle'); resolve('torchvision:CIFAR10');"
         "heavy = {'sklearn', 'scipy', 'torch', 'torchvision', 'pandas', 'polars'};"
         "print(heavy & set(sys.modules))"

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from jobs.datasets import fetch, load, resolve
-from jobs.run import MachineError
+from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.run import MachineError
 
 TABLE = pl.DataFrame(
     {
@@ -110,23 +110,31 @@ GOOD = "x,z,y\n1,0,a\n2,0,b\n3,1,a\n4,1,b\n"
 @pytest.mark.parametrize(
     ("text", "parameters", "message"),
     [
-        (GOOD, {}, "target is the name of the column to predict, not None"),
-        (GOOD, {"target": "Y"}, "unknown target of file:.*'Y'.*x, z, y"),
-        (GOOD, {"target": "y", "categorical": "x"}, "categorical is a list of columns, not 'x'"),
-        (GOOD, {"target": "y", "categorical": ["zz"]}, "unknown categorical.*did you mean 'z'"),
-        (GOOD, {"target": "y", "categorical": ["y"]}, "unknown categorical column .*'y'"),
-        (GOOD, {"target": "y", "catgorical": []}, "did you mean 'categorical'"),
+        (GOOD, {}, "target = None: must be the name of the column to predict"),
+        (GOOD, {"target": "Y"}, "target = 'Y': unknown column; there are x, z, y"),
+        (GOOD, {"target": "y", "categorical": "x"}, "categorical = 'x': must be a list of columns"),
+        (
+            GOOD,
+            {"target": "y", "categorical": ["zz"]},
+            "categorical = 'zz': unknown column; there are x, z$",
+        ),
+        (
+            GOOD,
+            {"target": "y", "categorical": ["y"]},
+            "categorical = 'y': unknown column; there are x, z$",
+        ),
+        (GOOD, {"target": "y", "catgorical": []}, r"catgorical = \[\]: unknown; .*categorical"),
         ("x,y\n", {"target": "y"}, "is empty: 0 samples with 1 features"),
         ("", {"target": "y"}, "is no csv file"),
         ("y\na\nb\n", {"target": "y"}, "is empty: 2 samples with 0 features"),
-        ("x,y\n1,a\n2,a\n", {"target": "y"}, "target 'y' has a single class, 'a'"),
+        ("x,y\n1,a\n2,a\n", {"target": "y"}, "target = 'y': has a single class, 'a'"),
         (
             "x,y\n1,a\n2,\n3,NaN\n4,b\n",
             {"target": "y"},
-            "2 of 4 values of the target 'y' are missing",
+            "target = 'y': 2 of 4 values are missing",
         ),
         ("x,y\n1,.5\n2,.7\n3,.9\n", {"target": "y"}, "has 3 classes in 3 samples"),
-        ("x,y\n1,a\ninf,a\n3,b\n4,b\n", {"target": "y"}, "column 'x' holds infinite numbers"),
+        ("x,y\n1,a\ninf,a\n3,b\n4,b\n", {"target": "y"}, "infinite numbers in column 'x'"),
         ("x,y\n1,a\n2,2,b\n", {"target": "y"}, "is no csv file"),
     ],
 )
@@ -136,7 +144,7 @@ def test_what_no_study_could_use_is_refused_when_it_is_planned(tmp_path, text, p
 
 
 def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"unknown kind of file '\.xlsx'"):
+    with pytest.raises(ValueError, match=r"'\.xlsx': unknown kind of file; there are \.csv"):
         resolve(f"file:{tmp_path}/a.xlsx", target="y")
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         resolve(f"file:{tmp_path}/a.csv", target="y")
@@ -148,5 +156,5 @@ def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no numbers .sample, feature."):
         resolve(f"file:{tmp_path}/a.npz", target="y")
     pl.DataFrame({"x": [[1], [2]], "y": [0, 1]}).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="column 'x' holds List"):
+    with pytest.raises(ValueError, match=r"holds List.* in column 'x'"):
         resolve(f"file:{tmp_path}/a.parquet", target="y")

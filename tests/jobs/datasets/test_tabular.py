@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.datasets.tabular import Column, encode, to_samples
+from manyseed.jobs.datasets.tabular import DataColumn, encode, to_samples
 
 integers = st.integers(-20, 200).map(str)
 texts = st.lists(st.none() | integers, max_size=30) | st.lists(
@@ -34,15 +34,15 @@ def test_a_code_is_the_place_of_its_label(values):
 
 
 def test_a_categorical_column_without_values_stays_categorical():
-    empty = Column("c", np.array([None] * 4, dtype=object))
-    samples = to_samples("made", [empty], Column("y", np.array(list("abab"), dtype=object)))
+    empty = DataColumn("c", np.array([None] * 4, dtype=object))
+    samples = to_samples("made", [empty], DataColumn("y", np.array(list("abab"), dtype=object)))
     assert samples.cardinality.tolist() == [1]
     assert np.isnan(samples.X).all()
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_class_a_sample_is_a_number_to_predict(n):
-    features = [Column("x", np.arange(float(n)))]
-    target = Column("y", np.array([str(i) for i in range(n)], dtype=object))
-    with pytest.raises(ValueError, match=f"made: the target 'y' has {n} classes in {n} samples"):
+    features = [DataColumn("x", np.arange(float(n)))]
+    target = DataColumn("y", np.array([str(i) for i in range(n)], dtype=object))
+    with pytest.raises(ValueError, match=f"target = 'y': has {n} classes in {n} samples"):
         to_samples("made", features, target)

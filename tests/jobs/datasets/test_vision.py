@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.datasets import fetch, load, resolve, vision
-from jobs.datasets.split import split
-from jobs.datasets.vision_catalogue import TORCHVISION, VisionEntry
-from jobs.run import MachineError
-from jobs.torchvision_import import torchvision
+from manyseed.jobs.datasets import fetch, load, resolve, vision
+from manyseed.jobs.datasets.split import split
+from manyseed.jobs.datasets.vision_catalogue import TORCHVISION, VisionEntry
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.torchvision_import import torchvision
 from tests.jobs.datasets import files
 
 TRAIN = (3, 1, 2, 1, 1, 2, 1, 1, 1, 2)

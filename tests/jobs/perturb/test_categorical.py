@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from jobs.perturb import perturb_categorical
+from manyseed.jobs.perturb import perturb_categorical
 
 CARDINALITY = np.array([0, 2, 5, 3], dtype=np.int32)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from jobs import perturb
+from manyseed.jobs import perturb
 
 
 @pytest.mark.parametrize(
@@ -38,26 +38,26 @@ def test_the_table_above_holds_every_scheme():
 @pytest.mark.parametrize(
     ("axis", "scheme", "message"),
     [
-        ("continuous", "percentil:0.1", "unknown continuous scheme 'percentil': did you mean"),
-        ("continuous", "label:0.1", "unknown continuous scheme 'label': there are none, sig"),
-        ("categorical", "labels:0.1", "did you mean 'label'"),
+        ("continuous", "percentil:0.1", "perturb_continuous = 'percentil': unknown scheme"),
+        ("continuous", "label:0.1", "'label': unknown scheme; there are none, sig"),
+        ("categorical", "labels:0.1", "perturb_categorical = 'labels': unknown scheme; .*label"),
         ("continuous", "relative", "lacks its number"),
-        ("continuous", "relative:", "'' is not a number"),
-        ("continuous", "relative:x", "'x' is not a number"),
-        ("continuous", "relative:10", r"'relative:10': a fraction \(0.1 is 10 %\) .* below 1"),
+        ("continuous", "relative:", "'': must be a number"),
+        ("continuous", "relative:x", "'x': must be a number"),
+        ("continuous", "relative:10", r"10.0: must be a fraction \(0.1 is 10 %\) .* below 1"),
         ("continuous", "relative:0", "above 0"),
-        ("continuous", "percentile:1", "'percentile:1': a fraction .* below 1, not 1"),
-        ("continuous", "percentile:10", "below 1, not 10"),
-        ("continuous", "neighbour:0", "above 0, not 0"),
-        ("continuous", "neighbour:inf", "not inf"),
-        ("continuous", "sig-digit:0.5", "whole number 0, 1, 2, …, not 0.5"),
-        ("continuous", "sig-digit:-1", "not -1"),
-        ("continuous", "sig-digit:nan", "not nan"),
-        ("continuous", "relative:1", "below 1, not 1"),
-        ("continuous", "percentile:1", "below 1, not 1"),
-        ("categorical", "label:1", "below 1, not 1"),
-        ("categorical", "sample:1.5", "below 1, not 1.5"),
-        ("categorical", "label:nan", "not nan"),
+        ("continuous", "percentile:1", "1.0: must be a fraction .* below 1"),
+        ("continuous", "percentile:10", "10.0: must be .* below 1"),
+        ("continuous", "neighbour:0", "0.0: must be .* above 0"),
+        ("continuous", "neighbour:inf", "inf: must be"),
+        ("continuous", "sig-digit:0.5", "0.5: must be a whole number 0, 1, 2, …"),
+        ("continuous", "sig-digit:-1", "-1.0: must be"),
+        ("continuous", "sig-digit:nan", "nan: must be"),
+        ("continuous", "relative:1", "1.0: must be .* below 1"),
+        ("continuous", "percentile:1", "1.0: must be .* below 1"),
+        ("categorical", "label:1", "1.0: must be .* below 1"),
+        ("categorical", "sample:1.5", "1.5: must be .* below 1"),
+        ("categorical", "label:nan", "nan: must be"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_remedy(axis, scheme, message):

@@ -10,13 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jobs import classifiers
-from jobs.cells import resolve_cell
-from jobs.datasets import resolve
-from jobs.run import Run
-from jobs.trainer import Trainer
-from jobs.training import loop
-from jobs.training.checkpoint import Checkpoint
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.run import Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training import loop
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
@@ -27,8 +28,9 @@ PROCESS = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from jobs.training import loop
-from jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training import loop
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers import examples
 
 path, stop, out = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -170,10 +172,11 @@ def test_a_trainer_hands_both_on(tmp_path, monkeypatch):
     model = classifiers.resolve("mlp", {"epochs": 3, "hparams": {"width1": 32}}, dataset)
     run = Run(resolve_cell(1, dataset, model).cell, 0, 0)
     checkpoint = Checkpoint(tmp_path / "run", "key", every=0)
-    whole = Trainer().train(run, curves=True, checkpoint=checkpoint)
+    handling = Handling(curves=True, checkpoint=checkpoint)
+    whole = Trainer().train(run, handling)
     with monkeypatch.context() as patch:
         begun = interrupt(patch, None)
-        again = Trainer().train(run, curves=True, checkpoint=checkpoint)
+        again = Trainer().train(run, handling)
         assert len(begun) == 1
     np.testing.assert_array_equal(again.scores, whole.scores)
     y_true = Trainer().test_set(run.cell, 0).y_true

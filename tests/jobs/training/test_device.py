@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.run import MachineError
-from jobs.training import loop
-from jobs.training.checkpoint import Checkpoint
-from jobs.training.device import faults_of, gpu_model, torch_device
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.training import loop
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.device import faults_of, gpu_model, torch_device
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from jobs.run import TrainingSet
-from jobs.training import encode
-from jobs.training.encode import dense, pixels
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training import encode
+from manyseed.jobs.training.encode import dense, pixels
 
 RNG = np.random.default_rng(7)
 

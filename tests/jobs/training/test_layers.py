@@ -4,8 +4,8 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
-from jobs.streams import raw, stream
-from jobs.training.layers import Conv2d, Dropout, Linear, initialise, torch_generator
+from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.training.layers import Conv2d, Dropout, Linear, initialise, torch_generator
 
 
 def test_weights_start_as_torch_s_own_layers_do():

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from jobs.streams import stream
-from jobs.training.layers import Linear, initialise
-from jobs.training.loop import Plan, batches, owned, train
+from manyseed.jobs.streams import stream
+from manyseed.jobs.training.layers import Linear, initialise
+from manyseed.jobs.training.loop import TrainingPlan, batches, owned, train
 
 CPU = torch.device("cpu")
 
@@ -42,7 +42,7 @@ def test_training_is_plain_sgd_written_out():
     initialise(model, stream(1, "init"))
     W, b = model.weight.detach().numpy().copy(), model.bias.detach().numpy().copy()
     rates = [0.5, 0.25, 0.1]
-    plan = Plan(epochs=3, batch_size=4, learning_rate=rates.__getitem__, snapshots=(1,))
+    plan = TrainingPlan(epochs=3, batch_size=4, learning_rate=rates.__getitem__, snapshots=(1,))
     tensors = owned(X, CPU, torch.float64), owned(y, CPU, torch.int64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     logits, seconds, curves = train(
@@ -68,7 +68,7 @@ def test_all_test_rows_are_predicted_in_eval_mode():
     model = nn.Sequential(Linear(2, 4), nn.BatchNorm1d(4), Linear(4, 2))
     initialise(model, stream(1, "init"))
     X = torch.randn(2500, 2, generator=torch.Generator().manual_seed(1))
-    plan = Plan(epochs=1, batch_size=8, learning_rate=lambda _: 0.1)
+    plan = TrainingPlan(epochs=1, batch_size=8, learning_rate=lambda _: 0.1)
     optimizer = torch.optim.Adam(model.parameters())
     y = (X[:20, 0] > 0).long()
     logits, *_ = train(model, optimizer, X[:20], y, X, plan, stream(1, "batch"))

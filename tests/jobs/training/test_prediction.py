@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from jobs.training.prediction import logit_scores, prediction
+from manyseed.jobs.training.prediction import gaps, prediction
 
 RNG = np.random.default_rng(3)
 
@@ -58,6 +58,6 @@ def test_scores_that_are_not_finite_are_a_failure(bad):
 
 def test_logits_of_two_classes_become_their_gap():
     logits = RNG.normal(size=(2, 7, 2)).astype(np.float32)
-    np.testing.assert_array_equal(logit_scores(logits), logits[..., 1] - logits[..., 0])
+    np.testing.assert_array_equal(gaps(logits), logits[..., 1] - logits[..., 0])
     three = RNG.normal(size=(2, 7, 3)).astype(np.float32)
-    assert logit_scores(three) is three
+    assert gaps(three) is three

@@ -2,8 +2,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from orchestrator.cli.status import _analysed
-from orchestrator.files import write_json
+from manyseed.orchestrator.cli.status import _analysed
+from manyseed.orchestrator.disk.records import write_json
 
 
 def test_after_an_analysis_of_all_that_is_finished_comes_the_report(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """What the command prints on a terminal of 80 columns, and where there is none."""
 
+import ast
 import io
 import re
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,10 +12,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from orchestrator.cli import output, progress
-from orchestrator.cli.commands import app
+from manyseed.orchestrator.cli import output, progress
+from manyseed.orchestrator.cli.commands import app
 
 COLUMNS = 80
+ROOT = Path(__file__).parents[3]
+LIBRARIES = ("jobs", "slurm", "analysis")
 
 
 def commands():
@@ -23,6 +27,15 @@ def commands():
             yield from under(child, (*path, name))
 
     return list(under(typer.main.get_command(app), ()))
+
+
+def every(app):
+    def under(command):
+        yield command
+        for child in getattr(command, "commands", {}).values():
+            yield from under(child)
+
+    return under(typer.main.get_command(app))
 
 
 def console(monkeypatch, *, terminal):
@@ -41,6 +54,20 @@ def test_help_is_shown_as_it_is_written(monkeypatch):
         assert "Examples:" not in shown or f"$ manyseed {path[0]}" in shown, path
     shown = CliRunner().invoke(app, ["analyze", "--help"]).output
     assert "table [analysis]." in " ".join(shown.split())
+
+
+def test_no_library_names_a_verb_a_flag_or_a_table_of_the_sweep_file():
+    """They say what is wrong as facts; what to type or to write, whoever knows of commands says."""
+    flags = {option for group in every(app) for one in group.params for option in one.opts}
+    flags = {flag for flag in flags if flag.startswith("--")} - {"--help", "--version"}
+    verbs = {f"manyseed {' '.join(path)}" for path in commands() if path}
+    words = "|".join(f"{re.escape(word)}(?![\\w-])" for word in flags | verbs)
+    tables = r"\[\[grid|\[(classifier|dataset|analysis|keep|tune)\b|\b(keep|analysis)\.\w+ ="
+    for file in (file for name in LIBRARIES for file in (ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and "\n" not in text:  # no docstring
+                assert not re.search(f"{words}|{tables}", text), (file, text)
 
 
 def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(monkeypatch):

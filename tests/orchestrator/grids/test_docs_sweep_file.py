@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import classifiers, datasets
-from orchestrator.grids.sweepfile import (
-    Analysis,
+from manyseed.analysis.options import CONVENTIONS, POSITIONS
+from manyseed.jobs import classifiers, datasets
+from manyseed.orchestrator.grids.sweepfile import (
+    AnalysisTable,
     ClassifierTable,
     DatasetTable,
     Grid,
@@ -17,9 +18,8 @@ from orchestrator.grids.sweepfile import (
     SweepFile,
     Tune,
 )
-from orchestrator.plans.cost import GPU_SPEEDUP
-from orchestrator.plans.fittime import core_seconds
-from orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
+from manyseed.orchestrator.plans.planning import plan_change
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sweep-file.md").read_text()
 FURTHER = {"hparams", "defaults", "epochs", "snapshots", "device"}
@@ -40,12 +40,26 @@ def test_every_key_has_a_row():
         ("`[[grid]]`", Grid),
         ("`[keep]`", Keep),
         ("`[tune]`", Tune),
-        ("`[analysis]`", Analysis),
+        ("`[analysis]`", AnalysisTable),
         ("`[dataset.NAME]`", DatasetTable),
     ):
         assert keys(section(title)) == set(model.model_fields), title
     found = keys(section("`[classifier.NAME]`"))
     assert found == set(ClassifierTable.model_fields) | FURTHER
+
+
+def test_the_conventions_are_told_as_they_are_declared():
+    """The rows below that of `metrics` are these: copy them from here after a change."""
+    rows = []
+    for name, declared in CONVENTIONS.items():
+        if name not in POSITIONS:
+            allowed = declared.allowed
+            if not isinstance(allowed, str):
+                allowed = ", ".join(f"`{choice}`" for choice in allowed)
+            shown = allowed.removeprefix("a ")
+            rows.append(f"| `{name}` | {shown} | {declared.default} | {declared.meaning} |")
+    table = section("`[analysis]`").split("| `metrics` |")[1].strip()
+    assert table.splitlines()[1:] == rows, "\n".join(rows)
 
 
 def test_the_file_that_the_page_shows_plans(tmp_path):
@@ -78,6 +92,8 @@ def test_the_table_of_seconds_is_the_models():
         n_train = int(n_rows.replace(" ", ""))
         dataset = datasets.resolve("synthetic:gaussian", n_samples=n_train + 200, test=200, **shape)
         for name, value in zip(names, seconds.split(" | "), strict=True):
-            expected = core_seconds(dataset, classifiers.resolve(name, {}, dataset), n_train)
+            expected = classifiers.core_seconds(
+                dataset, classifiers.resolve(name, {}, dataset), n_train
+            )
             assert float(value) == pytest.approx(expected, rel=0.06)
     assert f"A GPU counts as {GPU_SPEEDUP:g} cores" in text

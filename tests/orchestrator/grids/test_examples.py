@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import tomllib
 from pathlib import Path
@@ -10,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import classifiers, datasets
-from jobs.cells import resolve_cell
-from jobs.identity import canonical_json
-from orchestrator.errors import UserError
-from orchestrator.grids.expansion import expand
-from orchestrator.grids.sweepfile import SweepFile
+from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.identity import canonical_json
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.grids.expansion import expand
+from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 HERE = Path("sweep.toml")
 CHOICES = {
@@ -62,6 +63,16 @@ def test_cells_identities_and_marks_are_those_of_one_by_one_resolution(lists):
         assert row["train_fraction"] == resolved.cell.train_fraction
         assert row["perturb_hparams"] == resolved.cell.perturb_hparams
         assert sorted(row["vary"].split("+")) == sorted(resolved.cell.vary)
+
+
+def test_descriptions_and_identities_are_frozen():
+    axes = {**CHOICES, "train_fraction": [0.25, 1, 100], "vary": ["init+batch", "train"]}
+    axes["dataset"] = ["vehicle", "anneal", "sklearn:wine"]
+    cells = expand(sweep({**axes, "hparams": ["default", "tuned"]}, tune={"draws": 7}), HERE).cells
+    assert len(cells) == 2880
+    for column, digest in (("cell_id", "b30ac278a8806999"), ("canonical", "ff457783edbafbf1")):
+        text = "\n".join(cells[column]).encode()
+        assert hashlib.sha256(text).hexdigest()[:16] == digest, column
 
 
 def test_runs_that_two_grids_ask_for_exist_once_with_the_larger_extent():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UserError
-from orchestrator.grids.sweepfile import parse_sweep_file
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.grids.sweepfile import parse_sweep_file
 from tests.orchestrator.conftest import inside
 
 WHOLE = """
@@ -109,7 +109,7 @@ BIG = 10**30
         (("resamples = 100", f"resamples = {2**40}"), r"analysis\.resamples"),
         (("max_references = 100", f"max_references = {2**40}"), r"analysis\.max_references"),
         (("ece_bins = 15", f"ece_bins = {2**40}"), r"analysis\.ece_bins"),
-        (("clip = 15", "clip = inf"), r"analysis\.clip = inf: must be a finite number"),
+        (("clip = 15", "clip = inf"), r"analysis\.clip = inf: must be a number above 0"),
         (("[dataset.cancer]", '[dataset."a\\u001bb"]'), r'dataset\."a\\u001bb".*control'),
         (("seed = 1\n", "seed = 1" + "0" * 5000 + "\n"), "not valid TOML"),
         (("seed = 1\n", f"seed = 1\nx = {'[' * 5000}{']' * 5000}\n"), "not valid TOML"),

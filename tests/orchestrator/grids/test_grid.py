@@ -9,8 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.grids.grid import combine
-from orchestrator.grids.sweepfile import AXES, Grid
+from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.grids.grid import combine
+from manyseed.orchestrator.grids.sweepfile import Grid
 
 HERE = Path("sweep.toml")
 DATA = ["none", "relative:0.1", "relative:0.2", "neighbour:0.5", "sig-digit:0"]

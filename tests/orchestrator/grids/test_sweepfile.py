@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.grids.expansion import expand
-from orchestrator.grids.sweepfile import Keep, parse_sweep_file, read_sweep_file
-from orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.grids.expansion import expand
+from manyseed.orchestrator.grids.sweepfile import Keep, parse_sweep_file, read_sweep_file
+from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import command
 
 GOOD = """
@@ -51,10 +51,10 @@ MISTAKES = {
     "seed as text": ('name = "x"\nseed = "1"\n' + GRID, ['seed = "1": must be a whole number']),
     "negative seed": (
         'name = "x"\nseed = -1\n' + GRID,
-        ["seed = -1", "greater than or equal to 0"],
+        ["seed = -1: must be at least 0"],
     ),
     "truth for a number": (HEAD + "runs = true\n" + GRID, ["runs = true: must be a whole number"]),
-    "no repeats": (HEAD + "repeats = 0\n" + GRID, ["repeats = 0", "greater than or equal to 1"]),
+    "no repeats": (HEAD + "repeats = 0\n" + GRID, ["repeats = 0: must be at least 1"]),
     "unknown key": (
         HEAD + "repeat = 2\n" + GRID,
         ["repeat: unknown key", 'did you mean "repeats"'],
@@ -71,6 +71,10 @@ MISTAKES = {
     "keep of a dataset": (
         HEAD + GRID + '[dataset."sklearn:digits"]\nkeep = { dtype = "float8" }\n',
         ['dataset."sklearn:digits".keep.dtype = "float8"', "float16"],
+    ),
+    "unknown key of a dataset's keep": (
+        HEAD + GRID + '[dataset."sklearn:digits"]\nkeep = { score = 1 }\n',
+        ['dataset."sklearn:digits".keep.score: unknown key', 'did you mean "scores"'],
     ),
     "keep that is no table": (HEAD + "keep = 3\n" + GRID, ["keep = 3: must be a table"]),
     "one bracket": (
@@ -131,7 +135,7 @@ MISTAKES = {
     ),
     "unknown option of a dataset": (
         HEAD + GRID + '[dataset.d]\nsource = "sklearn:digits"\nteste = 0.5\n',
-        ["d", "teste", "'test'"],
+        ["dataset.d.teste = 0.5: unknown key", 'did you mean "test"'],
     ),
     "a share of the wrong type": (
         HEAD + GRID + '[dataset.d]\nsource = "sklearn:digits"\ntest = [0.5]\n',
@@ -145,15 +149,15 @@ MISTAKES = {
         HEAD
         + GRID
         + '[dataset.d]\nsource = "sklearn:digits"\nclasses = { a = ["0"], b = ["x"] }\n',
-        ["dataset.d.classes", "unknown class 'x'"],
+        ["dataset.d.classes", 'unknown class "x"'],
     ),
     "unknown option of a classifier": (
         HEAD + GRID.replace("lr-sgd", "mlp") + "[classifier.mlp]\nepoch = 2\n",
-        ["classifier.mlp.epoch = 2", "'epochs'"],
+        ["classifier.mlp.epoch = 2: unknown key", 'did you mean "epochs"'],
     ),
     "unknown hparam": (
         HEAD + GRID + "[classifier.lr-sgd]\nhparams = { alpa = 1e-4 }\n",
-        ["classifier.lr-sgd.hparams.alpa = 0.0001", "'alpha'"],
+        ["classifier.lr-sgd.hparams.alpa = 0.0001: unknown key", 'did you mean "alpha"'],
     ),
     "hparam out of range": (
         HEAD + GRID + "[classifier.lr-sgd]\nhparams = { eta0 = 1e-3, alpha = 3 }\n",
@@ -161,7 +165,7 @@ MISTAKES = {
     ),
     "unknown scheme": (
         HEAD + GRID + 'perturb_continuous = ["none", "relativ:0.1"]\n',
-        ['grid[0].perturb_continuous = "relativ:0.1"', "did you mean 'relative'"],
+        ['grid[0].perturb_continuous = "relativ:0.1"', 'did you mean "relative"'],
     ),
     "a percentile as a whole number": (
         HEAD + GRID + 'perturb_continuous = ["percentile:10"]\n',
@@ -189,17 +193,17 @@ MISTAKES = {
     ),
     "a file without a target": (
         HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\n',
-        ["dataset.d.source", "target is the name of the column"],
+        ["dataset.d.target: must be the name of the column"],
     ),
     "an unknown target": (
         HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "clas"\n',
-        ['dataset.d.target = "clas"', "did you mean 'class'"],
+        ['dataset.d.target = "clas"', 'did you mean "class"'],
     ),
     "an unknown categorical column": (
         HEAD
         + GRID
         + '[dataset.d]\nsource = "file:table.csv"\ntarget = "class"\ncategorical = ["wid"]\n',
-        ['dataset.d.categorical = ["wid"]', "did you mean 'width'"],
+        ['dataset.d.categorical = ["wid"]', 'did you mean "width"'],
     ),
     "a target with missing values": (
         HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\ntarget = "colour"\n',

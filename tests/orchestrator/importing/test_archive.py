@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.errors import UserError
-from orchestrator.importing import archive as archives
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import archive as archives
 from tests.orchestrator.conftest import assert_equal, inside, stored
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.store.exchange import SCHEMA
+from manyseed import Sweep
+from manyseed.orchestrator.store.reading.exchange import SCHEMA
 from tests.orchestrator.conftest import inside
 
 RUNS, SAMPLES = 3, 8

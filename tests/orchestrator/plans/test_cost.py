@@ -12,16 +12,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from jobs import classifiers, datasets
-from orchestrator.cli import main
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.plans import cost, room
-from orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
-from orchestrator.plans.fittime import core_seconds
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.planning import plan_change, plan_sweep
-from orchestrator.plans.promise import promise_and_outcome
+from manyseed.jobs import classifiers, datasets
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans import cost, room
+from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
+from manyseed.orchestrator.plans.estimate import promise_and_outcome
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 
 TEXT = """
 name = "cost"
@@ -57,7 +56,7 @@ def info(name, dataset, **options):
 
 def whole(dataset, name, **options):
     """Seconds of a fit on the whole training part."""
-    return core_seconds(dataset, info(name, dataset, **options), dataset.n_train)
+    return classifiers.core_seconds(dataset, info(name, dataset, **options), dataset.n_train)
 
 
 @pytest.mark.parametrize("name", ["lr-sgd", "svm-sgd", "xgb", "mlp"])
@@ -124,7 +123,9 @@ def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
         for row in rows:
             dataset = datasets.resolve(row["dataset"])
             rows_used = row["train_fraction"] * dataset.n_train
-            expected = core_seconds(dataset, info(row["classifier"], dataset), rows_used)
+            expected = classifiers.core_seconds(
+                dataset, info(row["classifier"], dataset), rows_used
+            )
             if row["classifier"] == "mlp":
                 expected /= factor
             assert row["seconds"] == pytest.approx(expected)
@@ -158,7 +159,7 @@ def test_hours_are_fits_times_seconds_and_identical_runs_are_not_fitted(change):
 
     def fit(classifier, share):
         model = change.expansion.classifiers[classifier, "vehicle"]
-        return core_seconds(vehicle, model, share * vehicle.n_train) / 3600
+        return classifiers.core_seconds(vehicle, model, share * vehicle.n_train) / 3600
 
     vehicle = change.expansion.datasets["vehicle"]
     mlp = table["vehicle", "mlp"]
@@ -328,7 +329,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     assert shown["beyond_walltime"] == []
     assert shown["no_room"] is None
     wrong = plan_command(monkeypatch, capsys, *options[:-1], "4h").err
-    assert wrong.startswith('error: --walltime: "4h" is not a time')
+    assert wrong.startswith('error: --walltime = "4h": must be a time')
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.plans.planning import plan_sweep
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import QUICK, assert_equal, stored, train, wait_until, write
 
 LARGER = QUICK.replace("repeats = 2", "repeats = 3").replace("runs    = 4", "runs    = 6")

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.plans.layout import assign_rows, missing_blocks
+from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
 
 GROUP_OF = [0, 0, 1, 2]
 SHARDS = {0: 7, 1: 10, 2: 1}

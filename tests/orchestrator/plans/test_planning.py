@@ -11,16 +11,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.data import fetch_datasets, require_fetched
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import lay_out
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.planning import plan_change, plan_sweep
-from orchestrator.store.groups import list_groups
-from orchestrator.store.reader import read_array
-from slurm.processes import fingerprint
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.slurm.processes import fingerprint
 
 SMALL = """
 name    = "small"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.sweep import Sweep
 
 
 def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.progress.timeleft import seconds_left
-from orchestrator.store.arrays import DONE, MISSING
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.progress.timeleft import seconds_left
+from manyseed.orchestrator.store.layout.arrays import DONE, MISSING
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.attempts import Attempt
 
 WORKERS = 4
 
 
-def life(done: dict[str, int], elapsed: float) -> dict[str, Any]:
-    now = time.time() - elapsed
-    return {"workers": WORKERS, "started": now, "done": done, "failed": {}}
+def life(done: dict[str, int], elapsed: float) -> Attempt:
+    return Attempt("running", "", started=time.time() - elapsed, done=done, workers=WORKERS)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def expected(quick: Sweep, monkeypatch: pytest.MonkeyPatch) -> float:
     """Every fit takes ten seconds, and none was published."""
     import polars as pl
 
-    from orchestrator.plans import cost
+    from manyseed.orchestrator.plans import cost
 
     def seconds(plan: Any, observed: Any) -> pl.DataFrame:
         return plan.cells.select("cell", seconds=pl.lit(10.0), device=pl.lit("cpu"))

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.progress.watch import progress
-from orchestrator.submissions.intent import Intent
-from orchestrator.submissions.submission import Submission
-from slurm.processes import Process
+from manyseed.orchestrator.progress.watch import progress
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm.processes import Process
 
 
 @pytest.fixture

@@ -8,24 +8,21 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from analysis.options import Options
-from orchestrator import Sweep
-from orchestrator.cli.analyze import analyze
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.files import read_json, write_json
-from orchestrator.results import alone as exclusive
-from orchestrator.results import here, job, schedulers, slurm_workers
-from orchestrator.results.alone import alone
-from orchestrator.results.conventions import to_json
-from orchestrator.store.lease import LeaseWatch
-from slurm import signals
-from slurm.arrays import STOPPED
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.cli.analyze import analyze
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.results import here, job, schedulers, slurm_workers
+from manyseed.orchestrator.results.conventions import to_json
+from manyseed.slurm import signals
+from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, command, write
 
@@ -85,16 +82,16 @@ def test_a_job_finds_what_is_found_here_and_is_not_submitted_twice(
     ) as waiting:
         assert waiting.stdout is not None
         assert "The same analysis is waiting already" in waiting.stdout.readline()
-        slurm.cluster.command(["scontrol", "update", f"JobId={told['job']}", "StartTime=now"])
+        slurm.cluster.command(["scontrol", "update", f"JobId={told.job}", "StartTime=now"])
         printed, _ = waiting.communicate(timeout=240)
-    assert waiting.returncode == 0, Path(told["log"]).read_text()
+    assert waiting.returncode == 0, Path(told.log).read_text()
     assert "Tables:" in printed
     for name, table in expected.items():
         assert_frame_equal(sweep.results[name], table, check_exact=True)
     ended = sweep.analysis_job()
     assert ended is not None
-    assert (ended["state"], ended["exit_code"], ended["cluster"]) == ("finished", 0, "later")
-    assert ended["done"] == ended["blocks"] > 0
+    assert (ended.state, ended.exit_code, ended.cluster) == ("finished", 0, "later")
+    assert ended.done == ended.blocks > 0
 
 
 @pytest.mark.parametrize(
@@ -130,11 +127,16 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
 def test_what_ends_the_job_ends_the_command_that_waits(
     sweep: Sweep, profile: Path, tmp_path: Path
 ) -> None:
-    write(tmp_path / "mine.py", "def wrong(part):\n    raise ValueError('never')\n")
+    module = (
+        "import os\n\n"
+        "if 'SLURM_JOB_ID' in os.environ:\n    raise ValueError('never')\n\n"
+        "def wrong(part):\n    return part.label.mean(axis=1)\n"
+    )
+    write(tmp_path / "mine.py", module)
     asked = ("--metric", "mine:wrong", "--cluster", profile)
     done = command("analyze", sweep.directory, *asked, "--wait", cwd=tmp_path)
     assert done.returncode == 2
-    assert "the metric 'mine:wrong' failed with ValueError: never" in done.stderr
+    assert "can't be imported: ValueError: never" in done.stderr
     assert "Traceback" not in done.stderr
     assert not sweep.paths.analysis.exists()
     told = json.loads(command("status", sweep.directory, "--json").stdout)["analysis"]
@@ -154,15 +156,15 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
         slurm.cluster.command(["scancel", submitted["job"]])
     finally:
         slurm.cluster.command([*partition, "State=UP"])
-    told: dict[str, Any] = {}
 
-    def cancelled() -> bool:
-        # Accounting hears of it a little later, or never of a job that did not begin.
-        told.update(sweep.analysis_job() or {})
-        return told["state"] in ("cancelled", "gone")
+    def told() -> job.AnalysisJob:
+        found = sweep.analysis_job()
+        assert found is not None
+        return found
 
-    wait_until(cancelled, lambda: f"a cancelled job: {told}")
-    assert told["exit_code"] is None
+    # accounting hears of it a little later, or never of a job that did not begin
+    wait_until(lambda: told().state in ("cancelled", "gone"), lambda: f"a cancelled job: {told()}")
+    assert told().exit_code is None
     assert jobs_left(slurm) == []
 
 
@@ -216,7 +218,7 @@ def test_a_cluster_must_be_there(
     monkeypatch.setattr(schedulers, "available", lambda: True)
     for dask in ("threads", "slurm"):
         submit = sweep.analyze if dask == "slurm" else sweep.submit_analysis
-        with pytest.raises(UserError, match='no cluster profile "lub"'):
+        with pytest.raises(UserError, match='--cluster = "lub": there is no such cluster profile'):
             submit(OPTIONS, dask=dask, cluster="lub")
         with pytest.raises(UnavailableError, match="no such file"):
             submit(OPTIONS, dask=dask, cluster=silent)
@@ -233,14 +235,14 @@ def test_a_cluster_must_be_there(
 
 
 def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusive, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
+    monkeypatch.setattr(here, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
     with (
-        alone(sweep.paths),
+        here.alone(sweep.paths),
         pytest.raises(UserError, match=r"another analysis goes on: .* process"),
     ):
         sweep.analyze(OPTIONS)
     assert not sweep.paths.analysis.exists()
-    with alone(sweep.paths) as lease:
+    with here.alone(sweep.paths) as lease:
         lease.check()
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-import xarray as xr
 
-from analysis.columns import describe
-from orchestrator.results.curves import learning_curves
-from orchestrator.results.writing import OF_CURVES
-from orchestrator.store.arrays import CURVES
+from manyseed.analysis.tables.columns import describe
+from manyseed.orchestrator.results.curves import learning_curves
+from manyseed.orchestrator.results.writing import OF_CURVES
+from manyseed.orchestrator.store.layout.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular
 
@@ -20,11 +19,7 @@ def test_curves_are_described_by_repeat_and_epoch():
     rng = np.random.default_rng(0)
     values = {name: rng.random((14, 5)).astype(np.float32) for name in CURVES}
     values["test_loss"][1] = np.nan  # recorded none
-    data = xr.Dataset(
-        {name: (("run", "trained_epoch"), array) for name, array in values.items()},
-        coords={"trained_epoch": np.arange(1, 6)},
-    )
-    found = learning_curves(data, runs)
+    found = learning_curves({**values, "trained_epoch": np.arange(1, 6)}, runs)
     assert found.height == 4 * 5
     told = documented("curves")
     assert set(found.columns) == told.keys() | {"cell"}

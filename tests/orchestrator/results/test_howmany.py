@@ -6,25 +6,27 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from analysis.options import Options
-from orchestrator import Sweep
-from orchestrator.cli.analyze import caveats
-from orchestrator.cli.commands import app
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.importing import import_predictions
-from orchestrator.parquet import checksum, write_parquet
-from orchestrator.query import query
-from orchestrator.results.record import Analysis
-from orchestrator.results.tables import DESCRIPTORS, result_file
-from orchestrator.store.groups import list_groups
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.repair import drop
+from manyseed import Sweep
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.howmany import fewest_runs
+from manyseed.orchestrator.cli.analyze import caveats
+from manyseed.orchestrator.cli.commands import app
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.parquet import checksum, write_parquet
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.store.care.repair import drop
+from manyseed.orchestrator.store.layout.groups import list_groups
 from tests.analysis.documented import documented
 
 N_TEST, RUNS = 200, 12
@@ -50,20 +52,128 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return sweep
 
 
-def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep) -> None:
+def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Path) -> None:
     found = imported.howmany(draws=20, workers=1)
     assert [group.dataset for group in found] == ["one", "two"]
+    assert [group.name for group in found] == ["one × imported (cell 0)", "two × imported (cell 1)"]
     close = found[0].answers[2]
-    assert (close.runs, close.low, close.seconds) == (3, 1, 360.0)
-    assert "about 6 minutes of training" in close.words
-    assert "with δ = 0.237 at N = 100 test points a side" in close.words
+    assert (close.runs, close.made) == (None, RUNS)
+    assert "100 test points a side are too few" in close.words
+    assert (
+        "(δ = 0.237); about 2,120 would do; from 12 runs of one × imported (cell 0), repeat 0"
+        in (close.words)
+    )
     table = query(imported.results, "ensembles", sort="size")
     assert imported.results["ensembles"].columns == table_columns(imported)
     assert table.select("dataset", "size", "draws").rows() == [
         (dataset, size, 20) for size in (3, 5) for dataset in ("one", "two")
     ]
     page = imported.report().read_text()
-    assert "n = 80 ensembles, 20 of each size, out of 6 runs. δ = 0.237 with N = 100" in page
+    different = imported.results["ensembles"].sort("size")["distinct"].to_list()
+    assert max(different[2:]) <= 6  # of five out of six runs there are no more
+    told = f"20 of each size, of which {min(different)} to {max(different)} differ in their members"
+    of = "out of 6 runs, those of one repeat of cells 0, 1. δ = 0.237 with N = 100"
+    assert f"n = 80 ensembles, {told}, {of}" in page
+
+
+def test_what_is_close_is_an_option_of_the_analysis(imported: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(imported.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    analyze = ["analyze", str(sweep.directory), "--resamples", "10", "--close", "0.3"]
+    assert CliRunner().invoke(app, analyze).exit_code == 0
+    close = sweep.howmany(draws=20, workers=1, confidence=0.9)[0].answers[2]
+    assert (close.runs, close.low, close.seconds) == (3, 1, 360.0)
+    assert "an ensemble with α̂ ≤ 0.3: 3 runs are needed" in close.words
+    assert "about 6 minutes of training" in close.words
+    assert "of all ensembles of these runs do (90 % confidence); with δ = 0.237" in close.words
+    assert "at N = 100 test points a side" in close.words
+    assert "Share of ensembles of M_ens members with α̂ ≤ 0.3" in sweep.report().read_text()
+
+
+@pytest.fixture(scope="module")
+def three_cells(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Three sources of randomness of one classifier: the more, the more its runs differ."""
+    folder = tmp_path_factory.mktemp("cells")
+    rng = np.random.default_rng(1)
+    y_true = rng.integers(0, 2, N_TEST)
+    spread = {"batch": 0.0, "init": 0.05, "init+batch": 0.15}
+    rates = np.concatenate([0.3 + rng.uniform(-s, s, 10) for s in spread.values()])
+    wrong = rng.random((30, N_TEST)) < rates[:, None]
+    gaps = np.where(wrong == y_true, -1, 1) * rng.exponential(size=wrong.shape)
+    gaps[0, : int(0.6 * N_TEST)] += 50  # its α̂ is about (0.6 - δ) / (1 - δ)
+    vary = np.repeat([*spread], 10)
+    np.savez(folder / "toy.npz", scores=gaps, y_true=y_true, vary=vary)
+    import_predictions([folder / "toy.npz"], folder / "sweep")
+    sweep = Sweep(folder / "sweep")
+    sweep.analyze(OPTIONS)
+    return sweep
+
+
+def test_each_cell_has_its_own_answers(three_cells: Sweep) -> None:
+    found = three_cells.howmany(accuracy=0.01, workers=1)
+    assert [group.name for group in found] == [
+        f"toy × imported, vary = {vary} (cell {cell})"
+        for vary, cell in three_cells.results["cells"].select("vary", "cell").sort("cell").rows()
+    ]
+    of = {group.further["vary"]: group for group in found}
+    runs = three_cells.results["runs"]
+    for vary, group in of.items():
+        spread = runs.filter(vary=vary)["accuracy"].std()
+        answer = group.answers[0]
+        assert answer.runs == fewest_runs(lambda n, s=spread: s**2 / n, 0.01)
+        assert (answer.made, answer.repeats) == (10, 1)
+        assert answer.low < answer.runs < answer.high
+    pooled = three_cells.howmany(accuracy=0.01, workers=1, by=["dataset", "classifier"])
+    ((name, cell, cells, further, answer),) = [
+        (g.name, g.cell, g.cells, g.further["vary"], g.answers[0]) for g in pooled
+    ]
+    assert (name, cell, cells, further) == ("toy × imported (3 cells)", None, 3, None)
+    assert (answer.made, answer.repeats) == (30, 3)
+    alone = [group.answers[0].runs for group in found]
+    assert min(alone) < answer.runs < max(alone)
+    # What is read off ensembles is said once, where their runs belong.
+    assert sorted(len(group.answers) for group in found) == [2, 2, 4]
+
+
+@pytest.mark.parametrize(("close", "n_close"), [(0.05, 29), (0.9, 30)])
+def test_runs_are_close_up_to_the_option(
+    three_cells: Sweep, tmp_path: Path, close: float, n_close: int
+) -> None:
+    shutil.copytree(three_cells.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    sweep.analyze(Options(resamples=10, close=close))
+    assert sweep.results["sources"]["n_close"].sum() == n_close
+    assert sweep.results["ranking"]["close"].sum() == n_close
+
+
+def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
+    directory = str(three_cells.directory)
+    told = CliRunner().invoke(app, ["howmany", directory]).stdout
+    assert "toy × imported, vary = init (cell " in told
+    assert "95 %); the mean is over seeds, on one fixed test set; from 10 runs of 1 repeat." in told
+    (first, *_) = json.loads(CliRunner().invoke(app, ["howmany", directory, "--json"]).stdout)[
+        "groups"
+    ]
+    cell = three_cells.results["cells"].filter(cell=first["cell"])
+    described = cell.select("cell", "cell_id", *AXES).row(0, named=True)
+    assert {name: first[name] for name in described} == described
+    by = CliRunner().invoke(app, ["howmany", directory, "--by", "vary"]).stdout
+    assert "toy × imported, vary = init (cell " in by
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"by": ["varry"]}, '^--by = "varry": not what cells differ in\n  did you mean "vary"'),
+        ({"confidence": 1.0}, "^--confidence = 1.0: must be above 0 and below 1"),
+        ({"accuracy": float("nan")}, "^--accuracy = nan: must be positive"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(
+    imported: Sweep, asked: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        imported.howmany(**asked)
 
 
 def test_sizes_are_drawn_as_asked_for(imported: Sweep) -> None:
@@ -91,9 +201,9 @@ def test_sizes_that_cannot_be_drawn_are_refused(imported: Sweep, sizes: str, mes
 
 def table_columns(sweep: Sweep) -> list[str]:
     """Return the ensembles' columns, after seeing that they are told there and in the file."""
-    kept = json.loads(pl.read_parquet_metadata(result_file(sweep.paths, "ensembles"))["columns"])
+    kept = json.loads(pl.read_parquet_metadata(sweep.paths.table("ensembles"))["columns"])
     told = documented("ensembles")
-    assert kept.keys() == told.keys() | {"cell", "cell_id", *DESCRIPTORS}
+    assert kept.keys() == told.keys() | {"cell", "cell_id", *AXES}
     assert {name: kept[name]["unit"] for name in told} == told
     return list(kept)
 
@@ -129,7 +239,7 @@ def test_ensembles_of_predictions_that_were_analysed_otherwise_are_forgotten(
 def test_ensembles_of_what_did_not_change_stand(imported: Sweep) -> None:
     imported.howmany(draws=2, workers=1)
     before = imported.results["ensembles"]
-    file = result_file(imported.paths, "ensembles")
+    file = imported.paths.table("ensembles")
     earlier = pl.col("digest").str.reverse()
     of_two = pl.when(pl.col("dataset") == "two").then(earlier).otherwise("digest")
     write_parquet(file, before.with_columns(digest=of_two))
@@ -140,7 +250,7 @@ def test_ensembles_of_what_did_not_change_stand(imported: Sweep) -> None:
 
 def test_ensembles_of_other_predictions_are_shown_nowhere(imported: Sweep) -> None:
     imported.howmany(draws=2, workers=1)
-    file = result_file(imported.paths, "ensembles")
+    file = imported.paths.table("ensembles")
     write_parquet(file, imported.results["ensembles"].with_columns(digest=pl.lit("0" * 32)))
     for show in (imported.report, lambda: query(imported.results, "ensembles")):
         with pytest.raises(DamagedFile, match=r"ensembles.*is of other predictions") as caught:
@@ -164,7 +274,7 @@ def test_ensembles_are_drawn_from_the_runs_that_were_analysed(
     record = Analysis.read(sweep.paths)
     tables = dict(record.tables)
     for name, table in fewer_runs.items():
-        write_parquet(file := result_file(sweep.paths, name), table)
+        write_parquet(file := sweep.paths.table(name), table)
         tables[name] = checksum(file)
     replace(record, tables=tables).write(sweep.paths)
     fewer = sweep.howmany(draws=4, workers=1)[0].ensembles

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.errors import UserError
-from orchestrator.results.own_metrics import allowances, choose
+from manyseed import Sweep
+from manyseed.orchestrator.disk.parquet import write_parquet
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.own_metrics import allowances, choose
 from tests.orchestrator.conftest import inside
 
 EVIL = """
@@ -94,3 +96,77 @@ def test_a_users_own_file_allows_functions_and_modules(
         allowances().write_text(wrong)
         with pytest.raises(UserError, match=r"metrics\.toml: cannot be read"):
             choose(["lab:a"], [])
+
+
+PICKY = """
+from pathlib import Path
+
+def rate(part):
+    if part.n_runs == 4 and not Path(__file__).with_name("mended").exists():
+        raise ValueError("four are too many")
+    return part.label.mean(axis=1)
+"""
+
+
+def test_a_metric_that_fails_costs_that_metric_on_that_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, n_runs in (("one", 3), ("two", 4)):
+        labels = np.arange(10 * n_runs).reshape(n_runs, 10) % 2
+        np.savez(tmp_path / f"{name}.npz", labels=labels, y_true=np.arange(10) % 2)
+    files = [tmp_path / "one.npz", tmp_path / "two.npz"]
+    sweep = Sweep.import_predictions(files, tmp_path / "sweep")
+    plain = sweep.analyze()["runs"]
+    (tmp_path / "picky.py").write_text(PICKY)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    sentence = (
+        "picky:rate is not computed for two × imported: it failed with ValueError: four are too "
+        "many."
+    )
+    for _ in range(2):  # said again where nothing has changed
+        code, told = inside("analyze", "sweep", "--metric", "picky:rate")
+        assert code == 0, told
+        assert sentence in " ".join(told.split())
+        runs = sweep.results["runs"]
+        assert runs.filter(dataset="one")["rate"].to_list() == [0.5] * 3
+        assert runs.filter(dataset="two")["rate"].null_count() == 4
+        assert sweep.results["repeats"].filter(dataset="two")["rate_mean"].to_list() == [None]
+        assert runs.select(plain.columns).equals(plain)
+    assert sentence in sweep.report().read_text()
+    (tmp_path / "mended").touch()
+    code, told = inside("analyze", "sweep", "--metric", "picky:rate")
+    assert code == 0, told
+    assert "picky:rate is not computed" not in told
+    assert sweep.results["runs"]["rate"].to_list() == [0.5] * 7
+    sys.modules.pop("picky")
+
+
+def test_a_metric_that_fails_is_not_kept_of_repeats_that_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one repeat of a dataset lacks it, a mean over the others would be another number."""
+    labels = np.arange(40).reshape(4, 10) % 2
+    repeat = np.array([0, 0, 1, 1])
+    np.savez(tmp_path / "one.npz", labels=labels, y_true=np.arange(10) % 2, repeat=repeat)
+    sweep = Sweep.import_predictions([tmp_path / "one.npz"], tmp_path / "sweep")
+    (tmp_path / "erratic.py").write_text(
+        "from pathlib import Path\n\n"
+        "def rate(part):\n"
+        "    if Path(__file__).with_name(f'wrong{part.held_out.repeat_index}').exists():\n"
+        "        raise ValueError('wrong')\n"
+        "    return part.label.mean(axis=1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert sweep.analyze(metrics=["erratic:rate"])["runs"]["rate"].null_count() == 0
+    (tmp_path / "wrong1").touch()
+    inputs = sweep.paths.table("inputs")
+    held = pl.read_parquet(inputs)
+    changed = held.with_columns(
+        digest=pl.when(repeat_index=1).then(pl.lit("x")).otherwise("digest")
+    )
+    write_parquet(inputs, changed)  # as if the second repeat had changed
+    results = sweep.analyze(metrics=["erratic:rate"])
+    assert results["runs"]["rate"].null_count() == 4
+    assert results["repeats"]["rate_max"].null_count() == 2
+    sys.modules.pop("erratic")

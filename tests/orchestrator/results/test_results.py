@@ -17,22 +17,22 @@ import pytest
 import zarr
 from polars.testing import assert_frame_equal
 
-from analysis.group import Group
-from analysis.options import Options
-from analysis.predictions import Predictions
-from orchestrator import Sweep
-from orchestrator.errors import UnavailableError, UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.query import query
-from orchestrator.results import analysing, schedulers
-from orchestrator.results.analysing import read_analysis
-from orchestrator.results.conventions import conventions
-from orchestrator.results.tables import DESCRIPTORS, result_file
-from orchestrator.store.arrays import COPY, DONE, MISSING
-from orchestrator.store.groups import open_group
-from orchestrator.store.reader import read_array
-from orchestrator.store.verify import row_checksums
+from manyseed import Sweep
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.graph.group import GroupAnalysis
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.results import analysing, schedulers
+from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.conventions import conventions
+from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.store.care.verify import row_checksums
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.layout.groups import open_group
+from manyseed.orchestrator.store.reading.reader import read_array
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import QUICK, command, write
 
@@ -101,7 +101,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     real = analysing.analyze_group
 
-    def counting(predictions: Predictions, options: Options) -> Group:
+    def counting(predictions: Predictions, options: Options) -> GroupAnalysis:
         counts.append(predictions.runs.height)
         return real(predictions, options)
 
@@ -174,6 +174,7 @@ def test_wrong_repeats_end_with_one_message_and_the_others_stand(
     seal(sweep, "cancer/xgb")  # it was published so
     y_true = zarr.open_array(store / "lr-sgd" / "y_true", mode="r+")
     y_true[1, 3] = 8
+    (store / "lr-sgd" / "test_index" / "crc32c.json").unlink()  # as groups were before
     result = command("analyze", sweep.directory, "--resamples", 20)
     assert result.returncode == 1
     said = " ".join(result.stderr.split())
@@ -208,7 +209,9 @@ def test_metrics_of_ones_own_by_option_and_by_sweep_file(analysed: Sweep, tmp_pa
     assert runs["alpha_hat"].null_count() == len(runs)
     assert read_analysis(sweep.paths)[0].resamples == 3
     sweep.paths.sweep_file.write_text(text + '[analysis]\nmetrics = ["math:sqr"]\n')
-    with pytest.raises(UserError, match=r"analysis\.metrics: .*did you mean sqrt"):
+    with pytest.raises(
+        UserError, match=r'analysis\.metrics = "math:sqr": .*\n  did you mean "math:sqrt"'
+    ):
         sweep.analyze(metrics=["math:sqr"])
 
 
@@ -225,6 +228,8 @@ def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:
     Groups(tuple(replace(spec, scores="none") for spec in specs)).write(sweep.paths)
     tables = dict(sweep.analyze(Options(resamples=20)))
     assert tables["runs"].filter(classifier="xgb")["alpha_hat"].null_count() == 32
+    reasons = {item.reason for item in read_analysis(sweep.paths)[1].unavailable}
+    assert reasons == {'needs keep.scores = "margin" or "all"'}
     assert (
         "alpha_hat is not computed for cancer × lr-sgd, cancer × xgb" in sweep.report().read_text()
     )
@@ -246,8 +251,8 @@ def test_sources_and_ranking_are_tables(analysed: Sweep) -> None:
 def test_every_column_is_documented_with_its_unit_there_and_in_the_file(analysed: Sweep) -> None:
     for name, table in analysed.results.items():
         told = documented(name)
-        assert told.keys() | {"cell", "cell_id", *DESCRIPTORS} == set(table.columns), name
-        kept = pl.read_parquet_metadata(result_file(analysed.paths, name))
+        assert told.keys() | {"cell", "cell_id", *AXES} == set(table.columns), name
+        kept = pl.read_parquet_metadata(analysed.paths.table(name))
         columns = json.loads(kept["columns"])
         assert list(columns) == table.columns
         assert all(column["meaning"] for column in columns.values())
@@ -260,11 +265,11 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
     result = command("howmany", sweep.directory, "--accuracy", 0.01)
     assert result.returncode == 0, result.stderr
-    assert "For accuracy ± 0.01:" in result.stdout
+    assert "For accuracy ± 0.01 at 95 % confidence:" in result.stdout
     assert "need 8 runs, and there are 4" in result.stdout
     with pytest.raises(UserError, match="compute it with: manyseed howmany"):
         query(sweep.results, "ensembles")
-    (group,) = sweep.howmany(where="classifier = 'xgb'")
+    (group,) = sweep.howmany(where="classifier = 'xgb'", by=["classifier"])
     assert (group.classifier, len(group.answers)) == ("xgb", 4)
     with pytest.raises(UserError, match="no cell meets the condition"):
         sweep.howmany(where="classifier = 'mlp'")
@@ -273,13 +278,13 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"metrics": ["accuraci"]}, "did you mean accuracy"),
+        ({"metrics": ["accuraci"]}, '^metrics = "accuraci": .*\n  did you mean "accuracy"'),
         ({"own": ["no_such_module:f"]}, "can't be imported"),
-        ({"alpha_mode": "papper"}, "^--alpha-mode is 'papper'; there are exact, paper"),
+        ({"alpha_mode": "papper"}, '^--alpha-mode = "papper": .*\n  did you mean "paper"'),
         ({"epoch": 3}, "^--snapshot = 3: .* × lr-sgd has no such snapshot; there are: 0\n"),
         ({"reference_epoch": -2}, "^--reference-snapshot = -2: .* has no such snapshot"),
-        ({"reference_epoch": 0}, "^--reference-snapshot needs another alpha_reference"),
-        ({"resamples": 1}, "^--resamples is 1; it is at least 2"),
+        ({"reference_epoch": 0}, "^--reference-snapshot = 0: needs another alpha_reference"),
+        ({"resamples": 1}, "^--resamples = 1: must be a whole number from 2 to"),
     ],
 )
 def test_an_option_without_meaning_is_the_users_mistake(
@@ -305,7 +310,7 @@ def test_query_filters_groups_and_sorts(analysed: Sweep) -> None:
     assert len(found) == 16
     assert set(found["classifier"]) == {"xgb"}
     means = query(tables, "runs", columns=["accuracy"], by=["classifier"], sort="-accuracy")
-    assert means.columns == ["classifier", "n", "accuracy"]
+    assert means.columns == ["classifier", "n", "n_identical", "accuracy"]
     assert means["n"].to_list() == [32, 32]
     assert means["accuracy"].is_sorted(descending=True)
     expected = tables["runs"].filter(classifier="lr-sgd")["accuracy"].mean()

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from jobs.run import Cell, Run
-from jobs.streams import raw, stream
-from jobs.trainer import Trainer, generators
-from orchestrator.cli import main
-from orchestrator.errors import DamagedFile, UserError
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.planning import plan_sweep
-from orchestrator.runs import rerun as rerun_module
-from orchestrator.runs.address import find_run
-from orchestrator.runs.show import streams
-from orchestrator.store.groups import list_groups
-from orchestrator.store.reader import read_array, statuses
-from orchestrator.sweep import Sweep
+from manyseed.jobs.run import Cell, Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.provenance import Recipe
+from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.reading.reader import read_array, statuses
+from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import command
 
 
@@ -60,16 +59,6 @@ def test_what_is_no_run_is_told(quick, address, told):
     assert error.value.exit_code == 2
 
 
-def test_streams_keys_give_the_generators_that_training_used(quick):
-    for number in range(8):
-        cell = Cell.from_canonical(Plan.read(quick.paths).canonical(number))
-        run = Run(cell, 1, 3)
-        made = generators(run)
-        for name in ("init", "batch", "dropout"):
-            again = stream(cell.seed, name, *streams(run)[name])
-            assert raw(again, 4).tolist() == raw(getattr(made, name), 4).tolist()
-
-
 def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
     shown = quick.show("1:0:2")
     assert Cell.from_canonical(shown["description"]).id == shown["cell_id"]
@@ -82,11 +71,41 @@ def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
     assert json.loads(done.stdout) == shown
 
 
-def test_show_names_the_file_where_how_a_run_was_made_is_lost(copy):
+@pytest.mark.parametrize("how", ["is not there", "is not as it was written"])
+def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     (file,) = copy.paths.recipes.glob("*.json")
-    file.unlink()
-    with pytest.raises(DamagedFile, match=f"{file}: is not there"):
-        copy.show("1:0:2")
+    if how == "is not there":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes().replace(b'"threads":1', b'"threads":2'))
+    stored = copy.show("1:0:2")["stored"]
+    assert (stored["status"], stored["recipe"]) == ("done", None)
+    assert stored["recipe_unknown"].startswith(f"{file}: {how}")
+    assert not copy.rerun("1:0:2")["same_recipe"]
+    found = copy.verify()
+    told = [f"how 32 runs were made is unknown: {stored['recipe_unknown']}"] * 2
+    assert [one["problem"] for one in found["findings"]] == told
+    assert found["runs_wrong"] == 0
+    assert command("verify", copy.directory).returncode == 1
+    done = copy.verify(repair=True)
+    assert done["runs_set_back"] == 0
+    assert [str(file) in one for one in done["not_mended"]] == [True, True]
+
+
+def test_a_lost_recipes_number_is_not_given_again(copy, tmp_path):
+    """Also where nothing is marked, as in sweeps of earlier versions: the store tells."""
+    for file in copy.paths.recipes.iterdir():
+        file.unlink()
+    larger = copy.paths.sweep_file.read_text().replace("repeats = 2", "repeats = 3")
+    (tmp_path / "larger.toml").write_text(larger)
+    sweep = Sweep.plan(tmp_path / "larger.toml", copy.directory)
+    sweep.submit(workers=1)
+    sweep.wait()
+    sweep.compact()
+    names = sorted(file.name for file in sweep.paths.recipes.iterdir())
+    assert names == ["0001.given", "0002.given", "0002.json"]
+    assert sweep.show("1:2:2")["stored"]["recipe"]["threads"] == 1
+    assert sweep.show("1:0:2")["stored"]["recipe"] is None
 
 
 def test_every_kind_of_run_trained_again_is_equal_bit_for_bit(quick):
@@ -104,8 +123,8 @@ def test_the_copy_of_an_identical_run_is_compared_with_its_source(quick):
 
 
 def test_another_recipe_is_told_and_what_differs_is_counted(quick, monkeypatch):
-    here = rerun_module.recipe()
-    monkeypatch.setattr(rerun_module, "recipe", lambda: {**here, "threads": 2})
+    here = Recipe.here()
+    monkeypatch.setattr(Recipe, "here", lambda: replace(here, threads=2))
     again = quick.rerun("0:0:0")
     assert again["recipe_changes"] == {"threads": [1, 2]}
     assert not again["same_recipe"]
@@ -179,7 +198,7 @@ def test_an_enlarged_plan_keeps_dropped_rows_places(copy):
 
 
 def test_a_kill_after_the_tombstone_is_completed_by_dropping_again(copy, monkeypatch):
-    from orchestrator.plans import drop as module
+    from manyseed.orchestrator.plans import drop as module
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -193,6 +212,14 @@ def test_a_kill_after_the_tombstone_is_completed_by_dropping_again(copy, monkeyp
     assert again.finished == 32
     assert copy.drop("classifier = 'xgb'").finished == 0
     assert len(list((copy.directory / "plan").glob("dropped-*.json"))) == 1
+
+
+def test_another_cell_than_was_dropped_is_seen(copy):
+    copy.drop("cell = 1")
+    file = copy.directory / "plan" / "dropped-0001.json"
+    file.write_bytes(file.read_bytes().replace(b"[1]", b"[2]"))
+    with pytest.raises(DamagedFile, match=f"{file}: is not as it was written"):
+        copy.status()
 
 
 def test_the_last_cells_cannot_be_dropped(copy):

@@ -7,13 +7,14 @@ import random
 import signal
 from pathlib import Path
 
-from orchestrator.store import files, shards
-from orchestrator.store.errors import LeaseHeld
-from orchestrator.store.groups import open_group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.schema import GroupSpec
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.errors import LeaseHeld
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.layout.groups import open_group
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.publishing import shards
 from tests.orchestrator.store.world import NUMBER, values
 
 
@@ -23,14 +24,14 @@ def work(folder: Path, made: GroupSpec, seconds: float, life: str, seed: int) ->
     group = open_group(folder / "predictions.zarr", made.path)
     watch = LeaseWatch(folder / "leases", seconds)
     journals = JournalIndex(folder / "journals")
-    real = files.rename
+    real = whole.rename
 
     def rename(partial, path, before):
         real(partial, path, before)
         if chance.random() < 0.03:  # a random moment may well never be this one
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files.rename = rename
+    whole.rename = rename
     with (
         JournalWriter(folder / "journals" / f"{life}.journal") as journal,
         (folder / f"{life}.log").open("a") as log,
@@ -55,7 +56,7 @@ def publish_suspended(
     """Publish shard 0, but stop right before the file of one array is renamed."""
     group = open_group(folder / "predictions.zarr", made.path)
     watch = LeaseWatch(folder / "leases", seconds)
-    real, stopped = files.rename, []
+    real, stopped = whole.rename, []
 
     def rename(partial, path, check):
         def stop() -> None:
@@ -67,5 +68,5 @@ def publish_suspended(
 
         real(partial, path, stop)
 
-    files.rename = rename
+    whole.rename = rename
     shards.publish(group, 0, JournalIndex(folder / "journals"), watch, wait=60)

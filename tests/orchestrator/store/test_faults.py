@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store.compact import compact
-from orchestrator.store.errors import StoreUnavailable
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.shards import publish
-from orchestrator.store.verify import verify
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.errors import StoreUnavailable
+from manyseed.orchestrator.store.care.compact import compact
+from manyseed.orchestrator.store.care.verify import verify
+from manyseed.orchestrator.store.publishing.shards import publish
 from tests.orchestrator.store import processes
 from tests.orchestrator.store.world import World, assert_true_rows, finished, spec, values
 from tests.readonly import read_only

@@ -7,9 +7,9 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from orchestrator.store import records
-from orchestrator.store.metadata import array_metadata
-from orchestrator.store.rows import RowBytes
+from manyseed.orchestrator.store.journals import records
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.zarrfiles.metadata import array_metadata
 from tests.orchestrator.store.world import World, spec
 
 LABELS = [
@@ -51,7 +51,7 @@ SCORES = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "cr
 )
 def test_arrays(name, dtype, dims, fill, codecs):
     made = spec(3)
-    document = json.loads(array_metadata(made, made.array(name), 8, 2, {}))
+    document = json.loads(array_metadata(made, made.array(name), 8, 2))
     assert document["data_type"] == dtype
     assert document["dimension_names"] == dims
     assert document["fill_value"] == fill

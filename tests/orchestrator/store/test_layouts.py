@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from orchestrator.store.groups import list_groups
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.lazy import open_runs
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.reader import read_array, read_rows
-from orchestrator.store.shards import publish
-from orchestrator.store.verify import verify
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.store.care.verify import verify
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.reading.lazy import open_runs
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 
 STORES = sorted((Path(__file__).parents[2] / "data").glob("layout-*/*.zip"))
 

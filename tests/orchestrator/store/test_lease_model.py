@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.store import lease as leases
-from orchestrator.store import leasefiles as files
-from orchestrator.store.errors import LeaseLost
-from orchestrator.store.lease import Lease, LeaseWatch
-from orchestrator.store.leasefiles import State
-from slurm.processes import Process
+from manyseed.orchestrator.disk import lease as leases
+from manyseed.orchestrator.disk import leasefiles
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.leasefiles import State
+from manyseed.orchestrator.errors import LeaseLost
+from manyseed.slurm.processes import Process
 
 FOLDER = Path("leases")
 SECONDS = 60.0
@@ -183,17 +183,17 @@ class LooksOnce(Lease):
 
     def _supersede(self, seen: State) -> bool:
         generation = seen.generation + 1
-        if not files.create(FOLDER, self.name, generation):
+        if not leasefiles.create(FOLDER, self.name, generation):
             return False
         self._generation, self._counter, self._beaten = generation, 0, leases.clock()
         try:
-            self._record("held")
+            self._record()
         except LeaseLost:
             self._generation = None
             return False
-        for older in sorted(files.listed(FOLDER).get(self.name, [])):
+        for older in sorted(leasefiles.listed(FOLDER).get(self.name, [])):
             if older < generation:
-                files.remove(FOLDER, self.name, older)
+                leasefiles.remove(FOLDER, self.name, older)
         return True
 
 
@@ -208,8 +208,8 @@ def in_world(world: World) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("listed", "read", "exists", "create", "write", "remove"):
-            patch.setattr(files, name, getattr(world, name))
-        patch.setattr(leases, "sync_folder", lambda folder: None)
+            patch.setattr(leasefiles, name, getattr(world, name))
+        patch.setattr(leases.whole, "sync", lambda folder: None)
         patch.setattr(leases, "clock", lambda: world.now)
         patch.setattr(Process, "current", owner)
         patch.setattr(Process, "state", state)

@@ -24,15 +24,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from orchestrator.store import encoding, files, leasefiles
-from orchestrator.store.compact import compact
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import Lease
-from orchestrator.store.planning import extend_group
-from orchestrator.store.repair import drop, repair
-from orchestrator.store.shards import lease_name, publish
-from orchestrator.store.verify import verify
-from tests.orchestrator.store.test_verify import overwrite
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk import leasefiles
+from manyseed.orchestrator.disk.lease import Lease
+from manyseed.orchestrator.store.care.compact import compact
+from manyseed.orchestrator.store.care.repair import drop, repair
+from manyseed.orchestrator.store.care.verify import verify
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.publishing.shards import lease_name, publish
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.creating import extend_group
+from tests.orchestrator.store.care.test_verify import overwrite
 from tests.orchestrator.store.world import (
     NUMBER,
     REPEATS,
@@ -61,7 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.synced: set[int] = set()  # and not dropped since
         self.unsynced: dict[str, set[int]] = {}
         self.published: set[int] = set()
-        self.real_rename = files.rename
+        self.real_rename = whole.rename
         self.unpatched = encoding.ATTEMPTS
         self.alive: list[JournalWriter] = []
         self.changed = True
@@ -69,7 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
-            files.rename = self.real_rename
+            whole.rename = self.real_rename
             encoding.ATTEMPTS = self.unpatched
             shutil.rmtree(self.folder)
 
@@ -135,7 +137,7 @@ class StoreMachine(RuleBasedStateMachine):
             placed.append(path)
             self.real_rename(partial, path, before)
 
-        files.rename = rename
+        whole.rename = rename
         try:
             publish(self.world.group, shard, self.index, self.world.watch)
         except Killed:
@@ -143,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.published |= {row for row in self.readable() if self.shard(row) == shard}
         finally:
-            files.rename = self.real_rename
+            whole.rename = self.real_rename
 
     @rule(shard=st.integers(0, 9), at=st.integers(0, 5), data=st.data())
     def publish_suspended(self, shard, at, data) -> None:
@@ -158,7 +160,7 @@ class StoreMachine(RuleBasedStateMachine):
                 if len(done) == at:
                     done.append(path)
                     self.free(shard)
-                    files.rename = self.real_rename
+                    whole.rename = self.real_rename
                     row = data.draw(st.sampled_from(sorted(self.planned)))
                     if row not in self.original:
                         self.world.finish(row)
@@ -169,11 +171,11 @@ class StoreMachine(RuleBasedStateMachine):
             self.real_rename(partial, path, suspended)
             done.append(path)
 
-        files.rename = rename
+        whole.rename = rename
         try:
             publish(group, shard, self.index, self.world.watch)
         finally:
-            files.rename = self.real_rename
+            whole.rename = self.real_rename
         self.published |= {row for row in self.readable() if self.shard(row) == shard}
 
     def free(self, shard) -> None:

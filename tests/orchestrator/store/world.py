@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.run import Prediction
-from orchestrator.store import reader
-from orchestrator.store.arrays import COPY, CURVES, DONE, FLAGS
-from orchestrator.store.groups import Group
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.lease import LeaseWatch
-from orchestrator.store.planning import Flags, Rows, create_group
-from orchestrator.store.rows import RowBytes, encode_row
-from orchestrator.store.schema import GroupSpec
-from orchestrator.store.splits import write_splits
+from manyseed.jobs.run import Prediction
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes, encode_row
+from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, FLAGS
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.reading import reader
+from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows, create_group
 
 SAMPLES, REPEATS = 6, 2
 NUMBER = 7
@@ -37,11 +37,11 @@ def spec(n_classes: int = 2, shard: int = 4, chunk: int = 2, **options: object) 
     return dataclasses.replace(made, shard_length=shard, chunk_length=chunk)
 
 
-def rows(n: int, first: int = 0) -> Rows:
+def rows(n: int, first: int = 0) -> GroupRows:
     number = np.arange(first, first + n)
     schemes = ["none", "sig-digit:0", "relative:0.1"]
     flags = {name: Flags.of([schemes[i % 3] for i in number]) for name in FLAGS}
-    return Rows(number // 4, number % REPEATS, number, np.full(n, 0.5), flags)
+    return GroupRows(number // 4, number % REPEATS, number, np.full(n, 0.5), flags)
 
 
 def prediction(made: GroupSpec, row: int) -> Prediction:

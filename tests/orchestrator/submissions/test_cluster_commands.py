@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sweep import Sweep
-from slurm.discover import discover
-from slurm.limits import Limits
-from slurm.profile import read_profile, user_folder
-from slurm.testcluster import MissingPackages, Settings, TestCluster
-from slurm.testcluster import cluster as testcluster
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.slurm.discover import discover
+from manyseed.slurm.limits import Limits
+from manyseed.slurm.profile import read_profile, user_folder
+from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
+from manyseed.slurm.testcluster import cluster as testcluster
 from tests.cluster import Slurm, start
 from tests.orchestrator.conftest import QUICK, command, write
 
@@ -78,7 +78,7 @@ def test_limits_of_accounting_are_written_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user's account allows three jobs at once, a QOS two."""
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
     cluster = start(tmp_path / "tc", Settings(cpu_nodes=1, gpu_nodes=0))
     try:
         monkeypatch.setenv("SLURM_CONF", str(cluster.conf))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import StillRunning
-from orchestrator.submissions.submitting import Request, submit
-from orchestrator.sweep import Sweep
-from orchestrator.working.wishes import NOW, PAUSED, STOPPED, stop_wish
+from manyseed.orchestrator.errors import StillRunning
+from manyseed.orchestrator.submissions.submitting import Request, submit
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, stop_wish
 from tests.orchestrator.conftest import MANYSEED, inside, wait_until, write
 from tests.orchestrator.test_run import SLOWER
 
@@ -34,7 +34,7 @@ def training(tmp_path: Path, stopped: list[Sweep]) -> Sweep:
 def freeze(sweep: Sweep) -> int:
     """Let its task do nothing any more, as in a fit that takes its time; return its process."""
     (life,) = sweep.submissions()[-1].lives()
-    pid = int(life["process"].split()[2])
+    pid = int(life.process.split()[2])
     os.kill(pid, signal.SIGSTOP)
     return pid
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import MANYSEED, QUICK, wait_until, write
 
 SLOW_START = """
 import os, pathlib, sys, time
-if "slurm.local" in sys.orig_argv:
+if "manyseed.slurm.local" in sys.orig_argv:
     pathlib.Path("{folder}/starting").touch()
     while not pathlib.Path("{folder}/go").exists():
         time.sleep(0.01)
@@ -75,13 +75,13 @@ def test_the_end_of_a_terminal_ends_nothing_of_what_it_submits(
 
 HUNG_UP = """
 import os, signal
-from orchestrator.working import neighbours
+from manyseed.orchestrator.working import neighbours
 
 def hang_up(*_):
     os.kill(os.getpid(), signal.SIGHUP)
 
 neighbours.write_shards = hang_up
-from orchestrator.sweep import Sweep
+from manyseed.orchestrator.sweep import Sweep
 import sys
 Sweep(sys.argv[1]).submit(workers=1)
 """

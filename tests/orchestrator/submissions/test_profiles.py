@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.run import run
-from orchestrator.errors import UserError
-from orchestrator.submissions.intent import Intent
-from orchestrator.submissions.profiles import choose, own_profile, remember
-from orchestrator.submissions.submission import Submission
-from orchestrator.submissions.taskstate import ELSEWHERE
-from orchestrator.sweep import Sweep
-from slurm.profile import read_profile, user_folder
+from manyseed.orchestrator.cli.run import run
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.submissions.profiles import choose, own_profile, remember
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.submissions.taskstate import ELSEWHERE
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm.profile import read_profile, user_folder
 from tests.orchestrator.conftest import QUICK, command, write
 
 SQUEUE = """#!/bin/sh
@@ -121,6 +121,30 @@ def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
     chosen = choose("auto", last=intent)
     assert chosen is not None
     assert chosen.path == file
+
+
+def test_what_is_wrong_with_a_profile_is_told_with_file_key_and_remedy(login: Path) -> None:
+    for name, told in {
+        "fats": r'--cluster = "fats": there is no such .*\n  make one: manyseed cluster init',
+        "testcluster": r"not running: manyseed testcluster start",
+        "./no.toml": r'--cluster = "./no.toml": there is no such file',
+    }.items():
+        with pytest.raises(UserError, match=told):
+            choose(name)
+    profile_of("fast")
+    with pytest.raises(UserError, match=r'\n  did you mean "fast"'):
+        choose("fats")
+    with pytest.raises(UserError, match='--memory = "lots": must be a number with K, M, G or T'):
+        choose("fast", memory="lots")
+    for text, told in {
+        'time = "60"\npartitoin = "x"': r'partitoin = "x": unknown key\n  did you mean "partition"'
+        r"(?s:.*)go into the table extra",
+        'time = "0"': r'cpu.time = "0": must be a minute or more',
+        "time = ": "not a TOML file",
+    }.items():
+        file = write(login / "mine.toml", text)
+        with pytest.raises(UserError, match=f"^{file}: {told}"):
+            choose(str(file))
 
 
 @pytest.mark.parametrize("key", ["profile", "cluster", "slurm_conf"])

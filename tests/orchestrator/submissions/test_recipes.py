@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator import origin
-from orchestrator.errors import UserError
-from orchestrator.paths import SweepPaths
-from orchestrator.submissions.recipes import require_same
-from orchestrator.working.tasks import Span, Task, TaskCell
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.submissions.recipes import require_same
+from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def paths(tmp_path: Path) -> SweepPaths:
 
 def recorded(paths: SweepPaths, *gpus: str | None, **changes: Any) -> None:
     for gpu in gpus:
-        origin.register(paths.recipes, origin.recipe(gpu) | changes)
+        register(paths.recipes, replace(Recipe.here(gpu), **changes))
 
 
 def test_the_first_recipe_is_as_it_is(paths: SweepPaths) -> None:

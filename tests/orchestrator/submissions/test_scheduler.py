@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import UnavailableError
-from orchestrator.progress import watch
-from orchestrator.submissions import scheduler as schedulers
-from orchestrator.submissions.intent import Intent
-from orchestrator.submissions.scheduler import Scheduler
-from orchestrator.submissions.stopping import unpause
-from orchestrator.submissions.submission import Submission, tasks_of
-from orchestrator.submissions.taskstate import ELSEWHERE, UNSEEN
-from orchestrator.working.tasks import Span, Task, TaskCell
-from orchestrator.working.wishes import PAUSED
-from slurm import ClusterUnavailable, commands
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.progress import watch
+from manyseed.orchestrator.submissions import scheduler as schedulers
+from manyseed.orchestrator.submissions.scheduler import Scheduler
+from manyseed.orchestrator.submissions.stopping import unpause
+from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, UNSEEN
+from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.orchestrator.tasks.requests import PAUSED
+from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
+from manyseed.slurm import ClusterUnavailable, commands
 
 SECONDS_A_MINUTE = 60.0
 
@@ -75,10 +75,10 @@ def cluster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(clock)
     monkeypatch.setattr(commands, "run", cluster.run)
     for module in ("scheduler", "submission"):
-        monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: True)
+        monkeypatch.setattr(f"manyseed.orchestrator.submissions.{module}.available", lambda: True)
     fresh: dict[Path | None, Scheduler] = {}
     monkeypatch.setattr(
-        "orchestrator.submissions.submission.scheduler_of",
+        "manyseed.orchestrator.submissions.submission.scheduler_of",
         lambda conf: fresh.setdefault(conf, Scheduler(conf)),
     )
     return cluster
@@ -177,7 +177,7 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
     for number, cells in enumerate(([1], [1, 2], [2])):
         asked = {cell: TaskCell({}, ()) for cell in cells}
         span = Span(0, 0, 0, cells[0], 0, 0, 1)
-        Task({0: "a/b"}, asked, (span,)).write(submission.task_file(number))
+        Task({0: "a/b"}, asked, (span,)).write(submission.files.task(number))
     (submission.folder / "lives" / "0002-a").mkdir()
     life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
     (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(life))
@@ -189,9 +189,9 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
     assert states() == ["gone", "gone", "killed"]
     (submission.folder / "skip.json").write_text("[1]")
     assert states() == ["cancelled", "gone", "killed"]
-    submission.stop_file.write_text(PAUSED)  # which cancels nothing
+    submission.files.stop.write_text(PAUSED)  # which cancels nothing
     assert states() == ["cancelled", "gone", "killed"]
-    submission.stop_file.write_text("")
+    submission.files.stop.write_text("")
     assert states() == ["cancelled", "cancelled", "killed"]
     assert cluster.asked
 
@@ -199,11 +199,11 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
 def test_where_slurm_is_gone_from_path_its_jobs_are_elsewhere(
     submit: Callable[..., Submission], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slurm import processes
+    from manyseed.slurm import processes
 
     submission = submit(1, submitter=processes.fingerprint(1))
     for module in ("scheduler", "submission"):
-        monkeypatch.setattr(f"orchestrator.submissions.{module}.available", lambda: False)
+        monkeypatch.setattr(f"manyseed.orchestrator.submissions.{module}.available", lambda: False)
     assert [(task.state, task.note) for task in submission.tasks()] == [("killed", ELSEWHERE)]
     assert cluster.asked == []
 
@@ -239,7 +239,7 @@ def test_only_a_cluster_that_is_not_needed_may_be_silent(
 ) -> None:
     """Who goes on elsewhere takes over what a silent cluster was given, held or lost."""
     paused, lost = submit(1, number=1), submit(1, number=2, noted=False)
-    paused.stop_file.write_text("pause\n")
+    paused.files.stop.write_text("pause\n")
     cluster.silent = True
     with pytest.raises(UnavailableError):
         tasks_of([paused, lost], fresh=True)
@@ -247,13 +247,13 @@ def test_only_a_cluster_that_is_not_needed_may_be_silent(
     assert [[(t.state, t.note) for t in tasks] for tasks in found] == [[("killed", ELSEWHERE)]] * 2
     with pytest.raises(UnavailableError):
         unpause([paused], lambda scheduler: False)
-    assert paused.stop_file.read_text() == "pause\n"
+    assert paused.files.stop.read_text() == "pause\n"
     unpause([paused], lambda scheduler: True)
-    assert paused.stop_file.read_text() == ""
+    assert paused.files.stop.read_text() == ""
     cluster.silent = False
     cluster.rows = [row(1, 0, "PENDING", "JobHeldUser")]
     unpause([paused], lambda scheduler: False)
-    assert paused.stop_file.exists(), "it was taken over: others have its runs"
+    assert paused.files.stop.exists(), "it was taken over: others have its runs"
 
 
 def test_jobs_that_a_colleague_submitted_are_looked_for_under_their_name(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.submissions.cluster import n_gpus, shapes, workers
-from orchestrator.submissions.sizing import Shape, cut
-from orchestrator.working.node import EACH_CORE, EACH_GPU
-from slurm.discover import Cluster, Partition
-from slurm.limits import Limits
-from slurm.profile import Resources, read_profile
+from manyseed.orchestrator.submissions.cluster import n_gpus, shapes, workers
+from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
+from manyseed.slurm.discover import Cluster, Partition
+from manyseed.slurm.limits import Limits
+from manyseed.slurm.profile import Resources, read_profile
 
 SECONDS = st.floats(0.001, 5000)
 
@@ -50,7 +50,7 @@ def sweeps(draw: st.DrawFn) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
 
 
 SHAPES = st.builds(
-    Shape,
+    TaskSize,
     processes=st.integers(1, 8),
     seconds=st.floats(100, 5000),
     parallelism=st.integers(1, 20),
@@ -61,7 +61,7 @@ SHAPES = st.builds(
 @settings(deadline=None)
 @given(sweeps(), SHAPES, SHAPES)
 def test_every_run_is_in_one_task_of_its_class(
-    sweep: tuple[pl.DataFrame, pl.DataFrame, pl.Series], cpu: Shape, gpu: Shape
+    sweep: tuple[pl.DataFrame, pl.DataFrame, pl.Series], cpu: TaskSize, gpu: TaskSize
 ) -> None:
     rows, costs, identical = sweep
     shapes = {"cpu": cpu, "gpu": gpu}
@@ -101,7 +101,7 @@ def test_tasks_have_the_size_that_the_walltime_allows() -> None:
 
     def tasks(**shape: int) -> pl.DataFrame:
         given = {"processes": 4, "seconds": 3600, "parallelism": 1, "most": 100} | shape
-        work = cut(rows, costs, none, {"cpu": Shape(**given)})
+        work = cut(rows, costs, none, {"cpu": TaskSize(**given)})
         return work.group_by("task").agg(seconds=pl.len() * 36.0 / given["processes"])
 
     assert len(tasks()) == 3  # 10 hours of a core on 4 of them, an hour each

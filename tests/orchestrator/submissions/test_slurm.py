@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UserError
-from orchestrator.submissions import intent
-from orchestrator.sweep import Sweep
-from orchestrator.working.tasks import Task
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks import intent
+from manyseed.orchestrator.tasks.task import Task
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, QUICK, assert_equal, command, stored, write
 from tests.orchestrator.test_run import SINGLE_CLASS
@@ -49,7 +49,7 @@ def sweep(tmp_path: Path, small_tasks: None) -> Sweep:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even a small sweep into several tasks."""
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.5)
 
 
 def finish(sweep: Sweep, expected: Sweep) -> None:
@@ -98,7 +98,7 @@ def test_after_a_pilot_what_was_cancelled_by_hand_goes_on_here(
     pilot = sweep.submit(cluster=profile, only="classifier = 'lr-sgd'", limit=8)
     assert pilot is not None
     assert pilot.n_runs == 8
-    chosen = {span.cell: span.run for f in pilot.task_files for span in Task.read(f).spans}
+    chosen = {span.cell: span.run for f in pilot.files.tasks() for span in Task.read(f).spans}
     assert len(chosen) == 4  # all cells that were asked for
     assert set(chosen.values()) <= {0, 1}
     submission = sweep.submit(cluster=profile)
@@ -132,12 +132,12 @@ def test_a_crash_between_sbatch_and_the_note_orphans_nothing(
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.submissions.submission.Submission.note_jobs", crash)
+        patch.setattr("manyseed.orchestrator.submissions.submission.Submission.note_jobs", crash)
         patch.setattr(intent.processes, "fingerprint", lambda pid: "elsewhere boot 1 2")
         with pytest.raises(SystemExit):
             sweep.submit(cluster=profile)
     (submission,) = sweep.submissions()
-    assert not submission.jobs_file.exists()
+    assert not submission.files.jobs.exists()
     assert submission.is_alive()
     assert sweep.submit(cluster=profile) is None
     finish(sweep, quick)
@@ -183,7 +183,7 @@ def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
 
     def both_started() -> bool:
         nodes.update(
-            (task.node[:1], task.last["node"][:1]) for task in submission.tasks() if task.last
+            (task.node[:1], task.last.node[:1]) for task in submission.tasks() if task.lives
         )
         return {node for _, node in nodes} == {"c", "g"}
 
@@ -251,7 +251,7 @@ def test_an_answer_of_sbatch_that_is_lost_orphans_nothing(
     assert lost.returncode == 4, lost.stdout
     assert "manyseed resume" in lost.stderr
     (submission,) = sweep.submissions()
-    assert not submission.jobs_file.exists()
+    assert not submission.files.jobs.exists()
     again = command("resume", sweep.directory, "--cluster", profile)
     assert "Nothing to submit" in again.stdout, again.stderr
     assert len(submission.noted_jobs()) == submission.intent.tasks
@@ -271,10 +271,10 @@ def test_what_a_cluster_that_is_gone_was_given_is_trained_elsewhere(
     conf.unlink()
     (tmp_path / "fresh").mkdir()
     assert command("resume", sweep.directory, "--cluster", there).returncode == 4
-    assert not submission.stop_file.exists()
+    assert not submission.files.stop.exists()
     went_on = command("resume", sweep.directory, "--cluster", "local", "--workers", 2)
     assert went_on.returncode == 0, went_on.stderr
-    assert submission.stop_file.exists(), "what waits there shall end as it starts"
+    assert submission.files.stop.exists(), "what waits there shall end as it starts"
     shown: dict[str, object] = {}
 
     def whole() -> bool:
@@ -296,7 +296,7 @@ def test_cells_that_are_cancelled_are_left_out_by_tasks_that_wait(
     later = str(write(tmp_path / "later.toml", text))
     submission = sweep.submit(cluster=later)
     assert submission is not None
-    groups = [Task.read(file).groups.values() for file in submission.task_files]
+    groups = [Task.read(file).groups.values() for file in submission.files.tasks()]
     others = {n for n, names in enumerate(groups) if any("xgb" not in name for name in names)}
     mixed = {n for n in others if any("xgb" in name for name in groups[n])}
     assert mixed, "a task that has both"
@@ -367,7 +367,7 @@ def test_run_goes_to_a_cluster_and_to_the_report(
     assert submission.cluster == "lab"
     job = sweep.analysis_job()
     assert job is not None
-    assert (job["cluster"], job["state"]) == ("lab", "finished")
+    assert (job.cluster, job.state) == ("lab", "finished")
     assert sweep.paths.report.exists()
     finish(sweep, quick)
     again = command("resume", sweep.directory, "--watch")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.submissions import cluster
-from orchestrator.submissions.submission import Submission
-from orchestrator.submissions.taskstate import TaskState
-from orchestrator.sweep import Sweep
-from slurm import control
+from manyseed.orchestrator.submissions import cluster
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.slurm import control
 from tests.cluster import CORES, Slurm, wait_until
 from tests.orchestrator.conftest import QUICK, command, train, write
 from tests.orchestrator.submissions.test_slurm import PROFILE, finish, report
@@ -39,7 +39,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
     return Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
 
 
@@ -62,7 +62,7 @@ def training(sweep: Sweep, submission: Submission) -> TaskState:
     found: list[TaskState] = []
 
     def one() -> bool:
-        found[:] = [t for t in submission.tasks() if t.last.get("state") == "running" and t.done]
+        found[:] = [t for t in submission.tasks() if t.last.state == "running" and t.done]
         return bool(found)
 
     wait_until(one, lambda: f"a task that trains\n{report(sweep)}")
@@ -91,7 +91,7 @@ def frozen(task: TaskState) -> Iterator[None]:
 
 
 def pid(task: TaskState) -> int:
-    return int(task.last["process"].split()[2])
+    return int(task.last.process.split()[2])
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         tmp_path,
         f"""
         if "submitit.core._submit" in sys.orig_argv:
-            from slurm import signals
+            from manyseed.slurm import signals
             signals.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
         """,
     )
@@ -136,8 +136,8 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
     life = len(task.lives) - 1
     (task,) = submission.tasks()
     assert len(task.lives) > life + 1, report(sweep)
-    assert task.lives[life]["state"] == "interrupted"
-    assert sum(task.lives[life]["done"].values()) > 0
+    assert task.lives[life].state == "interrupted"
+    assert task.lives[life].n_done > 0
     assert sweep.status()["duplicates"] <= 2 * len(task.lives)
 
 
@@ -149,7 +149,7 @@ def test_a_task_that_gets_nowhere_stops_itself(
     setup = in_every_process(
         tmp_path,
         """
-        if "orchestrator.working.process" in sys.orig_argv:
+        if "manyseed.orchestrator.working.process" in sys.orig_argv:
             time.sleep(600)
         """,
     )
@@ -159,14 +159,14 @@ def test_a_task_that_gets_nowhere_stops_itself(
 
     def gave_up() -> bool:
         (task,) = submission.tasks()
-        if task.last.get("state") == "running" and task.last["life"] not in hurried:
-            hurried.add(task.last["life"])
+        if task.last.state == "running" and task.last.folder not in hurried:
+            hurried.add(task.last.folder)
             slurm.cluster.command(["scancel", "--signal=USR2", task.job_id])  # else half a minute
         return task.state == "broken"
 
     wait_until(gave_up, lambda: f"the end of a task that gets nowhere\n{report(sweep)}", 240)
     (task,) = submission.tasks()
-    assert [life["state"] for life in task.lives] == ["interrupted"] * 3 + ["broken"]
+    assert [life.state for life in task.lives] == ["interrupted"] * 3 + ["broken"]
     state = sweep.status()
     assert state["runs"]["failed"] == state["runs"]["done"] == 0
     (problem,) = state["problems"]
@@ -178,7 +178,7 @@ def test_a_task_that_gets_nowhere_stops_itself(
 def test_where_all_nodes_are_broken_the_submission_stops_itself(
     sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
     (tmp_path / "bad").mkdir()
     write(tmp_path / "bad" / "sklearn.py", "raise ImportError('this environment is broken')")
     setup = f"setup = ['export PYTHONPATH={tmp_path}/bad:$PYTHONPATH']\n"
@@ -190,7 +190,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
     state = sweep.status()
     assert state["runs"]["failed"] == state["runs"]["done"] == 0
     assert set(state["tasks"]) <= {"broken", "cancelled", "stopped"}, report(sweep)
-    assert {task.last["node"] for task in submission.tasks() if task.last} == {"c1", "c2", "c3"}
+    assert {task.last.node for task in submission.tasks() if task.lives} == {"c1", "c2", "c3"}
     (problem,) = (text for text in state["problems"] if "broke" in text)
     assert "none worked, so the submission stopped itself" in problem
     assert "this environment is broken" in problem
@@ -202,7 +202,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
 def test_arrays_are_cut_to_what_the_cluster_takes(
     sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
     submission = submitted(sweep, profile(slurm, tmp_path, parallelism="parallelism = 11"))
     assert submission.intent.tasks > 8  # the largest array
     assert len({job.id.partition("_")[0] for job in submission.jobs().values()}) == 2
@@ -302,7 +302,7 @@ def test_a_broken_node_fails_no_run_and_is_kept_away_from(
     again = submitted(sweep, file)
     assert "c1" in again.intent.excluded
     finish(sweep, expected)
-    assert {task.last["node"] for task in again.tasks()} <= {"c2", "c3"}
+    assert {task.last.node for task in again.tasks()} <= {"c2", "c3"}
 
 
 def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
@@ -311,12 +311,12 @@ def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
     expected: Sweep,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
     sweep = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
     changes = {"cpus-per-task": "whole-node = true", "parallelism": "parallelism = 2"}
     file = profile(slurm_without_accounting, tmp_path, **changes)
     submission = submitted(sweep, file)
-    workers = lambda: {life["workers"] for life in submission.lives()}  # noqa: E731
+    workers = lambda: {life.workers for life in submission.lives()}  # noqa: E731
     wait_until(lambda: CORES in workers(), lambda: f"a process a core: {workers()}")
     training(sweep, submission)
     slurm_without_accounting.cluster.command(
@@ -335,7 +335,7 @@ def test_processes_of_a_whole_node_share_its_gpus(slurm: Slurm, tmp_path: Path) 
     setup = in_every_process(
         tmp_path,
         f"""
-        if "orchestrator.working.process" in sys.orig_argv:
+        if "manyseed.orchestrator.working.process" in sys.orig_argv:
             told = [os.environ[name] for name in ("SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES")]
             pathlib.Path(f"{tmp_path}/seen/{{os.getpid()}}").write_text(" ".join(told))
         """,

@@ -11,14 +11,14 @@ from socket import socketpair
 
 import pytest
 
-from jobs.run import Cell, Run
-from orchestrator import Sweep
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.layout import lay_out
-from orchestrator.plans.plan import Plan
-from orchestrator.working.checkpoints import checkpoint
-from orchestrator.working.messages import Batch, Outcome, Ready
-from orchestrator.working.tasks import Span, Task, TaskCell
+from manyseed import Sweep
+from manyseed.jobs.run import Run
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
+from manyseed.orchestrator.working.checkpoints import checkpoint
+from manyseed.orchestrator.working.messages import Batch, Outcome, Ready
 from tests.orchestrator.conftest import write
 
 EPOCHS = 30
@@ -42,9 +42,9 @@ hparams   = {{ width1 = 32, width2 = 32 }}
 # The real training process, which saves after every epoch; where epoch `stop` begins it waits.
 PROCESS = """
 import sys
-from jobs.training import loop
-from orchestrator.working import checkpoints
-from orchestrator.working import process
+from manyseed.jobs.training import loop
+from manyseed.orchestrator.working import checkpoints
+from manyseed.orchestrator.working import process
 
 checkpoints.SECONDS = 0.0
 stop, cut, begun = int(sys.argv[1]), loop.batches, 0
@@ -107,7 +107,7 @@ def sweep(tmp_path: Path) -> Sweep:
     planned = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
     plan, groups = Plan.read(planned.paths), Groups.read(planned.paths)
     lay_out(planned.paths, plan, groups)
-    cell = TaskCell(plan.canonical(0), tuple(plan.cells["snapshots"][0]))
+    cell = TaskCell(plan.cell(0).canonical(), tuple(plan.cells["snapshots"][0]))
     span = Span(group=0, shard=0, row=0, cell=0, repeat=0, run=0, count=1)
     task = Task({0: groups.specs[0].path}, {0: cell}, (span,))
     task.write(planned.paths.tasks / "task-0000.json")
@@ -134,7 +134,7 @@ def test_a_killed_fit_goes_on_in_a_later_life_and_ends_bit_equal(sweep: Sweep) -
 
 
 def test_a_checkpoint_is_of_one_run_and_recipe(sweep: Sweep) -> None:
-    cell = Cell.from_canonical(Plan.read(sweep.paths).canonical(0))
+    cell = Plan.read(sweep.paths).cell(0)
     made = [
         checkpoint(sweep.paths, 0, run, Run(cell, 0, run), recipe)
         for run, recipe in [(0, 1), (1, 1), (0, 2)]

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.files import write_json
-from orchestrator.paths import SweepPaths
-from orchestrator.store.errors import StoreUnavailable
-from orchestrator.store.index import JournalIndex
-from orchestrator.store.journal import JournalWriter
-from orchestrator.store.rows import RowBytes
-from orchestrator.store.shards import publish
-from orchestrator.sweep import Sweep
-from orchestrator.working.neighbours import (
-    Neighbours,
+from manyseed.orchestrator.disk.records import write_json
+from manyseed.orchestrator.errors import StoreUnavailable
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.task import Span, Task
+from manyseed.orchestrator.working.neighbours import (
+    SharedJournals,
     journal_name,
     read_shards,
     shards_of,
     write_shards,
 )
-from orchestrator.working.publisher import Publisher
-from orchestrator.working.tasks import Span, Task
+from manyseed.orchestrator.working.publisher import Publisher
 from tests.orchestrator.store.world import NUMBER, World, finished
 
 SHARD = 4
@@ -122,7 +122,7 @@ def test_nothing_of_a_shard_is_left_out(tmp_path_factory, data) -> None:
                 for group, row in sorted(rows):
                     writer.append(group, row, value, recipe=0, fit_seconds=1)
     mine = data.draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1))
-    some = JournalIndex(paths.journals, Neighbours(paths, mine).may_hold)
+    some = JournalIndex(paths.journals, SharedJournals(paths, mine).may_hold)
     every = JournalIndex(paths.journals)
     for group, shard in mine:
         span = (group, shard * SHARD, (shard + 1) * SHARD)
@@ -136,9 +136,9 @@ def test_submissions_note_what_tasks_were_given(quick: Sweep) -> None:
     assert read_shards(folder) == [every]
     (life,) = (folder / "lives").iterdir()
     name = journal_name(f"{folder.name}-{life.name}", 0)
-    assert all(Neighbours(paths, {shard}).may_hold(name) for shard in every)
+    assert all(SharedJournals(paths, {shard}).may_hold(name) for shard in every)
     group, shard = np.max(sorted(every), axis=0)
-    assert not Neighbours(paths, {(group, shard + 1)}).may_hold(name)
+    assert not SharedJournals(paths, {(group, shard + 1)}).may_hold(name)
 
 
 def test_what_an_earlier_version_noted_is_read(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_damaged_note_lets_every_journal_be_read(tmp_path: Path, damage: bytes
     folder.mkdir(parents=True)
     name = journal_name("0001-0000-aaaaaaaa", 0)
     write_shards(folder, [{(0, 0)}])
-    assert not Neighbours(paths, {(0, 1)}).may_hold(name)
+    assert not SharedJournals(paths, {(0, 1)}).may_hold(name)
     file = folder / "shards.json"
     if isinstance(damage, bytes):
         file.write_bytes(damage)
@@ -179,4 +179,4 @@ def test_a_damaged_note_lets_every_journal_be_read(tmp_path: Path, damage: bytes
     else:
         file.unlink()
         os.mkfifo(file)
-    assert Neighbours(paths, {(0, 1)}).may_hold(name)
+    assert SharedJournals(paths, {(0, 1)}).may_hold(name)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from orchestrator.working.node import EACH_CORE, EACH_GPU, Node, broken_nodes, is_environment
+from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.working.node import (
+    EACH_CORE,
+    EACH_GPU,
+    Node,
+    broken_nodes,
+    is_environment,
+)
 
 
-def life(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> dict[str, Any]:
+def life(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> Attempt:
     now = time.time() - age
-    told = {"node": node, "done": {"0": done}, "started": now, "updated": now, "reason": "why"}
-    return told | ({"node_at_fault": True} if broke else {})
+    told = Attempt("broken", "", node, started=now, updated=now, done={"0": done}, reason="why")
+    return replace(told, node_at_fault=broke)
 
 
 @pytest.mark.parametrize(

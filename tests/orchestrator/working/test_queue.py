@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.working.queue import Queue
-from orchestrator.working.tasks import Span, Task
+from manyseed.orchestrator.tasks.task import Span, Task
+from manyseed.orchestrator.working.queue import Queue
 
 SPANS = (
     Span(group=0, shard=0, row=0, cell=0, repeat=0, run=0, count=10),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.working import stop as module
-from orchestrator.working.stop import Stop
-from orchestrator.working.wishes import NOW, PAUSED, STOPPED
+from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED
+from manyseed.orchestrator.working import stop as module
+from manyseed.orchestrator.working.stop import Stop
 
 
 @pytest.fixture

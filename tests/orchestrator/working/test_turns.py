@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from orchestrator.paths import SweepPaths
-from orchestrator.plans.groups import Groups
-from orchestrator.plans.plan import Plan
-from orchestrator.plans.planning import plan_sweep
-from orchestrator.submissions.sizing import Shape, cut
-from orchestrator.working.queue import Queue
-from orchestrator.working.tasks import Task, make_tasks
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.tasks.task import Task, make_tasks
+from manyseed.orchestrator.working.queue import Queue
 
 TEXT = """
 name    = "turns"
@@ -43,7 +43,7 @@ def tasks(folder: Path, repeats: int, runs: int, number: int) -> tuple[Plan, lis
     plan = Plan.read(paths)
     lengths = {spec.number: spec.shard_length for spec in Groups.read(paths).specs}
     costs = plan.cells.select("cell", "device", seconds=pl.lit(1000.0))
-    shape = Shape(processes=1, seconds=1e9, parallelism=number, most=number)
+    shape = TaskSize(processes=1, seconds=1e9, parallelism=number, most=number)
     identical = plan.cells.filter("identical")["cell"]
     work = cut(plan.rows.sample(fraction=1.0, shuffle=True), costs, identical, {"cpu": shape})
     return plan, list(make_tasks(plan, work, lengths))

@@ -12,24 +12,28 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import Sweep
-from orchestrator.submissions import submitting
-from orchestrator.working.lives import read_lives
-from orchestrator.working.wishes import NOW, STOPPED
-from slurm.local import LocalJob
-from slurm.processes import Process
+from manyseed import Sweep
+from manyseed.orchestrator.disk.records import write_json
+from manyseed.orchestrator.submissions import submitting
+from manyseed.orchestrator.tasks.attempts import Attempt, read_lives
+from manyseed.orchestrator.tasks.requests import NOW, STOPPED
+from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.working.node import Node
+from manyseed.orchestrator.working.worker import TaskLife
+from manyseed.slurm.local import LocalJob
+from manyseed.slurm.processes import Process
 from tests.orchestrator.conftest import wait_until, write
 from tests.orchestrator.test_lean import SGD
 
 IS_TRAINING = """
 import os, pathlib, sys, time
-if 'orchestrator.working.process' in sys.orig_argv:
+if 'manyseed.orchestrator.working.process' in sys.orig_argv:
 """
 FOLDER = "    here = pathlib.Path(os.environ['HERE'])\n"
 
 WAITS = f"""
 {IS_TRAINING}{FOLDER}
-    from jobs.trainer import Trainer
+    from manyseed.jobs.trainer import Trainer
     train = Trainer.train
     def slowly(*arguments, **options):
         (here / "training").touch()
@@ -62,7 +66,7 @@ def start(sweep: Sweep, tmp_path: Path) -> Iterator[Start]:
         (tmp_path / "code" / "sitecustomize.py").write_text(code)
         program = f"""
 import os, sys
-from orchestrator.working import worker
+from manyseed.orchestrator.working import worker
 {task}
 print(worker.run_task(sys.argv[1], "1", "0", "1"))
 """
@@ -83,7 +87,7 @@ print(worker.run_task(sys.argv[1], "1", "0", "1"))
         process.communicate()
 
 
-def last(sweep: Sweep) -> dict[str, object]:
+def last(sweep: Sweep) -> Attempt:
     """Return what the life tells of itself."""
     return read_lives(sweep.paths.submission(1))[-1]
 
@@ -100,8 +104,8 @@ def test_a_training_process_that_dies_idle_is_replaced(sweep: Sweep, start: Star
 def test_training_processes_that_all_die_idle_break_the_task(sweep: Sweep, start: Start) -> None:
     task = start(f"{IS_TRAINING}    print('ouch', file=sys.stderr, flush=True)\n    os._exit(9)\n")
     assert task.communicate(timeout=120)[0] == "broken\n"
-    assert last(sweep)["reason"] == "a training process ended with code 9 before it trained"
-    assert str(last(sweep)["details"]).count("ouch") == 3
+    assert last(sweep).reason == "a training process ended with code 9 before it trained"
+    assert last(sweep).details.count("ouch") == 3
 
 
 @pytest.mark.parametrize("wish", [STOPPED, NOW])
@@ -113,9 +117,9 @@ def test_a_users_stop_waits_for_the_fit_in_flight_unless_it_says_now(
     (sweep.paths.submission(1) / "stop").write_text(wish)
     if wish == STOPPED:
         for _ in range(3):
-            before = last(sweep)["updated"]
-            wait_until(lambda then=before: last(sweep)["updated"] != then, "another report")  # type: ignore[misc]
-        assert last(sweep)["state"] == "running"
+            before = last(sweep).updated
+            wait_until(lambda then=before: last(sweep).updated != then, "another report")  # type: ignore[misc]
+        assert last(sweep).state == "running"
         (tmp_path / "go").touch()
     assert task.communicate(timeout=120)[0] == "stopped\n"
     assert sweep.status()["runs"]["done"] == (wish == STOPPED)
@@ -128,7 +132,7 @@ def test_a_lifes_lease_is_held_until_its_processes_have_ended(
         WAITS,
         f"""
 worker._GRACE_SECONDS = 0.1
-from orchestrator.working import pool
+from manyseed.orchestrator.working import pool
 from pathlib import Path
 leases, dismiss = Path({str(sweep.paths.leases)!r}), worker.Pool.dismiss
 seen = Path({str(tmp_path)!r}) / "seen"
@@ -190,3 +194,24 @@ worker.Publisher.publish_due = publish_due
     assert minutes >= 10
     assert operations / minutes < 60
     assert synced <= 2, "a heartbeat of the lease perhaps"
+
+
+def new_life(sweep: Sweep) -> TaskLife:
+    """Return a life of the task, in this process."""
+    return TaskLife(sweep.paths, sweep.paths.submission(1), 0, 1, Node.here())
+
+
+def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_lives_failed(
+    sweep: Sweep,
+) -> None:
+    fields = {"group": 0, "cell": 0, "repeat": 0, "error": "E", "traceback": "T"}
+    told = [json.dumps(fields | {"row": row, "run": row}) + "\n" for row in (0, 1)]
+    first = new_life(sweep)
+    (first.folder / "failures.jsonl").write_text("".join(told))
+    write_json(first.folder / "progress.json", {"state": "ended", "process": "", "started": 1.0})
+    assert new_life(sweep).queue.n_pending == 0
+    set_back(sweep.paths, {0: [1]})
+    again = new_life(sweep)
+    assert again.queue.n_pending == 1
+    (again.folder / "failures.jsonl").write_text(told[1])  # and before it was suspended
+    assert again._settled() == {0: {0, 1}}

@@ -1,0 +1,1 @@
+"""The robust two-sample KS test: trimming levels, references, resamples."""

@@ -1,0 +1,81 @@
+"""Resamples of a test set: the same for every cell, chunk and worker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.refused import Refused
+
+RESAMPLING_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Resamples:
+    """How often each test point stands on either side of a two-sample test.
+
+    Attributes
+    ----------
+    candidate, reference : uint8 array (resample, sample)
+        Counts on the candidate's and on the reference's side.
+    n_side : int
+        Points on each side (N), the same in every resample.
+    """
+
+    candidate: NDArray[np.uint8]
+    reference: NDArray[np.uint8]
+    n_side: int
+
+
+def generator(seed: int, purpose: str, *keys: str | int) -> np.random.PCG64:
+    """Return the bit generator of one purpose, keyed by identities and numbers.
+
+    PCG64 on a SeedSequence of the eight little-endian words of SHA-256 over the compact JSON of
+    ``[v, seed, purpose, keys]``.
+    """
+    text = json.dumps(
+        [RESAMPLING_VERSION, seed, purpose, *keys], separators=(",", ":"), ensure_ascii=False
+    )
+    words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4")
+    return np.random.PCG64(np.random.SeedSequence([int(word) for word in words]))
+
+
+def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resamples:
+    """Split the test points at random into two disjoint halves, again and again.
+
+    Each half has N = ⌊n_test / 2⌋ points; of an odd number one is left out each time. Nothing is
+    drawn twice: a second bootstrap would double the variance that δ allows for.
+    """
+    if n_test < 2:
+        reason = f"{n_test} test points can't be split in two halves; at least 2 can"
+        raise Refused("n_test", n_test, reason)
+    n_side = n_test // 2
+    candidate = np.empty((resamples, n_test), dtype=np.uint8)
+    reference = np.empty((resamples, n_test), dtype=np.uint8)
+    for index in range(resamples):
+        # Raw words, because NumPy may change what its distributions draw.
+        words = bits.random_raw(n_test)
+        ends = np.partition(words, (n_side - 1, 2 * n_side - 1))
+        candidate[index] = words <= ends[n_side - 1]
+        reference[index] = (words > ends[n_side - 1]) & (words <= ends[2 * n_side - 1])
+    return Resamples(candidate, reference, n_side)
+
+
+def bootstraps(bits: np.random.PCG64, n_test: int, n_side: int, resamples: int) -> Resamples:
+    """Draw two sides of `n_side` points each from all test points with replacement.
+
+    The sides overlap, and points stand on one several times: as RKS and RKS24 print it.
+    """
+    if n_side < 1:
+        reason = f"{n_test} test points can't be drawn for two sides; at least 2 can"
+        raise Refused("n_test", n_test, reason)
+    counts = np.empty((2, resamples, n_test), dtype=np.uint8)
+    for index in range(resamples):
+        for side in counts:
+            drawn = (bits.random_raw(n_side) % np.uint64(n_test)).astype(np.int64)
+            side[index] = np.bincount(drawn, minlength=n_test)
+    return Resamples(counts[0], counts[1], n_side)

@@ -1,0 +1,14 @@
+"""What cells differ in: the keys of a sweep file's grids, and columns of every result table."""
+
+from __future__ import annotations
+
+AXES = (
+    "dataset",
+    "classifier",
+    "train_fraction",
+    "perturb_continuous",
+    "perturb_categorical",
+    "perturb_hparams",
+    "hparams",
+    "vary",
+)

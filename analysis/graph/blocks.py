@@ -1,0 +1,153 @@
+"""One repeat: its predictions as parts, and what metrics found as rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics.gram import above
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.summaries import summarise
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.schema import Found
+
+Rows = NDArray[np.int64]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A repeat of a block: its key, and where its runs are stored."""
+
+    cell: int
+    held_out: HeldOut
+    run_index: Rows
+    identical: NDArray[np.bool_]
+    row: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was seen of a repeat's predictions, or of a part of them.
+
+    Attributes
+    ----------
+    largest : int
+        The largest label.
+    undefined : int
+        Runs with a margin or a score that is not a number.
+    """
+
+    largest: int
+    undefined: int
+
+    @classmethod
+    def of(cls, checks: Sequence[Check]) -> Check:
+        """Return that of a repeat from those of its parts."""
+        return cls(max(c.largest for c in checks), sum(c.undefined for c in checks))
+
+    def problem(self, held_out: HeldOut) -> str | None:
+        """Say why a repeat can't be analysed, if it can't."""
+        if held_out.problem is not None or self.largest < held_out.n_classes:
+            return held_out.problem
+        return f"a label is {self.largest}, and there are {held_out.n_classes} classes"
+
+
+def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, Check]:
+    """Return some runs of a repeat, and what was seen of their predictions.
+
+    Labels that are no class become class 0, so that metrics need not mind; what they find of such
+    a repeat is not used.
+    """
+    own, label = dict(arrays), arrays["label"]
+    largest = int(label.max(initial=0))
+    if largest >= member.held_out.n_classes:
+        own["label"] = np.where(label < member.held_out.n_classes, label, 0).astype(label.dtype)
+    part = Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
+    return part, Check(largest, _undefined(part))
+
+
+def _undefined(part: Part) -> int:
+    values = part.score if part.margin is None else part.margin
+    if values is None:
+        return 0
+    # A sum is NaN where a term is, or where infinities meet: only then are values looked at.
+    axes = tuple(range(1, values.ndim))
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspect = np.isnan(values.sum(axis=axes))
+    return int(np.isnan(values[suspect]).any(axis=axes).sum())
+
+
+def rows_of(
+    member: Member,
+    metrics: Sequence[Metric],
+    options: Options,
+    finished: Sequence[Finished],
+    check: Check,
+) -> Found:
+    """Give the values of one repeat their keys, and summarise them.
+
+    Of a repeat that can't be analysed only the row among the repeats is left, and says why.
+    """
+    n_runs = member.run_index.size
+    problem = check.problem(member.held_out)
+    repeats: dict[str, Any] = {
+        "n_runs": n_runs,
+        "n_distinct": max(n_runs - int(np.count_nonzero(member.identical)), 1),
+        "n_test": member.held_out.n_test,
+        "n_undefined": check.undefined,
+        "problem": problem or "",
+    }
+    if problem is not None:
+        nobody = slice(0)
+        member = replace(
+            member, run_index=member.run_index[nobody], identical=member.identical[nobody]
+        )
+        finished, n_runs = [_nothing(metric) for metric in metrics], 0
+    runs: dict[str, NDArray[Any]] = {"run_index": member.run_index, "identical": member.identical}
+    i, j = above(n_runs if n_runs <= options.max_pair_runs else 0)
+    pairs: dict[str, NDArray[Any]] = {"run_i": member.run_index[i], "run_j": member.run_index[j]}
+    nothing = np.empty(0)
+    for metric, values in zip(metrics, finished, strict=True):
+        runs |= {column.name: values.runs[column.name] for column in metric.runs}
+        pairs |= {column.name: values.pairs.get(column.name, nothing) for column in metric.pairs}
+        for column in (*metric.runs, *metric.pairs):
+            if column.name in values.spreads:
+                summary = values.spreads[column.name].summary(column.summaries)
+            else:
+                of = values.runs if column in metric.runs else values.pairs
+                summary = summarise(of[column.name], column.summaries)
+            repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
+        repeats |= values.repeat
+    failures = {
+        metric.name: values.failure
+        for metric, values in zip(metrics, finished, strict=True)
+        if values.failure is not None
+    }
+    return Found(
+        failures=failures,
+        runs=_keyed(member, runs, n_runs),
+        pairs=_keyed(member, pairs, i.size),
+        repeats=_keyed(member, {name: np.asarray([v]) for name, v in repeats.items()}, 1),
+    )
+
+
+def _nothing(metric: Metric) -> Finished:
+    none = np.empty(0)
+    return Finished(
+        runs={column.name: none for column in metric.runs},
+        pairs={column.name: none for column in metric.pairs},
+        repeat={column.name: np.asarray(np.nan) for column in metric.repeat},
+    )
+
+
+def _keyed(member: Member, columns: dict[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
+    return {
+        "cell": np.full(size, member.cell, dtype=np.int64),
+        "repeat_index": np.full(size, member.held_out.repeat_index, dtype=np.int64),
+        **columns,
+    }

@@ -1,0 +1,134 @@
+"""Analysis of one group: predictions in, result tables out.
+
+groups = [analyze_group(predictions, Options())]
+tables = compute(groups, scheduler="threads")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask.base import compute as dask_compute
+from dask.callbacks import Callback
+from dask.delayed import Delayed
+
+from manyseed.analysis.graph.chunks import build
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.metrics.registry import schema
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.schema import RUN_KEY, Block, Layout, Tables, combine
+
+Progress = Callable[[int, int], None]
+"""Called with (blocks done, blocks in all) after each block, and once before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnalysis:
+    """The lazy analysis of one group: its blocks, and how they become tables."""
+
+    predictions: Predictions
+    options: Options
+    layout: Layout
+    blocks: tuple[Delayed, ...]
+
+    def _probe(self) -> str | None:
+        if "alpha_hat" in unavailable(self.predictions, self.options):
+            return None
+        return self.predictions.probe(self.options) if self.predictions.has_margin else None
+
+    def combine(self, blocks: Sequence[Block]) -> Tables:
+        """Put computed blocks, in any order, together."""
+        return combine(blocks, self.layout, self._probe(), self.predictions.runs_planned)
+
+
+def analyze_group(predictions: Predictions, options: Options | None = None) -> GroupAnalysis:
+    """Plan the analysis of one group; nothing is read or computed yet.
+
+    Raises
+    ------
+    Refused
+        For an epoch or a metric that doesn't exist. A metric that what was kept doesn't allow is
+        no error: its columns are null, and `analysis.metrics.unavailable` says why.
+    """
+    options = options if options is not None else Options()
+    types = predictions.runs.schema
+    keys = {name: types[name] for name in RUN_KEY}
+    layout = Layout(keys, schema(options.metrics))
+    return GroupAnalysis(predictions, options, layout, tuple(build(predictions, options, layout)))
+
+
+def compute(
+    groups: Sequence[GroupAnalysis],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Tables]:
+    """Compute groups together and return the tables of each.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+    scheduler : str or distributed.Client
+        One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
+    workers : int or None
+        Threads or processes of a local scheduler; None for dask's own choice.
+    progress : callable or None
+        Told of each block that is done.
+    """
+    blocks = [block for group in groups for block in group.blocks]
+    results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
+    tables, start = [], 0
+    for group in groups:
+        stop = start + len(group.blocks)
+        tables.append(group.combine(results[start:stop]))
+        start = stop
+    return tables
+
+
+def compute_all(
+    tasks: Sequence[Delayed],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Compute tasks and return what each gives; the parameters are those of `compute`."""
+    tell = progress if progress is not None else _silent
+    tell(0, len(tasks))
+    if isinstance(scheduler, str):
+        return _compute_locally(tasks, scheduler, workers, tell)
+    return _compute_on_client(tasks, scheduler, tell)
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+def _compute_locally(
+    blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: Progress
+) -> list[Any]:
+    waiting = {block.key for block in blocks}
+
+    def count(key: Any, *_: object) -> None:
+        if key in waiting:
+            waiting.discard(key)
+            tell(len(blocks) - len(waiting), len(blocks))
+
+    with Callback(posttask=count):
+        return list(dask_compute(*blocks, scheduler=scheduler, num_workers=workers))
+
+
+def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -> list[Any]:
+    from distributed import as_completed
+
+    futures = client.compute(list(blocks))
+    found: dict[str, Any] = {}
+    tasks = as_completed(futures, loop=client.loop, with_results=True)
+    for done, (future, block) in enumerate(tasks, start=1):
+        found[future.key] = block
+        future.release()  # a worker that dies later does not take it along
+        tell(done, len(blocks))
+    return [found[future.key] for future in futures]

@@ -1,0 +1,226 @@
+"""The predictions of one group: one dataset × one classifier, read as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics.metric import Metric, Need, Probability
+from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.options import Options, Probe
+from manyseed.analysis.refused import NotKept, Refused
+
+ArrayName = Literal["margin", "confidence", "score"]
+
+RUN_COLUMNS = ("row", "cell", "repeat_index", "run_index", "identical")
+
+
+class LazyArray(Protocol):
+    """An array that is read as it is indexed: of Zarr, of HDF5, or in memory.
+
+    One that has ``chunks``, the shape of a chunk, is read in chunks of so many runs; else it is
+    read whole.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length along each dimension."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its values."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """Read what a slice of runs and the position of an epoch select."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """What the runs of one dataset and classifier predict, and which run each row is.
+
+    Attributes
+    ----------
+    dataset, classifier : str
+        Names, for tables and figures.
+    dataset_id : str
+        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells of a
+        test set share them.
+    seed : int
+        The sweep's seed.
+    label : LazyArray (run, epoch, sample), unsigned integer
+        Predicted class.
+    margin : LazyArray (run, epoch, sample), float, or None
+        One number a point: the logit gap for two classes, the true-class margin for more.
+    score : LazyArray (run, epoch, sample, class), float, or None
+        Scores of all classes; used where `margin` is not stored.
+    confidence : LazyArray (run, epoch, sample), float, or None
+        Probability of the predicted class.
+    y_true : integer array (repeat, sample)
+        True class; row r belongs to repeat index r. A row that holds what is no class is a problem
+        of its repeats alone (`truth_problem`).
+    class_names : tuple of str
+        In the order of the class index; with two classes, index 1 is the positive one.
+    probability : {"softmax", "ovr", "none"}
+        How scores become probabilities.
+    runs : polars frame
+        The finished runs only, in any order: `row` (position on the run axis), `cell`,
+        `repeat_index`, `run_index` (integers), `identical` (true where the row is a copy of
+        another run of its repeat, because nothing of its training varies).
+    runs_planned : int or mapping of cell to int, or None
+        Runs that a repeat should have, for the coverage; None where that isn't known.
+    """
+
+    dataset: str
+    classifier: str
+    dataset_id: str
+    seed: int
+    label: LazyArray
+    margin: LazyArray | None = None
+    score: LazyArray | None = None
+    confidence: LazyArray | None = None
+    y_true: NDArray[np.integer[Any]]
+    class_names: tuple[str, ...]
+    probability: Probability = "softmax"
+    runs: pl.DataFrame = field(repr=False)
+    runs_planned: int | Mapping[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arrays and frames that don't fit each other."""
+        if self.probability not in get_args(Probability):
+            raise ValueError(
+                f"probability is {self.probability!r}; there are {', '.join(get_args(Probability))}"
+            )
+        if len(self.class_names) < 2:
+            raise ValueError(f"a classifier needs two classes or more, got {self.class_names!r}")
+        missing = [name for name in RUN_COLUMNS if name not in self.runs.columns]
+        if missing:
+            raise ValueError(f"the frame of runs lacks {', '.join(missing)}")
+        if len(self.label.shape) != 3:
+            raise ValueError(f"label has shape {self.label.shape}; (run, epoch, sample) is needed")
+        for name in ("margin", "confidence"):
+            array = getattr(self, name)
+            if array is not None and array.shape != self.label.shape:
+                raise ValueError(f"{name} has shape {array.shape}, label {self.label.shape}")
+        if self.score is not None and self.score.shape != (*self.label.shape, self.n_classes):
+            raise ValueError(
+                f"score has shape {self.score.shape}; label {self.label.shape} and "
+                f"{self.n_classes} classes need {(*self.label.shape, self.n_classes)}"
+            )
+        if self.y_true.ndim != 2 or self.y_true.shape[1] != self.label.shape[2]:
+            raise ValueError(
+                f"y_true has shape {self.y_true.shape}; (repeat, {self.label.shape[2]}) is needed"
+            )
+        self._check_runs()
+
+    def _check_runs(self) -> None:
+        if self.runs.is_empty():
+            return
+        for name, size in (("row", self.label.shape[0]), ("repeat_index", self.y_true.shape[0])):
+            column = self.runs[name].to_numpy()
+            if column.min() < 0 or column.max() >= size:
+                raise ValueError(
+                    f"{name} goes from {column.min()} to {column.max()}; the arrays have {size}"
+                )
+        for key in (["row"], ["cell", "repeat_index", "run_index"]):
+            twice = self.runs.filter(pl.struct(key).is_duplicated())
+            if not twice.is_empty():
+                values = ", ".join(f"{name} {twice[name][0]}" for name in key)
+                raise ValueError(f"the frame of runs has {values} more than once")
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes of the dataset."""
+        return len(self.class_names)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test points."""
+        return int(self.label.shape[2])
+
+    @property
+    def true_class(self) -> NDArray[np.integer[Any]]:
+        """`y_true` with class 0 for what is no class, so that metrics need not mind it.
+
+        What they find of such a test set is not used.
+        """
+        wrong = self._no_class(self.y_true)
+        return np.where(wrong, 0, self.y_true) if wrong.any() else self.y_true
+
+    def truth_problem(self, repeat_index: int) -> str | None:
+        """Say why nothing can be computed on a test set, if nothing can."""
+        y_true = self.y_true[repeat_index]
+        wrong = y_true[self._no_class(y_true)]
+        if wrong.size == 0:
+            return None
+        return f"a true class is {wrong[0]}, and there are {self.n_classes} classes"
+
+    def _no_class(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        return np.asarray((y_true < 0) | (y_true >= self.n_classes))
+
+    @property
+    def has_margin(self) -> bool:
+        """Whether one number a point can be had, as α̂ needs it."""
+        return self.margin is not None or self.score is not None
+
+    def probe(self, options: Options) -> Probe:
+        """Return what a point is reduced to for α̂."""
+        return options.probe or ("gap" if self.n_classes == 2 else "true_margin")
+
+    def source(self, need: Need) -> ArrayName | None:
+        """Return the array beside the labels that answers a need, None for the labels alone.
+
+        Raises
+        ------
+        NotKept
+            Where nothing that was kept does.
+        Refused
+            For what the classifier does not give.
+        """
+        if need == "label":
+            return None
+        if need in ("confidence", "score") and self.probability == "none":
+            raise Refused("needs", need, "needs probabilities, and the classifier gives none")
+        if self.has_margin and (need == "margin" or self.n_classes == 2):
+            return "margin"
+        if need == "confidence" and self.confidence is not None:
+            return "confidence"
+        if need != "margin" and self.score is not None:
+            return "score"
+        enough = need in ("margin", "confidence") or self.n_classes == 2
+        raise NotKept("needs", need, "was not kept", ("margin", "all") if enough else ("all",))
+
+    def epoch_index(self, epoch: int) -> int:
+        """Return the position of an epoch, counted from the first."""
+        epochs = self.label.shape[1]
+        if not -epochs <= epoch < epochs:
+            raise Refused("epoch", epoch, allowed=f"a whole number from {-epochs} to {epochs - 1}")
+        return int(epoch % epochs)
+
+
+def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused]:
+    """Say which of the metrics asked for can't be computed from what was kept, and why.
+
+    Returns
+    -------
+    dict of metric name to Refused
+        Their columns are null in the tables.
+    """
+    reasons = {}
+    for metric in select(options.metrics):
+        try:
+            predictions.source(metric.needs)
+            metric.allowed(predictions.n_classes, predictions.n_test, options)
+        except Refused as reason:
+            reasons[metric.name] = reason
+    return reasons
+
+
+def computed(predictions: Predictions, options: Options) -> tuple[Metric, ...]:
+    """Return the metrics asked for that what was kept allows."""
+    missing = unavailable(predictions, options)
+    return tuple(metric for metric in select(options.metrics) if metric.name not in missing)

@@ -1,0 +1,193 @@
+"""Rows of arrays that are read as they are indexed, chunk by chunk, by the task that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.graph.predictions import LazyArray, Predictions
+from manyseed.analysis.metrics.metric import HeldOut, Need
+from manyseed.analysis.metrics.scores import probe
+from manyseed.analysis.options import Options
+
+Array = NDArray[Any]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one chunk gives: rows `there` of it are the rows `here` of what is read."""
+
+    chunk: int
+    here: slice | Positions
+    there: slice | Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of an array, repeat after repeat: the pieces of each repeat."""
+
+    source: Source
+    pieces: tuple[tuple[Piece, ...], ...]
+
+
+class Reader:
+    """Reads rows in this thread; the last chunk is kept: the next repeat mostly begins in it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._number: int | None = None
+        self._chunk: Any = None
+
+    def read(self, number: int, y_true: Array) -> Array:
+        """Return the rows of one repeat, to be looked at only.
+
+        Rows that lie side by side in one chunk are not copied out of it.
+
+        Parameters
+        ----------
+        number : int
+            Which of the repeats.
+        y_true : integer array (sample,)
+            Its true classes, for what scores are reduced to.
+        """
+        source, pieces = self._rows.source, self._rows.pieces[number]
+        parts = [self._part(piece, y_true) for piece in pieces]
+        if len(pieces) == 1 and isinstance(pieces[0].here, slice):
+            return parts[0]
+        values = np.empty((sum(map(len, parts)), *source.shape), source.dtype)
+        for piece, part in zip(pieces, parts, strict=True):
+            values[piece.here] = part
+        return values
+
+    def _part(self, piece: Piece, y_true: Array) -> Array:
+        source = self._rows.source
+        if piece.chunk != self._number:
+            self._number = self._chunk = None  # make room first
+            self._chunk = source.chunk(piece.chunk)
+            self._number = piece.chunk
+        part = self._chunk[piece.there]
+        if source.of_scores:
+            return probe(part, np.zeros(len(part), dtype=np.intp), y_true[None])
+        return np.ascontiguousarray(part, dtype=source.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One epoch of an array (run, epoch, …), in chunks of whole runs.
+
+    Attributes
+    ----------
+    array : LazyArray
+    length : int
+        Runs of a chunk.
+    epoch : int
+        Position of the epoch.
+    shape : tuple of int
+        Of one run, as it is read.
+    dtype : numpy dtype
+    of_scores : bool
+        Whether the array holds scores that are reduced to the probe of α̂ when they are read.
+    """
+
+    array: LazyArray
+    length: int
+    epoch: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    of_scores: bool
+
+    @classmethod
+    def of(cls, array: LazyArray, epoch: int, *, of_scores: bool = False) -> Source:
+        """Prepare to read an array; nothing is read yet."""
+        length, *_ = getattr(array, "chunks", None) or array.shape
+        # float16 sorts slowly, and float32 holds the same values.
+        narrow = of_scores or array.dtype == np.float16
+        return cls(
+            array=array,
+            length=max(1, length),
+            epoch=epoch,
+            shape=array.shape[2:3] if of_scores else array.shape[2:],
+            dtype=np.dtype(np.float32) if narrow else array.dtype,
+            of_scores=of_scores,
+        )
+
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of one run."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def chunk(self, number: int) -> Array:
+        """Read the runs of a chunk."""
+        first = number * self.length
+        last = min(first + self.length, self.array.shape[0])
+        return np.asarray(self.array[first:last, self.epoch])
+
+    def rows(self, wanted: Sequence[Positions]) -> Rows:
+        """Say how to read the rows of each repeat, in the order they are asked for."""
+        return Rows(self, tuple(tuple(self._pieces(own)) for own in wanted))
+
+    def _pieces(self, wanted: Positions) -> Iterator[Piece]:
+        chunk = wanted // self.length
+        for number in np.unique(chunk).tolist():
+            here = np.flatnonzero(chunk == number)
+            yield Piece(number, _slice(here), _slice(wanted[here] - number * self.length))
+
+
+def _slice(positions: Positions) -> slice | Positions:
+    """Return neighbours in order as a slice, which copies nothing."""
+    if np.all(np.diff(positions) == 1):
+        return slice(int(positions[0]), int(positions[-1]) + 1)
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The arrays that metrics need, (run, sample) or (run, sample, class), by name."""
+
+    arrays: Mapping[str, Source]
+
+    @classmethod
+    def of(cls, predictions: Predictions, needs: Sequence[Need], options: Options) -> Sources:
+        """Find the arrays behind what is needed."""
+        arrays = {"label": _source(predictions, "label", options.epoch)}
+        for need in needs:
+            name = predictions.source(need)
+            if name is not None and name not in arrays:
+                arrays[name] = _source(predictions, name, options.epoch)
+        if options.reference_epoch is not None and "margin" in arrays:
+            arrays["reference_margin"] = _source(predictions, "margin", options.reference_epoch)
+        return cls(arrays)
+
+    @property
+    def run_bytes(self) -> int:
+        """Bytes of one run."""
+        return sum(source.run_bytes for source in self.arrays.values())
+
+    def only(self, name: str) -> Sources:
+        """Return one of the arrays."""
+        return Sources({name: self.arrays[name]})
+
+    def rows(self, wanted: Sequence[Positions]) -> dict[str, Rows]:
+        """Say how to read the rows of each repeat, of each array."""
+        return {name: source.rows(wanted) for name, source in self.arrays.items()}
+
+
+def _source(predictions: Predictions, name: str, epoch: int) -> Source:
+    of_scores = name == "margin" and predictions.margin is None
+    array: LazyArray = getattr(predictions, "score" if of_scores else name)
+    return Source.of(array, predictions.epoch_index(epoch), of_scores=of_scores)
+
+
+def readers(rows: Mapping[str, Rows]) -> dict[str, Reader]:
+    """Open the rows of each array, for one task."""
+    return {name: Reader(of) for name, of in rows.items()}
+
+
+def read(opened: Mapping[str, Reader], number: int, held_out: HeldOut) -> dict[str, Array]:
+    """Read the rows of one repeat, of each array."""
+    return {name: reader.read(number, held_out.y_true) for name, reader in opened.items()}

@@ -1,0 +1,143 @@
+"""Are the probabilities right: expected calibration error, log-likelihood, Brier score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.probabilities import (
+    confidences,
+    log_probabilities,
+    true_log_probability,
+)
+from manyseed.analysis.options import Options
+
+Real = NDArray[np.float64]
+
+
+def expected_calibration_error(confidence: Real, right: NDArray[np.bool_], bins: int) -> float:
+    """Return the expected calibration error (RKS, section V; Naeini et al. 2015).
+
+    The mean over test points of |accuracy - mean confidence| of the bin that a point is in; bins of
+    equal width over [0, 1] of the predicted class's probability, their right edge included.
+
+    Parameters
+    ----------
+    confidence : float array (sample,)
+        NaN in any place makes the result NaN.
+    right : bool array (sample,)
+    bins : int
+    """
+    if np.isnan(confidence).any():
+        return float("nan")
+    index = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
+    gap = np.bincount(index, weights=confidence, minlength=bins) - np.bincount(
+        index, weights=right.astype(np.float64), minlength=bins
+    )
+    return float(np.abs(gap).sum() / confidence.size)
+
+
+def log_likelihood(logs: Real, y_true: NDArray[np.integer[Any]]) -> float:
+    """Return the mean logarithm of the true class's probability, in nats (PIT)."""
+    return float(true_log_probability(logs, y_true).mean())
+
+
+def brier(logs: Real, y_true: NDArray[np.integer[Any]]) -> float:
+    """Return the Brier score, summed over classes: mean of Σ_k (p_k - 1[k = y])² (PIT, tables).
+
+    Parameters
+    ----------
+    logs : float array (sample, class)
+        Logarithms of probabilities.
+    y_true : integer array (sample,)
+    """
+    p = np.exp(logs)
+    p[np.arange(y_true.size), y_true] -= 1
+    return float(np.square(p).sum(axis=1).mean())
+
+
+def _ece_chunk(part: Part, _: Part, shared: None, options: Options) -> Real:
+    return np.array(
+        [
+            expected_calibration_error(confidence, label == part.y_true, options.ece_bins)
+            for confidence, label in zip(confidences(part), part.label, strict=True)
+        ]
+    )
+
+
+def _ece_finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Finished:
+    return Finished(runs={"ece": np.concatenate(partials)})
+
+
+def _scores_chunk(part: Part, _: Part, shared: None, options: Options) -> Real:
+    values = []
+    for run in range(part.n_runs):
+        logs = log_probabilities(part, run)
+        values.append((log_likelihood(logs, part.y_true), brier(logs, part.y_true)))
+    return np.array(values)
+
+
+def _scores_finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Finished:
+    values = np.concatenate(partials)
+    return Finished(
+        runs={
+            "log_likelihood": values[:, 0],
+            "brier": values[:, 1],
+            "brier_per_class": values[:, 1] / held_out.n_classes,
+        }
+    )
+
+
+_SUMMARIES = ("mean", "range")
+
+ECE = Metric(
+    name="ece",
+    needs="confidence",
+    source="RKS, section V; Naeini et al. 2015",
+    chunk=_ece_chunk,
+    finish=_ece_finish,
+    runs=(
+        Column(
+            "ece",
+            pl.Float64,
+            "difference of shares",
+            "Expected calibration error of the predicted class's probability.",
+            _SUMMARIES,
+        ),
+    ),
+)
+
+PROPER_SCORES = Metric(
+    name="proper_scores",
+    needs="score",
+    source="PIT",
+    chunk=_scores_chunk,
+    finish=_scores_finish,
+    runs=(
+        Column(
+            "log_likelihood",
+            pl.Float64,
+            "nats",
+            "Mean logarithm of the true class's probability.",
+            _SUMMARIES,
+        ),
+        Column(
+            "brier",
+            pl.Float64,
+            "squared probability",
+            "Brier score, summed over classes: from 0 to 2.",
+            _SUMMARIES,
+        ),
+        Column(
+            "brier_per_class",
+            pl.Float64,
+            "squared probability",
+            "The same, averaged over classes: from 0 to 2 / number of classes.",
+        ),
+    ),
+)

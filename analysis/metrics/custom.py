@@ -1,0 +1,107 @@
+"""Users' own metrics: a Python function on a chunk, named "module:function".
+
+    def share_of_ones(part):
+        return (part.label == 1).mean(axis=1)
+
+The function is given some runs of a repeat (`analysis.metrics.metric.Part`) and returns a number
+for each;
+the column bears its name. It must not depend on which runs come together. What it needs beside the
+labels it says by an attribute: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_args
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Need, Part
+from manyseed.analysis.options import Options
+from manyseed.analysis.refused import NoModule, Refused
+
+Function = Callable[[Part], Any]
+
+
+_SAID = 300  # letters of what a function raises
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A user's function raised, or did not return a number for each of `n_runs` runs."""
+
+    n_runs: int
+    reason: str
+
+
+def load(name: str) -> Metric:
+    """Make a record of a user's function.
+
+    Parameters
+    ----------
+    name : str
+        ``"module:function"``, the module to be found as Python finds modules.
+
+    Raises
+    ------
+    Refused
+        Where there is no such module or function, or it needs what doesn't exist.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a user's code raises
+        said = error if isinstance(error, ImportError) else _said(error)
+        raise NoModule("metrics", name, f"can't be imported: {said}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        there = [f"{module_name}:{own}" for own in dir(module) if not own.startswith("_")]
+        raise Refused("metrics", name, "the module has no such function", there)
+    needs: Any = getattr(function, "needs", "label")
+    if needs not in get_args(Need):
+        reason = f"needs {needs!r}; there are {', '.join(get_args(Need))}"
+        raise Refused("metrics", name, reason)
+    meaning = next(iter((function.__doc__ or "").strip().splitlines()), f"What {name} returns.")
+    return Metric(
+        name=name,
+        needs=needs,
+        source=name,
+        chunk=partial(_chunk, function),
+        finish=partial(_finish, function_name),
+        runs=(Column(function_name, pl.Float64, "", meaning, ("mean", "std", "min", "max")),),
+    )
+
+
+def _chunk(
+    function: Function, part: Part, _: Part, shared: None, options: Options
+) -> NDArray[np.float64] | Failed:
+    try:
+        values = np.asarray(function(part), dtype=np.float64)
+    except Exception as error:  # whatever a user's code raises
+        return Failed(part.n_runs, f"failed with {_said(error)}")
+    if values.shape != (part.n_runs,):
+        reason = f"returned shape {values.shape} for {part.n_runs} runs; one number a run, "
+        return Failed(part.n_runs, f"{reason}{(part.n_runs,)}, is needed")
+    return values
+
+
+def _said(error: Exception) -> str:
+    """Return what was raised, on one line."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return text if len(text) <= _SAID else f"{text[:_SAID]}…"
+
+
+def _finish(
+    column: str,
+    held_out: HeldOut,
+    partials: Sequence[NDArray[np.float64] | Failed],
+    options: Options,
+) -> Finished:
+    values = [np.full(p.n_runs, np.nan) if isinstance(p, Failed) else p for p in partials]
+    reasons = [p.reason for p in partials if isinstance(p, Failed)]
+    return Finished(runs={column: np.concatenate(values)}, failure=min(reasons, default=None))

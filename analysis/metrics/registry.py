@@ -1,0 +1,53 @@
+"""The metrics there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from manyseed.analysis.metrics import custom
+from manyseed.analysis.metrics.accuracy import ACCURACY
+from manyseed.analysis.metrics.agreement import AGREEMENT
+from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
+from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
+from manyseed.analysis.metrics.ensemble import ENSEMBLE
+from manyseed.analysis.metrics.metric import Metric
+from manyseed.analysis.refused import Refused
+
+METRICS = {
+    metric.name: metric for metric in (ACCURACY, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, ENSEMBLE)
+}
+
+
+def select(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the records of metrics, in the order of `METRICS`, users' own after them.
+
+    Raises
+    ------
+    Refused
+        For a name that doesn't exist.
+    """
+    own = []
+    for name in names:
+        if ":" in name:
+            own.append(custom.load(name))
+        elif name not in METRICS:
+            raise Refused("metrics", name, "there is no such metric", METRICS)
+    result = (*(metric for name, metric in METRICS.items() if name in names), *own)
+    _check_columns(own)
+    return result
+
+
+def _check_columns(own: Sequence[Metric]) -> None:
+    """Refuse a user's column that bears another's name."""
+    taken = {column.name for metric in METRICS.values() for column in metric.runs}
+    for metric in own:
+        for column in metric.runs:
+            if column.name in taken:
+                reason = f"gives a column {column.name!r}, and there is one already"
+                raise Refused("metrics", metric.name, f"{reason}: rename the function")
+            taken.add(column.name)
+
+
+def schema(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the records whose columns the tables have: all of `METRICS`, and users' own."""
+    return (*METRICS.values(), *(metric for metric in select(names) if metric.name not in METRICS))

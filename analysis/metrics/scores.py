@@ -1,0 +1,61 @@
+"""What scores say of a point: its class, and the one number that margins are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+
+def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
+    """Return the class of gaps (sample,) or of scores (sample, class).
+
+    Of two classes a tie is the positive one, of more the first, as `jobs` has it for runs.
+    """
+    found = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)
+    return found.astype(np.int64)
+
+
+def probe(
+    score: Floats, repeat_of_row: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]]
+) -> NDArray[np.float32]:
+    """Reduce scores to one number a point: the gap of two classes, the true-class margin of more.
+
+    Parameters
+    ----------
+    score : float array (run, sample, class)
+    repeat_of_row : integer array (run,)
+        Which row of `y_true` each run was tested on.
+    y_true : integer array (repeat, sample)
+
+    Returns
+    -------
+    float32 array (run, sample)
+    """
+    if score.shape[2] == 2:
+        return score[..., 1].astype(np.float32) - score[..., 0].astype(np.float32)
+    return true_margin(score, y_true[repeat_of_row])
+
+
+def true_margin(score: Floats, y_true: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    """Return the score of the true class minus the largest other, negative where that is higher.
+
+    Parameters
+    ----------
+    score : float array (row, sample, class)
+    y_true : integer array (row, sample), or (sample,) where all rows share it
+
+    Returns
+    -------
+    float32 array (row, sample)
+    """
+    # A copy, because the true class is blanked out below.
+    others = np.array(score, dtype=np.float32)
+    index = np.broadcast_to(y_true, others.shape[:2])[..., None].astype(np.intp)
+    true = np.take_along_axis(others, index, axis=2)[..., 0]
+    np.put_along_axis(others, index, -np.inf, axis=2)
+    result: NDArray[np.float32] = true - others.max(axis=2)
+    return result

@@ -1,0 +1,245 @@
+"""How large must an ensemble be to stand for the training: RKS, section V-A and Table I.
+
+Half of the models are the reference. Of the other half, the pool, ensembles of several sizes are
+drawn again and again without replacement, and each is compared with the reference like a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.alphahat.references import (
+    PAPER_INFEASIBLE,
+    Reference,
+    alpha_stars,
+    paper_levels,
+)
+from manyseed.analysis.alphahat.resampling import generator
+from manyseed.analysis.alphahat.trimming import dkw_threshold
+from manyseed.analysis.graph.chunks import single_repeat
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.metrics.alpha_hat import MIN_OTHERS, defined, probe
+from manyseed.analysis.metrics.alpha_hat import draws as resamples
+from manyseed.analysis.metrics.calibration import expected_calibration_error
+from manyseed.analysis.metrics.metric import HeldOut, Part
+from manyseed.analysis.metrics.probabilities import confidences
+from manyseed.analysis.metrics.scores import labels, true_margin
+from manyseed.analysis.options import CLOSE, Options
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.means import mean_of, std_of
+
+SIZES = (3, 5, 10, 20, 30, 70, 100, 150, 200)
+DRAWS = 500
+
+BATCH = 512  # ensembles sorted and tested at once
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPool:
+    """Models to draw from, and the models they are compared with, on one test set.
+
+    Attributes
+    ----------
+    held_out : HeldOut
+    members : float array (model, sample) of logit gaps, or (model, sample, class) of scores
+    reference : float array (model, sample)
+        Probe values.
+
+    No value is NaN.
+    """
+
+    held_out: HeldOut
+    members: Floats
+    reference: Floats
+
+    @classmethod
+    def of(
+        cls, predictions: Predictions, cell: int, repeat_index: int, options: Options
+    ) -> RunPool:
+        """Read one repeat: its first half is the reference, the second the pool.
+
+        Raises
+        ------
+        Refused
+            Where what was kept doesn't allow it, or fewer than four runs have numbers only.
+        """
+        name = predictions.source("ensemble")
+        part = single_repeat(predictions, cell, repeat_index, ("margin", "ensemble"), options)
+        members = part.margin if name == "margin" else part.score
+        assert members is not None
+        assert part.margin is not None
+        usable = defined(part.margin)
+        members, margin = members[usable], part.margin[usable]
+        half = margin.shape[0] // 2
+        if half < MIN_OTHERS:
+            n = margin.shape[0]
+            reason = (
+                f"cell {cell}, repeat {repeat_index} has {n} runs with numbers; ensembles need 4"
+            )
+            raise Refused("repeat_index", repeat_index, reason)
+        return cls(part.held_out, members[half:], margin[:half])
+
+    def ensemble(self, members: NDArray[np.intp]) -> Floats:
+        """Return the average of some models' gaps or scores (RKS, eq. 9)."""
+        return np.asarray(self.members[members].mean(axis=0, dtype=np.float64))
+
+    def probe(self, average: Floats) -> Floats:
+        """Return what an ensemble's points are reduced to, (sample,)."""
+        if average.ndim == 1:
+            return average.astype(np.float32)
+        return np.asarray(true_margin(average[None], self.held_out.y_true)[0])
+
+
+def draw_members(held_out: HeldOut, n_models: int, size: int, draws: int) -> list[NDArray[np.intp]]:
+    """Draw ensembles of one size, each without replacement; the same for every pool of that size.
+
+    Raises
+    ------
+    Refused
+        For a size that the pool doesn't hold.
+    """
+    if not 1 <= size <= n_models:
+        reason = f"an ensemble of {size} can't be drawn from a pool of {n_models} models"
+        raise Refused("size", size, reason)
+    bits = generator(held_out.seed, "ensembles", held_out.dataset_id, held_out.repeat_index, size)
+    return [np.argsort(bits.random_raw(n_models))[:size] for _ in range(draws)]
+
+
+def ensemble_draws(
+    pool: RunPool,
+    options: Options,
+    sizes: Sequence[int] | None = None,
+    draws: int = DRAWS,
+    workers: int = 1,
+) -> pl.DataFrame:
+    """Draw ensembles and compare each with the reference.
+
+    Parameters
+    ----------
+    pool : Pool
+    options : Options
+        Resamples, ε, mode and bins; the reference is the pool's.
+    sizes : sequence of int or None
+        M_ens; by default those of the source (`SIZES`) that are smaller than the pool.
+    draws : int
+        Ensembles of each size (R).
+    workers : int
+        Threads.
+
+    Returns
+    -------
+    polars frame
+        One row an ensemble: `size`, `draw`, `members` (their positions in the pool, ascending),
+        `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`,
+        `ks_rejected` (of the mean distance), `accuracy`, `churn` (share of test points labelled
+        otherwise than by the average of the whole pool) and `ece` (null where scores are no
+        probabilities).
+    """
+    n_models = pool.members.shape[0]
+    chosen = [size for size in SIZES if size < n_models] if sizes is None else list(sizes)
+    reference = Reference.sort(probe(pool.reference, pool.held_out, options))
+    whole = labels(pool.ensemble(np.arange(n_models)))
+    batches = []
+    for size in chosen:
+        members = draw_members(pool.held_out, n_models, size, draws)
+        cuts = range(0, draws, BATCH)
+        batches += [(size, start, members[start : start + BATCH]) for start in cuts]
+    resamples(pool.held_out, options)  # drawn before threads share it
+    test = partial(_test, pool, reference, whole, options)
+    with ThreadPoolExecutor(workers) as threads:
+        return pl.concat(threads.map(lambda batch: test(*batch), batches))
+
+
+def _test(
+    pool: RunPool,
+    reference: Reference,
+    whole: NDArray[np.int64],
+    options: Options,
+    size: int,
+    start: int,
+    members: Sequence[NDArray[np.intp]],
+) -> pl.DataFrame:
+    averages = [pool.ensemble(chosen) for chosen in members]
+    label = np.stack([labels(average) for average in averages])
+    margins = np.stack([pool.probe(average) for average in averages])
+    candidates = probe(margins, pool.held_out, options)
+    drawn = resamples(pool.held_out, options)
+    delta = dkw_threshold(drawn.n_side, options.epsilon)
+    levels, distances = alpha_stars(candidates, reference, drawn, member=False, gamma=delta)
+    worst = 1.0
+    if options.alpha_mode == "paper":
+        nobody = np.full(len(members), -1, dtype=np.int32)
+        levels = paper_levels(candidates, reference, drawn, left_out=nobody, delta=delta)
+        worst = PAPER_INFEASIBLE
+    distance = distances.mean(axis=1)
+    return pl.DataFrame(
+        {
+            "size": np.full(len(members), size),
+            "draw": start + np.arange(len(members)),
+            "members": [np.sort(chosen).tolist() for chosen in members],
+            "alpha_hat": levels.mean(axis=1),
+            "alpha_hat_infeasible": (levels == worst).mean(axis=1),
+            "ks_distance": distance,
+            "ks_rejected": distance > delta,
+            "accuracy": (label == pool.held_out.y_true).mean(axis=1),
+            "churn": (label != whole).mean(axis=1),
+            "ece": _calibration_errors(pool.held_out, averages, label, options),
+        }
+    ).with_columns(pl.col("ece").fill_nan(None))
+
+
+def _calibration_errors(
+    held_out: HeldOut, averages: Sequence[Floats], label: NDArray[np.int64], options: Options
+) -> list[float]:
+    if held_out.probability == "none":
+        return [float("nan")] * len(averages)
+    values = np.stack(averages)
+    two = values.ndim == 2
+    part = Part(
+        held_out=held_out,
+        start=0,
+        n_repeat=len(averages),
+        label=label.astype(np.uint16),
+        margin=values if two else None,
+        score=None if two else values,
+    )
+    return [
+        expected_calibration_error(confidence, own == held_out.y_true, options.ece_bins)
+        for confidence, own in zip(confidences(part), label, strict=True)
+    ]
+
+
+def table_one(drawn: pl.DataFrame, close: float = CLOSE) -> pl.DataFrame:
+    """Summarise ensembles by size: RKS, Table I.
+
+    Returns
+    -------
+    polars frame
+        `size`, `draws`, `distinct` (how many of these differ in their members), `close` (share of
+        ensembles with α̂ at most `close`), `accepted` (share
+        that the classical test accepts), and of `accuracy`, `churn`, `ece`, `alpha_hat` and
+        `ks_distance` the mean and, ending in ``_std``, the standard deviation (n - 1).
+    """
+    described = ("accuracy", "churn", "ece", "alpha_hat", "ks_distance")
+    return (
+        drawn.group_by("size")
+        .agg(
+            pl.len().alias("draws"),
+            pl.col("members").n_unique().cast(pl.UInt32).alias("distinct"),
+            (pl.col("alpha_hat") <= close).mean().alias("close"),
+            (~pl.col("ks_rejected")).mean().alias("accepted"),
+            *(mean_of(pl.col(name)) for name in described),
+            *(std_of(pl.col(name)).alias(f"{name}_std") for name in described),
+        )
+        .sort("size")
+    )

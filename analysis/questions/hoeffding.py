@@ -1,0 +1,155 @@
+"""How precisely n runs would tell a mean over pairs of runs, from what fewer or more runs showed.
+
+A mean over the pairs of n independent runs is a U-statistic of degree two (Hoeffding 1948). With
+h(i, j) = θ + a_i + a_j + e_ij, its first- and second-order parts, its variance is
+
+    Var_n = 4 ζ₁ (n - 2) / (n (n - 1)) + 2 ζ₂ / (n (n - 1)) = 4 σ_a² / n + 2 σ_e² / (n (n - 1))
+
+(eq. 5.13), ζ₁ = σ_a² the covariance of two pairs that share a run, ζ₂ = 2 σ_a² + σ_e² the variance
+of a pair. The first part falls as 1 / n and the second as 1 / n², so that they must be told apart
+before a variance seen with some runs says anything of another number of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+Real = NDArray[np.float64]
+
+FEWEST = 5  # runs of a repeat: four have two disjoint pairs, and the jackknife leaves one run out
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of the variance of a mean over pairs, pooled over repeats by their pairs.
+
+    Attributes
+    ----------
+    runs : int array (repeat,)
+        Runs of each repeat.
+    zeta_1, zeta_2 : float array (repeat,)
+        Unbiased estimates; ζ₁ of few runs may be negative.
+    left_out : tuple of (float array (run,), float array (run,)), one a repeat
+        The estimates of the two without each run.
+    """
+
+    runs: NDArray[np.int64]
+    zeta_1: Real
+    zeta_2: Real
+    left_out: tuple[tuple[Real, Real], ...]
+
+    @property
+    def weights(self) -> Real:
+        """Share of each repeat: that of its pairs."""
+        pairs = self.runs * (self.runs - 1.0)
+        result: Real = pairs / pairs.sum()
+        return result
+
+    def variance(self, n: int) -> float:
+        """Return the variance of the mean over the pairs of n ≥ 2 runs; no part is negative."""
+        first = max(float(self.weights @ self.zeta_1), 0.0)
+        second = max(float(self.weights @ (self.zeta_2 - 2 * self.zeta_1)), 0.0)
+        return 4 * first / n + 2 * second / (n * (n - 1))
+
+    def limits(self, n: int, confidence: float) -> tuple[float, float]:
+        """Return the confidence interval of the variance at n ≥ 2 runs.
+
+        The estimate is what runs differ by on average minus what pairs of them do by chance,
+        M - Q, of which M is distributed about as a multiple of χ² and Q known far better. The
+        degrees of freedom are those that give M the variance of the estimate, by the jackknife over
+        runs (Satterthwaite's approximation).
+        """
+        estimate = float(self.weights @ _at(n, self.zeta_1, self.zeta_2))
+        between = self.zeta_2 + (self.runs - 4) * self.zeta_1
+        whole = max(4 / n * float(self.weights @ (between / (self.runs - 2))), estimate)
+        error = 0.0
+        for weight, own in zip(self.weights, self.left_out, strict=True):
+            values = weight * _at(n, *own)
+            error += (1 - 1 / values.size) * float(np.square(values - values.mean()).sum())
+        if not whole > 0 or not error > 0:
+            return (max(estimate, 0.0), max(estimate, 0.0))
+        freedom = 2 * whole**2 / error
+        low, high = (
+            max(whole * (freedom / chi2.ppf(tail, freedom) - 1) + estimate, 0.0)
+            for tail in ((1 + confidence) / 2, (1 - confidence) / 2)
+        )
+        return low, high
+
+
+def _at(n: int, zeta_1: Real, zeta_2: Real) -> Real:
+    result: Real = (4 * (n - 2) * zeta_1 + 2 * zeta_2) / (n * (n - 1))
+    return result
+
+
+def parts(values: Sequence[Real]) -> Parts | None:
+    """Estimate the parts from what pairs of runs of several repeats have.
+
+    Parameters
+    ----------
+    values : sequence of float arrays (run, run)
+        One symmetric array a repeat, as `matrix` returns it; NaN where undefined. Those of fewer
+        than `FEWEST` runs, or with too few defined, say nothing.
+
+    Returns
+    -------
+    Parts or None
+        None where no repeat says anything.
+    """
+    found = [(own.shape[0], *estimated) for own in values if (estimated := _estimates(own))]
+    if not found:
+        return None
+    runs, all_runs, without = zip(*found, strict=True)
+    zeta_1, zeta_2 = (np.array(zeta) for zeta in zip(*all_runs, strict=True))
+    return Parts(np.array(runs), zeta_1, zeta_2, without)
+
+
+def matrix(i: NDArray[Any], j: NDArray[Any], values: Real) -> Real:
+    """Return what pairs of runs have as a symmetric array (run, run), NaN on its diagonal.
+
+    Parameters
+    ----------
+    i, j : integer arrays (pair,)
+        Names of the runs.
+    values : float array (pair,)
+        NaN where undefined.
+    """
+    names, (left, right) = np.unique([i, j], return_inverse=True)
+    result = np.full((names.size, names.size), np.nan)
+    result[left, right] = result[right, left] = values
+    return result
+
+
+def _estimates(values: Real) -> tuple[tuple[float, float], tuple[Real, Real]] | None:
+    """Return ζ₁ and ζ₂ of a repeat, and both without each run."""
+    if values.shape[0] < FEWEST:
+        return None
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    centred = np.where(known, values - values[known].mean(), 0.0)
+    sums = [_sums(centred, np.square(centred)), _sums(known.astype(float), known.astype(float))]
+    sharing, same, apart = ([own[k] for own in sums] for k in range(3))
+    if any((counts < 0.5).any() for _, counts in (sharing, same, apart)):
+        return None
+    shared, square, product = (total / counts for total, counts in (sharing, same, apart))
+    first, second = shared - product, square - product
+    return (float(first[0]), float(second[0])), (first[1:], second[1:])
+
+
+def _sums(one: Real, squared: Real) -> tuple[Real, Real, Real]:
+    """Return sums of products of two pairs that share one run, both, and none.
+
+    The first of each is over all runs, the others are without each run in turn.
+    """
+    rows, squares = one.sum(axis=1), squared.sum(axis=1)
+    total = np.append(rows.sum(), rows.sum() - 2 * rows) / 2
+    same = np.append(squares.sum(), squares.sum() - 2 * squares) / 2
+    by_run = np.square(rows).sum()
+    by_run = np.append(by_run, by_run - np.square(rows) - 2 * one @ rows + squares)
+    return by_run - 2 * same, same, np.square(total) - by_run + same

@@ -1,0 +1,397 @@
+"""How many seeds do I need: for accuracy, for error consistency, for α̂; with intervals, in words.
+
+For a mean over runs to be known to ± x with a given confidence, n runs are needed with
+t(n - 1) · √Var_n ≤ x. The mean is over seeds, on one fixed test set. For what every run has, Var_n
+is s² / n, s the standard deviation between runs of one repeat, pooled over repeats; for a mean over
+pairs of runs, which aren't independent, it is that of `analysis.questions.hoeffding`. The interval
+of n comes from that of Var_n. For α̂ the answer is read off Table I of RKS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import beta, chi2, t
+
+from manyseed.analysis.alphahat.trimming import points_needed
+from manyseed.analysis.options import CLOSE, CONFIDENCE
+from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
+from manyseed.analysis.tables.schema import Tables
+
+MAX_RUNS = 10_000_000  # what needs more has no practical answer
+
+Real = NDArray[np.float64]
+REPEAT = ["cell", "repeat_index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How many runs are needed for one purpose.
+
+    Attributes
+    ----------
+    purpose : str
+        For example "accuracy ± 0.005".
+    runs : int or None
+        Runs needed; None where it can't be said.
+    low, high : int or None
+        Interval of `runs` at the given confidence.
+    made : int
+        Runs that the answer rests on.
+    repeats : int
+        Repeats that these are of.
+    confidence : float or None
+        Of the interval, and of the ± of a mean; None where the interval is what lies between two
+        sizes that were drawn.
+    seconds : float or None
+        Training time of `runs`, one after the other.
+    reason : str
+        Why it can't be said, or what the answer rests on.
+    """
+
+    purpose: str
+    runs: int | None
+    low: int | None
+    high: int | None
+    made: int
+    repeats: int
+    confidence: float | None
+    seconds: float | None = None
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """Say it."""
+        if self.runs is None:
+            return f"For {self.purpose}: can't be said, {self.reason}."
+        interval = ""
+        if self.low is not None and (self.low, self.high) != (self.runs, self.runs):
+            upper = "or more" if self.high is None else f"to {self.high:,}"
+            sure = "as the sizes drawn tell"
+            if self.confidence is not None:
+                sure = f"{100 * self.confidence:g} %"
+            interval = f" ({self.low:,} {upper}, {sure})"
+        cost = f", about {_duration(self.seconds)} of training" if self.seconds else ""
+        rest = f"; {self.reason}" if self.reason else ""
+        runs = "run is" if self.runs == 1 else "runs are"
+        return f"For {self.purpose}: {self.runs:,} {runs} needed{interval}{cost}{rest}."
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
+
+
+def fewest_runs(
+    variance: Callable[[int], float], half_width: float, confidence: float = CONFIDENCE
+) -> int | None:
+    """Return the smallest n ≥ 2 with t(n - 1) · √Var_n ≤ half_width; None where it is huge.
+
+    Parameters
+    ----------
+    variance : callable
+        Var_n of the mean over n ≥ 2 runs, which falls with n.
+    half_width : float
+        Half the width of the confidence interval of the mean.
+    confidence : float
+    """
+    if not half_width > 0:
+        raise ValueError(f"± {half_width!r} has no answer; it must be positive")
+
+    def enough(n: int) -> bool:
+        return bool(t.ppf((1 + confidence) / 2, n - 1) * math.sqrt(variance(n)) <= half_width)
+
+    low, high = 1, 2
+    while not enough(high):
+        if high > MAX_RUNS:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high if high <= MAX_RUNS else None
+
+
+def for_mean(
+    purpose: str,
+    values: Sequence[Real],
+    half_width: float,
+    confidence: float = CONFIDENCE,
+    seconds_per_run: float | None = None,
+    nothing: str = "no repeat has 2 runs or more",
+) -> Answer:
+    """Answer for the mean of a quantity that every run has; the interval holds for normal ones.
+
+    Parameters
+    ----------
+    purpose : str
+    values : sequence of float arrays (run,)
+        One array a repeat, without NaN; those of a single run say nothing.
+    half_width : float
+    confidence : float
+    seconds_per_run : float or None
+    nothing : str
+        Why it can't be said where no array holds two values.
+    """
+    useful = [own for own in values if own.size > 1]
+    made = sum(own.size for own in useful)
+    freedom = made - len(useful)
+    if freedom < 1:
+        return Answer(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
+    squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
+    tail = (1 - confidence) / 2
+    runs, low, high = (
+        fewest_runs(partial(_of_mean, squares / divisor), half_width, confidence)
+        for divisor in (freedom, chi2.ppf(1 - tail, freedom), chi2.ppf(tail, freedom))
+    )
+    return _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
+
+
+def _of_mean(spread: float, n: int) -> float:
+    return spread / n
+
+
+def for_pairs(
+    purpose: str,
+    values: Sequence[Real],
+    half_width: float,
+    confidence: float = CONFIDENCE,
+    seconds_per_run: float | None = None,
+    nothing: str = f"no repeat has {FEWEST} runs or more",
+) -> Answer:
+    """Answer for the mean of a quantity that pairs of runs have.
+
+    Parameters
+    ----------
+    purpose : str
+    values : sequence of float arrays (run, run)
+        One a repeat, as `analysis.questions.hoeffding.matrix` returns it.
+    half_width : float
+    confidence : float
+    seconds_per_run : float or None
+    nothing : str
+        Why it can't be said where no array says anything.
+    """
+    found = parts(values)
+    if found is None:
+        return Answer(purpose, None, None, None, 0, 0, confidence, reason=nothing)
+
+    def limit(end: int, n: int) -> float:
+        return found.limits(n, confidence)[end]
+
+    runs, low, high = (
+        fewest_runs(variance, half_width, confidence)
+        for variance in (found.variance, partial(limit, 0), partial(limit, 1))
+    )
+    made, repeats = int(found.runs.sum()), found.runs.size
+    return _answer(purpose, (runs, low, high), made, repeats, confidence, seconds_per_run)
+
+
+def _answer(
+    purpose: str,
+    found: tuple[int | None, int | None, int | None],
+    made: int,
+    repeats: int,
+    confidence: float,
+    seconds_per_run: float | None,
+) -> Answer:
+    """Answer for a mean; `found` is the number of runs and the ends of its interval."""
+    runs, low, high = found
+    basis = (made, repeats, confidence)
+    if runs is None:
+        return Answer(purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,}")
+    low = min(runs, low) if low is not None else runs
+    high = max(runs, high) if high is not None else None
+    of = "repeat" if repeats == 1 else "repeats"
+    reason = (
+        f"the mean is over seeds, on one fixed test set; from {made:,} runs of {repeats:,} {of}"
+    )
+    seconds = runs * seconds_per_run if seconds_per_run is not None else None
+    return Answer(purpose, runs, low, high, *basis, seconds, reason)
+
+
+def for_alpha(
+    table: pl.DataFrame,
+    *,
+    made: int,
+    epsilon: float,
+    close: float = CLOSE,
+    confidence: float = CONFIDENCE,
+    seconds_each: float | None = None,
+    drawn_from: str = "one repeat",
+) -> list[Answer]:
+    """Read Table I: the smallest ensemble from which on all draws are close, and the classical one.
+
+    That all pass says something only where what should not pass is seen: a test whose δ is above
+    `close` tells nothing, and the answer is how many points would do.
+
+    Parameters
+    ----------
+    table : polars frame
+        As `analysis.questions.ensembles.table_one` returns it, with the number of runs that were
+        drawn from, `models`, and the resolution: `n_side`, `delta`.
+    made : int
+        Runs of the reference and of the pool.
+    epsilon : float
+        Probability that δ is exceeded by chance.
+    close : float
+        As the table was made with.
+    confidence : float
+        Of the share of ensembles that pass.
+    seconds_each : float or None
+        Training time of a run.
+    drawn_from : str
+        What the runs are.
+
+    Returns
+    -------
+    list of two Answer
+        For α̂ at most `close`, and for the classical test to accept. `low` is one more than the
+        largest size that failed, so that the interval is as wide as the sizes are apart. The reason
+        says which contamination, well separated, would pass: α̂ ≈ (ν - δ) / (1 - δ) sees no less.
+    """
+    delta, n_side = float(table["delta"][0]), int(table["n_side"][0])
+    answers = []
+    for column, purpose, unseen in (
+        ("close", _CLOSE.format(close), delta + close * (1 - delta)),
+        ("accepted", _ACCEPTED, delta),
+    ):
+        size, largest, different = _all_pass(table, column)
+        passes = f"contamination of up to {unseen:.0%}"
+        runs = low = seconds = None
+        if size is None:
+            reason = f"not all ensembles of {largest} pass, the largest that were drawn"
+        elif delta > close:
+            reason = (
+                f"{n_side:,} test points a side are too few, as {passes} would pass unseen (δ = "
+                f"{delta:.3f}); about {points_needed(close, epsilon):,} would do"
+            )
+        else:
+            runs, low = size, largest + 1
+            seconds = size * seconds_each if seconds_each is not None else None
+            # Clopper and Pearson's bound for all of so many.
+            bound = math.floor(1000 * beta.ppf(1 - confidence, different, 1)) / 10
+            models = f"{table['models'][0]:,} runs"
+            which = (
+                f"all {different:,} different ensembles of that size out of {models} pass"
+                if different > 1
+                else f"the one ensemble of that size out of {models} passes"
+            )
+            reason = (
+                f"{which}, so at least {bound:.1f}% of all ensembles of these runs do "
+                f"({100 * confidence:g} % confidence); with δ = {delta:.3f} at N = {n_side:,} test "
+                f"points a side, {passes} passes too"
+            )
+        reason = f"{reason}; from {made:,} runs of {drawn_from}"
+        answers.append(Answer(purpose, runs, low, runs, made, 1, None, seconds, reason))
+    return answers
+
+
+_CLOSE = "an ensemble with α̂ ≤ {:g}"
+_ACCEPTED = "an ensemble that the classical KS test accepts"
+
+
+def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
+    """Return the answers of `for_alpha` where no ensembles could be drawn."""
+    purposes = (_CLOSE.format(close), _ACCEPTED)
+    return [Answer(purpose, None, None, None, 0, 0, None, reason=reason) for purpose in purposes]
+
+
+def _all_pass(table: pl.DataFrame, column: str) -> tuple[int | None, int, int]:
+    """Return the size from which on all pass, the largest that failed, and different ones."""
+    ordered = table.sort("size")
+    failed = ordered.filter(pl.col(column) < 1)["size"]
+    largest = int(failed.to_numpy().max()) if not failed.is_empty() else 0
+    passing = ordered.filter(pl.col("size") > largest)
+    if passing.is_empty():
+        return None, largest, 0
+    return int(passing["size"][0]), largest, int(passing["distinct"][0])
+
+
+def seconds_per_run(runs: pl.DataFrame) -> float | None:
+    """Return the mean training time of runs, copies left out; None where it isn't known."""
+    if "fit_seconds" not in runs.columns:
+        return None
+    known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
+    return float(known.mean()) if known.size else None
+
+
+def howmany(
+    tables: Tables,
+    *,
+    accuracy: float = 0.005,
+    consistency: float = 0.02,
+    confidence: float = CONFIDENCE,
+) -> list[Answer]:
+    """Answer for accuracy and for local error consistency from the result tables.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of what is to be answered for: filter them by cell, or by dataset and classifier. Standard
+        deviations are those within repeats. `fit_seconds` of the runs gives the cost.
+    accuracy, consistency : float
+        How precisely the means over runs are to be known: ±.
+    confidence : float
+    """
+    runs = tables.runs.filter(~pl.col("identical"))
+    seconds = seconds_per_run(runs)
+    distinct = tables.repeats.filter(~pl.col("identical")).select(REPEAT)
+    pairs = tables.pairs.join(distinct, on=REPEAT, how="semi")
+    accuracies = [
+        own["accuracy"].drop_nulls().to_numpy()
+        for own in runs.join(distinct, on=REPEAT, how="semi").partition_by(REPEAT)
+    ]
+    consistencies = [
+        matrix(
+            own["run_i"].to_numpy(),
+            own["run_j"].to_numpy(),
+            own["ec_local"].fill_null(np.nan).to_numpy(),
+        )
+        for own in pairs.partition_by(REPEAT)
+    ]
+    few = "no repeat has {} runs or more"
+    if distinct.is_empty() and not tables.repeats.is_empty():
+        few = "the runs of every repeat are identical"
+    said = f"at {100 * confidence:g} % confidence"
+    return [
+        for_mean(
+            f"accuracy ± {accuracy:g} {said}",
+            accuracies,
+            accuracy,
+            confidence,
+            seconds,
+            few.format(2),
+        ),
+        for_pairs(
+            f"local error consistency ± {consistency:g} {said}",
+            consistencies,
+            consistency,
+            confidence,
+            seconds,
+            _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
+        ),
+    ]
+
+
+def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str:
+    """Return why pairs say nothing without any one run; `few` where runs are few."""
+    enough = repeats.filter(~pl.col("identical"), pl.col("n_runs") >= FEWEST)
+    if enough.is_empty():
+        return few
+    wrong = enough["n_wrong_by_any"].drop_nulls().to_list()
+    if not wrong:
+        return "error consistency was not computed"
+    if max(wrong) == 0:
+        return "no run errs"
+    if pairs.join(enough.select(REPEAT), on=REPEAT, how="semi").is_empty():
+        return "pairs of so many runs are not listed: raise max_pair_runs"
+    return "too few runs err: without one of them, no two separate pairs have an error"

@@ -1,0 +1,1 @@
+"""The result tables: their schemas, columns, means and summaries."""

@@ -1,0 +1,145 @@
+"""What the columns of every result table are: their units and meanings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from manyseed.analysis.metrics.metric import Column, Metric
+from manyseed.analysis.tables.means import compares_runs
+from manyseed.analysis.tables.schema import OVER_REPEATS, repeat_columns
+
+Meaning = tuple[str, str]
+"""A unit, empty where there is none, and a sentence."""
+
+_POINTS, _RUNS, _REPEATS, _PAIRS = "share of test points", "runs", "repeats", "pairs"
+_TEST, _ECDF = "test points", "difference of eCDFs"
+_ENSEMBLES, _LEVEL = "share of ensembles", "trimming level"
+
+_DELTA = (_ECDF, "Resolution of α̂ at N: smaller contamination isn't seen.")
+_SIDE = (_TEST, "N, points on each side of the test behind α̂.")
+
+EVERYWHERE: Mapping[str, Meaning] = {
+    "cell": ("", "Which cell."),
+    "repeat_index": ("", "Which test set."),
+    "run_index": ("", "Which run of the repeat."),
+    "run_i": ("", "Which run of the repeat is the first of the pair."),
+    "run_j": ("", "Which run of the repeat is the second of the pair."),
+    "probe": ("", "What a point is reduced to for α̂: gap or true_margin."),
+    "n_test": (_TEST, "Size of the test set."),
+    "n_side": _SIDE,
+    "delta": _DELTA,
+}
+
+TABLES: Mapping[str, Mapping[str, Meaning]] = {
+    "runs": {"identical": ("", "Whether the run is a copy of another of its repeat.")},
+    "pairs": {},
+    "repeats": {
+        "n_runs": (_RUNS, "Finished runs."),
+        "n_distinct": (_RUNS, "Finished runs, identical ones counted once."),
+        "n_undefined": (_RUNS, "Finished runs with a margin or a score that is not a number."),
+        "identical": ("", "Whether all runs of the repeat are one model."),
+        "coverage": ("share of runs", "Finished runs among the planned ones."),
+        "problem": ("", "Why the repeat could not be analysed."),
+    },
+    "cells": {
+        "n_repeats": (_REPEATS, "Repeats with finished runs."),
+        "n_identical_repeats": (_REPEATS, "Repeats of identical runs."),
+        "n_runs": (_RUNS, "Finished runs of all repeats."),
+        "n_distinct": (_RUNS, "Finished runs of all repeats, identical ones counted once."),
+        "coverage": ("share of runs", "Mean over repeats."),
+    },
+    "sources": {
+        "accuracy_min": (_POINTS, "Smallest accuracy of the runs, over all test sets."),
+        "accuracy_max": (_POINTS, "Largest accuracy of the runs, over all test sets."),
+        "n_close": (_RUNS, "Runs of repeats that vary whose α̂ is at most the option close."),
+        "accuracy_min_close": (_POINTS, "Smallest accuracy of close runs."),
+        "accuracy_max_close": (_POINTS, "Largest accuracy of close runs."),
+        "n_pairs": (_PAIRS, "Pairs of runs, those of identical runs left out."),
+        "churn_min": (_POINTS, "Smallest churn of these pairs."),
+        "churn_max": (_POINTS, "Largest churn of these pairs."),
+        "n_pairs_close": (_PAIRS, "Pairs of runs that are both close."),
+        "churn_min_close": (_POINTS, "Smallest churn of pairs of close runs."),
+        "churn_max_close": (_POINTS, "Largest churn of pairs of close runs."),
+    },
+    "ranking": {
+        "rank": ("", "1 is the run of the repeat to keep."),
+        "close": ("", "Whether α̂ is at most the option close."),
+    },
+    "ensembles": {
+        "models": ("models", "Models that ensembles are drawn from."),
+        "size": ("models", "M_ens, members of an ensemble."),
+        "draws": ("ensembles", "Ensembles of this size."),
+        "distinct": ("ensembles", "How many of them differ in their members."),
+        "close": (_ENSEMBLES, "Ensembles whose α̂ is at most the option close."),
+        "accepted": (_ENSEMBLES, "Ensembles that the classical two-sample KS test accepts."),
+        "accuracy": (_POINTS, "Mean over the ensembles."),
+        "churn": (_POINTS, "Churn against the average of the whole pool, mean over the ensembles."),
+        "ece": ("difference of shares", "Expected calibration error, mean over the ensembles."),
+        "alpha_hat": (_LEVEL, "α̂ against the other half of the runs, mean over the ensembles."),
+        "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
+    },
+}
+
+ENDINGS: Mapping[str, str] = {
+    "std": "Standard deviation (n - 1)",
+    "sd": "Standard deviation over repeats, so between test sets (n - 1),",
+    "lo": "Smallest over repeats",
+    "hi": "Largest over repeats",
+    "min": "Smallest",
+    "max": "Largest",
+    "n": "Repeats that define it: number",
+}
+"""What is said of a column under its own name and an ending."""
+
+
+def describe(
+    table: str,
+    names: Sequence[str],
+    metrics: Sequence[Metric],
+    further: Mapping[str, Meaning] | None = None,
+) -> dict[str, Meaning]:
+    """Return unit and meaning of columns of a table.
+
+    Parameters
+    ----------
+    table : str
+        One of `TABLES`, or another one of which `further` tells all.
+    names : sequence of str
+        Its columns.
+    metrics : sequence of Metric
+        Those whose columns the tables have (`analysis.metrics.schema`).
+    further : mapping of name to `Meaning`, or None
+        Of columns that were joined by others.
+
+    Raises
+    ------
+    KeyError
+        For a column that nothing is known of.
+    """
+    columns: list[Column] = [c for m in metrics for c in (*m.runs, *m.pairs)]
+    columns += repeat_columns(metrics)
+    known = {
+        **{column.name: (column.unit, column.meaning) for column in columns},
+        **EVERYWHERE,
+        **(further or {}),
+        **(TABLES["cells"] if table == "sources" else {}),
+        **TABLES.get(table, {}),
+    }
+    if table in ("cells", "sources"):
+        for name in OVER_REPEATS:
+            unit, meaning = known[name]
+            known[name] = unit, f"{_over_repeats(name)}. {meaning}"
+    return {name: known[name] if name in known else _with_ending(name, known) for name in names}
+
+
+def _over_repeats(name: str) -> str:
+    of = " whose runs vary" if compares_runs(name) else ""
+    if name.endswith("_std"):
+        return f"Between seeds: pooled (root of the mean of variances, by n - 1) over repeats{of}"
+    return f"Mean over repeats{of}"
+
+
+def _with_ending(name: str, known: Mapping[str, Meaning]) -> Meaning:
+    base, _, ending = name.rpartition("_")
+    unit = _REPEATS if ending == "n" else known[base][0]
+    return unit, f"{ENDINGS[ending]} of {base}."

@@ -1,0 +1,287 @@
+"""The result tables: runs, pairs, repeats and cells, with one schema whatever was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics import summaries
+from manyseed.analysis.metrics.metric import Column, Metric
+from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
+
+Table = Mapping[str, NDArray[Any]]
+Schema = dict[str, type[pl.DataType]]
+Failures = Mapping[str, str]
+
+FACTS: Schema = {
+    "n_runs": pl.UInt32,
+    "n_distinct": pl.UInt32,
+    "n_test": pl.UInt32,
+    "n_undefined": pl.UInt32,
+    "problem": pl.String,
+}
+"""What the table of repeats says of each repeat beside its metrics."""
+
+OVER_REPEATS = (
+    "accuracy_mean",
+    "accuracy_std",
+    "accuracy_range",
+    "ec_local_mean",
+    "ec_local_range",
+    "ec_global_mean",
+    "ec_global_range",
+    "churn_mean",
+    "churn_range",
+    "ec_kappa_mean",
+    "ec_kappa_range",
+    "alpha_hat_mean",
+    "alpha_hat_max",
+    "label_kappa_mean",
+    "balanced_accuracy_mean",
+    "ece_mean",
+    "log_likelihood_mean",
+    "brier_mean",
+    "ensemble_accuracy",
+    "churn_ensemble_mean",
+)
+"""Columns of the table of repeats whose distribution the table of cells describes."""
+
+
+RUN_KEY = ("cell", "repeat_index", "run_index")
+PAIR_KEY = ("cell", "repeat_index", "run_i", "run_j")
+REPEAT_KEY = ("cell", "repeat_index")
+ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
+"""What the rows of each table are sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one repeat gave: columns of the three tables, keyed by cell and repeat index.
+
+    `failures` says by name why metrics of users' own could not be computed.
+    """
+
+    runs: Table
+    pairs: Table
+    repeats: Table
+    failures: Failures
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one task returns: rows of the three tables, and why metrics failed."""
+
+    runs: pl.DataFrame
+    pairs: pl.DataFrame
+    repeats: pl.DataFrame
+    failures: Failures
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns that the tables of a group have, computed or not.
+
+    Attributes
+    ----------
+    keys : mapping
+        Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
+    metrics : tuple of Metric
+    """
+
+    keys: Mapping[str, pl.DataType]
+    metrics: tuple[Metric, ...]
+
+    def block(self, found: Sequence[Found]) -> Block:
+        """Put what repeats gave together."""
+        runs = tuple(column for metric in self.metrics for column in metric.runs)
+        pairs = tuple(column for metric in self.metrics for column in metric.pairs)
+        return Block(
+            runs=self._frame([f.runs for f in found], RUN_KEY, {"identical": pl.Boolean}, runs),
+            pairs=self._frame([f.pairs for f in found], PAIR_KEY, {}, pairs),
+            repeats=self._frame(
+                [f.repeats for f in found], REPEAT_KEY, FACTS, repeat_columns(self.metrics)
+            ),
+            failures=_failures([f.failures for f in found]),
+        )
+
+    def _frame(
+        self, parts: Sequence[Table], key: Sequence[str], facts: Schema, columns: Sequence[Column]
+    ) -> pl.DataFrame:
+        run = self.keys["run_index"]
+        types = {**self.keys, "run_i": run, "run_j": run}
+        schema: dict[str, Any] = {name: types[name] for name in key}
+        schema |= facts
+        schema |= {column.name: column.dtype for column in columns}
+        present = {
+            name: np.concatenate([part[name] for part in parts])
+            for name in schema
+            if parts and name in parts[0]
+        }
+        frame = pl.DataFrame(present)
+        height = frame.height
+        return frame.select(
+            (
+                pl.col(name).fill_nan(None)
+                if name in present and frame.schema[name].is_float()
+                else pl.col(name)
+                if name in present
+                else pl.Series(name, [None] * height)
+            ).cast(dtype)
+            for name, dtype in schema.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The results of one group; ``docs/results.md`` describes every column.
+
+    Attributes
+    ----------
+    runs : polars frame
+        One row a finished run, sorted by cell, repeat index and run index.
+    pairs : polars frame
+        One row for each two runs of a repeat, run_i < run_j.
+    repeats : polars frame
+        One row for each cell and repeat index.
+    cells : polars frame
+        One row a cell: the distribution over its repeats.
+    failures : mapping of metric name to str
+        Why metrics of users' own could not be computed; their columns are null throughout.
+    """
+
+    runs: pl.DataFrame
+    pairs: pl.DataFrame
+    repeats: pl.DataFrame
+    cells: pl.DataFrame
+    failures: Failures = field(default_factory=dict)
+
+
+def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
+    """Return the columns that metrics give to the table of repeats, summaries among them."""
+    result: list[Column] = []
+    for metric in metrics:
+        for column in (*metric.runs, *metric.pairs):
+            result += [summary_column(column, name) for name in column.summaries]
+        result += metric.repeat
+    return tuple(result)
+
+
+def summary_column(column: Column, summary: str) -> Column:
+    """Describe a summary of a column over the runs or pairs of a repeat."""
+    unit = "count" if summary == "n" else column.unit
+    meaning = f"{summaries.MEANINGS[summary]} of {column.name} over the repeat."
+    return Column(f"{column.name}_{summary}", summaries.dtype(summary), unit, meaning)
+
+
+def combine(
+    blocks: Sequence[Block],
+    layout: Layout,
+    probe: str | None,
+    planned: int | Mapping[int, int] | None,
+) -> Tables:
+    """Put the blocks of a group together.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        In any order.
+    layout : Layout
+    probe : str or None
+        What α̂ was computed from.
+    planned : int or mapping of cell to int, or None
+        Runs that a repeat should have.
+    """
+    blocks = blocks or (layout.block(()),)
+    runs, pairs, repeats = (
+        ordered(pl.concat([getattr(block, name) for block in blocks], rechunk=False), key)
+        for name, key in ORDER.items()
+    )
+    named = pl.lit(probe, dtype=pl.String).alias("probe")
+    wanted: pl.Expr = (
+        pl.col("cell").replace_strict(planned, default=None, return_dtype=pl.UInt32)
+        if isinstance(planned, Mapping)
+        else pl.lit(planned, dtype=pl.UInt32)
+    )
+    coverage = (pl.col("n_runs") / wanted).alias("coverage")
+    identical = ((pl.col("n_distinct") == 1) & (pl.col("n_runs") > 1)).alias("identical")
+    problem = pl.when(pl.col("problem") != "").then("problem").alias("problem")
+    repeats = repeats.with_columns(coverage, identical, named, problem)
+    failures = _failures([block.failures for block in blocks])
+    for metric in layout.metrics:
+        if metric.name in failures:
+            runs, repeats = without(metric, runs), without(metric, repeats)
+    return Tables(runs.with_columns(named), pairs, repeats, cells(repeats), failures)
+
+
+def _failures(parts: Sequence[Failures]) -> Failures:
+    """Return one reason for each metric that failed in any part, the same in whatever order."""
+    names = sorted({name for part in parts for name in part})
+    return {name: min(part[name] for part in parts if name in part) for name in names}
+
+
+def without(metric: Metric, table: pl.DataFrame, where: pl.Expr | None = None) -> pl.DataFrame:
+    """Return the table of runs or of repeats with nulls in what a user's own metric gives to it."""
+    own = {c.name for c in (*metric.runs, *repeat_columns((metric,)))}
+    emptied = pl.lit(True) if where is None else where
+    return table.with_columns(
+        pl.when(~emptied).then(pl.col(name)).alias(name) for name in table.columns if name in own
+    )
+
+
+def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Sort by columns of integers; a frame that is sorted is returned as it is, uncopied."""
+    ahead = np.zeros(max(frame.height - 1, 0), dtype=np.bool_)
+    tied = ~ahead
+    for name in key:
+        values = frame[name].to_numpy()
+        ahead |= tied & (values[1:] > values[:-1])
+        tied &= values[1:] == values[:-1]
+    return frame if (ahead | tied).all() else frame.sort(key)
+
+
+def cells(repeats: pl.DataFrame) -> pl.DataFrame:
+    """Describe each cell by the distribution over its repeats.
+
+    Parameters
+    ----------
+    repeats : polars frame
+        The table of repeats.
+
+    Returns
+    -------
+    polars frame
+        For each column of `OVER_REPEATS`: its mean over repeats under its own name (`accuracy_std`
+        is pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and
+        ``_n`` (repeats in which it is defined). What compares runs is over the repeats whose runs
+        vary.
+    """
+    over: list[pl.Expr] = []
+    for name in OVER_REPEATS:
+        column = pl.col(name).filter(VARIES) if compares_runs(name) else pl.col(name)
+        over += [
+            pooled(column, pl.col("n_distinct").filter(VARIES) - 1).alias(name)
+            if name.endswith("_std")
+            else mean_of(column),
+            std_of(column).alias(f"{name}_sd"),
+            column.min().alias(f"{name}_lo"),
+            column.max().alias(f"{name}_hi"),
+            column.count().alias(f"{name}_n"),
+        ]
+    return (
+        repeats.sort("cell", "repeat_index")
+        .group_by("cell", maintain_order=True)
+        .agg(
+            pl.len().alias("n_repeats"),
+            pl.col("n_runs").sum(),
+            pl.col("n_distinct").sum(),
+            pl.col("identical").sum().alias("n_identical_repeats"),
+            mean_of(pl.col("coverage")),
+            pl.col("n_test", "n_side", "delta", "probe").first(),
+            *over,
+        )
+    )

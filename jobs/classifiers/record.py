@@ -1,0 +1,166 @@
+"""A classifier is one record: all that planning, training and the stored results need of it.
+
+A record is filled in, not inherited from: data, and functions that are called with data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Hparam, Value
+from manyseed.jobs.run import Generators, Probability, TrainingSet
+from manyseed.jobs.training.handling import Device, Fitted, Handling
+
+Settings = Mapping[str, Any]
+Options = Mapping[str, Any]
+Hparams = Mapping[str, Value]
+Defaults = Literal["study", "library"]
+Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
+
+
+class Unsuitable(Refused):
+    """A dataset that a classifier cannot be trained on, whatever its options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classifier:
+    """What is known of a classifier before it is asked for.
+
+    Planning reads every record: functions import training libraries where they need them.
+
+    Attributes
+    ----------
+    name : str
+        As sweep files call it; part of every identity and key of its streams.
+    space : tuple of Hparam
+        Its hparams. Draws go through them in this order: a new one goes to the end.
+    probability : {"softmax", "ovr", "none"}
+        How its scores become probabilities.
+    streams : frozenset of str
+        The varying streams, of ``init`` and ``batch``, that a fit draws from (``dropout`` goes with
+        batch).
+    fit : callable
+        ``fit(settings, hparams, data, generators, handling)`` trains one run and returns the test
+        set's scores, `jobs.training.handling.Fitted`. All randomness comes from `generators`; the
+        settings are the canonical description, with the name, `version` and the epochs. Networks
+        share one, `jobs.training.network.Network`.
+    core_seconds : callable
+        ``core_seconds(dataset, info, rows)``: roughly what a fit on so many training rows takes on
+        one core, in seconds, as the plan tells it before anything ran. `info` is the resolved
+        `ClassifierInfo`.
+    settings : callable
+        ``settings(dataset, options)`` returns what else decides a result, such as the optimizer:
+        part of the identity, as JSON. `options` is the sweep file's table; it may raise Refused.
+    options : tuple of str
+        Keys of its own that the table may hold.
+    epochs : int, optional
+        Default number; None for a classifier that is not trained in epochs.
+    devices : tuple of {"cpu", "gpu"}
+        Where it can be trained.
+    images_only : bool
+        Whether it needs rows that are images.
+    draws : callable
+        ``draws(hparams)``: whether a fit with these hparams draws at all. Where it does not, all
+        runs of a repeat are the same model.
+    library : mapping, optional
+        The library's defaults where they are not the space's, which ``defaults = "library"`` asks
+        for; None where the classifier knows no others.
+    prepare : callable, optional
+        ``prepare(options)`` keeps what workers will need, such as pretrained weights, when a plan
+        is written; it may raise Refused.
+    image_seconds : callable, optional
+        ``image_seconds(settings)``: seconds on one core of an image's features, which fits on the
+        same images share where the settings have the same `weights`.
+    version : int
+        Part of the identity; raised when a fit's meaning changes.
+    """
+
+    name: str
+    space: tuple[Hparam, ...]
+    probability: Probability
+    streams: frozenset[str]
+    fit: Fit
+    core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float]
+    settings: Callable[[DatasetInfo, Options], Settings] = lambda *_: {}
+    options: tuple[str, ...] = ()
+    epochs: int | None = None
+    devices: tuple[Device, ...] = ("cpu", "gpu")
+    images_only: bool = False
+    draws: Callable[[Hparams], bool] = lambda _: True
+    library: Hparams | None = None
+    prepare: Callable[[Options], object] | None = None
+    image_seconds: Callable[[Settings], float] | None = None
+    version: int = 1
+
+    def anchors(
+        self, overrides: Options | None = None, *, library: bool = False
+    ) -> dict[str, Value]:
+        """Return the defaults of all hparams with the user's values in their place.
+
+        The anchors are what a run without hparam perturbation uses and what every perturbation is
+        centred on; with `library` they are the library's own, which nothing can be centred on.
+
+        Raises
+        ------
+        Refused
+            For an unknown hparam, a value of the wrong type or one outside its range.
+        """
+        space = {hparam.name: hparam for hparam in self.space}
+        values: dict[str, Value] = {name: hparam.default for name, hparam in space.items()}
+        if library:
+            values |= self.library or {}
+        for name, value in (overrides or {}).items():
+            if name not in space:
+                raise UnknownOption(f"hparams.{name}", value, allowed=space)
+            values[name] = space[name].check(value)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierInfo:
+    """A classifier of a sweep, resolved for one dataset.
+
+    Attributes
+    ----------
+    name : str
+        As the sweep file calls it; an alias is no part of the identity.
+    record : Classifier
+    canonical : dict
+        Name, version and resolved settings: what the identity is taken over.
+    hparams : dict
+        The anchor of every hparam.
+    epochs : int or None
+        None for a classifier that is not trained in epochs.
+    snapshots : tuple of int
+        Epochs whose scores are kept, ascending, the last one included; empty without epochs.
+    consumes : frozenset of str
+        The record's streams, or none where a fit at the anchors does not draw: all runs of a
+        repeat are then the same model.
+    device : {"cpu", "gpu"}
+        The resource class that is wished for; no part of the identity.
+    defaults : {"study", "library"}
+        Whose defaults the anchors are; the library's can be neither perturbed nor tuned. The
+        values are the identity, not this.
+    options : mapping
+        The sweep file's table.
+    """
+
+    name: str
+    record: Classifier
+    canonical: Settings
+    hparams: Hparams
+    epochs: int | None
+    snapshots: tuple[int, ...]
+    consumes: frozenset[str]
+    device: Device
+    defaults: Defaults = "study"
+    options: Options = field(default_factory=dict, compare=False)
+
+    @property
+    def probability(self) -> Probability:
+        """How its scores become probabilities."""
+        return self.record.probability

@@ -1,0 +1,45 @@
+"""``manyseed cancel``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory
+from manyseed.orchestrator.cli.output import counted, say, say_next
+
+
+def cancel(
+    directory: Directory,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
+    ] = None,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="End the fits in flight; resume trains them again."),
+    ] = False,
+) -> None:
+    """Stop what is running: fits in flight are finished, then the tasks end. Nothing is lost.
+
+    That takes as long as these fits do. What waits in a queue never starts.
+    """
+    from manyseed.orchestrator.errors import UserError
+    from manyseed.orchestrator.sweep import Sweep
+
+    if now and only is not None:
+        raise UserError("the fits in flight of all cells are ended, or of none", key="--now")
+    sweep = Sweep(directory)
+    running, waiting = sweep.cancel(only, now=now)
+    if only is not None:
+        say("What is submitted trains no more of these cells.")
+    elif running + waiting == 0:
+        say("Nothing is running.")
+    else:
+        when = "now" if now else "after the fits in flight"
+        stopped = f"{counted(running, 'task')} asked to stop {when}"
+        say(f"{stopped}, {counted(waiting, 'task')} that waited cancelled.")
+        if running and not now:
+            say_next("End these fits, too", "cancel", directory, "--now")
+        say_next("Go on with", "resume", directory)

@@ -1,0 +1,25 @@
+"""``manyseed compact``."""
+
+from __future__ import annotations
+
+from manyseed.orchestrator.cli.common import Directory
+from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.progress import shards_done
+
+
+def compact(directory: Directory) -> None:
+    """Publish what journals hold, remove what is no longer needed, consolidate metadata."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    with shards_done("compacting") as progress:
+        result = Sweep(directory).compact(progress)
+    say(
+        f"Published {counted(result.published, 'run')}, removed "
+        f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
+    )
+    if result.damaged:
+        say(
+            f"Kept {counted(len(result.damaged), 'journal')} in which something cannot be read "
+            f"that is not published: {', '.join(result.damaged)}"
+        )
+        say_next("Next", "verify", directory, "--repair")

@@ -1,0 +1,46 @@
+"""``manyseed drop``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory
+from manyseed.orchestrator.cli.output import counted, print_frame, say
+
+
+def drop(
+    directory: Directory,
+    where: Annotated[
+        str,
+        typer.Option("--where", metavar="SQL", help="Which cells: classifier = 'mlp'."),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Show the cells; write nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Take cells out of the plan for good; what is finished of them is lost.
+
+    Examples:
+
+        manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
+    """
+    from manyseed.analysis.axes import AXES
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    chosen = sweep.drop(where, dry_run=True)
+    names = ("cell", "dataset", "classifier")
+    telling = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
+    print_frame(chosen.cells.select(*names, *telling), 20, more="")
+    text = f"{counted(len(chosen.cells), 'cell')} of {counted(chosen.runs, 'run')}"
+    text += f", {chosen.finished:,} finished"
+    if dry_run:
+        say(f"\n{text}. Nothing was written (--dry-run).")
+        return
+    if not yes:
+        typer.confirm(f"\nDrop {text} for good?", abort=True)
+    sweep.drop(where)
+    say(f"Dropped {text}.")

@@ -1,0 +1,77 @@
+"""``manyseed query``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory, Json, names
+from manyseed.orchestrator.cli.output import counted, print_frame, print_json, say
+
+
+def query(
+    directory: Directory,
+    table: Annotated[
+        str,
+        typer.Option(
+            "--table",
+            "-t",
+            help="runs, pairs, repeats, cells, sources, ranking, ensembles or curves.",
+        ),
+    ] = "cells",
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", metavar="SQL", help="A condition over the columns."),
+    ] = None,
+    columns: Annotated[
+        str, typer.Option("--columns", "-c", help="Columns to show, separated by commas.")
+    ] = "",
+    by: Annotated[
+        str, typer.Option("--by", help="Group by these columns: means, pooled spreads, n.")
+    ] = "",
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="A column; with - in front, descending.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows to print.")] = 40,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the result tables.
+
+    Examples:
+
+        manyseed query quickstart --by classifier
+
+        manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
+
+        manyseed query quickstart -t pairs -o pairs.csv
+
+        manyseed query quickstart -t ranking -w "rank = 1"
+    """
+    from manyseed.orchestrator.results.grouping import notes
+    from manyseed.orchestrator.results.query import query as ask
+    from manyseed.orchestrator.results.query import write
+    from manyseed.orchestrator.sweep import Sweep
+
+    frame = ask(
+        Sweep(directory).results,
+        table,
+        where=where,
+        columns=names(columns),
+        by=names(by),
+        sort=sort,
+    )
+    if output is not None:
+        write(frame, output)
+        say(f"Wrote {counted(len(frame), 'row')} to {output}.")
+    elif as_json:
+        print_json({"table": table, "rows": frame.to_dicts()})
+    else:
+        print_frame(frame, limit)
+        for note in notes(frame, names(by)):
+            say(note, style="yellow")

@@ -1,0 +1,43 @@
+"""``manyseed rerun``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import print_json
+from manyseed.orchestrator.cli.show import Address, print_values
+from manyseed.orchestrator.errors import RunsError
+
+
+def rerun(
+    directory: Directory,
+    run: Address,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 unless it is equal bit for bit.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train one run again and compare it with what is stored.
+
+    In the recipe that it was made in it must be equal, bit for bit; in another one this tells how
+    much differs.
+
+    Examples:
+
+        manyseed rerun sweep 12:0:3 --check
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    value = Sweep(directory).rerun(run)
+    if as_json:
+        print_json(value)
+    else:
+        print_values(value)
+    if check and value["same_recipe"] and not value["equal"]:
+        raise RunsError(
+            f"run {run} trained again in its own recipe differs: {value['labels_differ']:,} of "
+            f"{value['labels']:,} labels\n  check what is stored with: manyseed verify {directory}"
+        )

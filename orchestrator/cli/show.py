@@ -1,0 +1,52 @@
+"""``manyseed show``, and how one run is addressed and printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import console, print_json
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Cell, repeat and run, counted from 0: 12:0:3. The cell by its number, or by the "
+        "first digits of its identity.",
+        show_default=False,
+    ),
+]
+
+
+def show(directory: Directory, run: Address, as_json: Json = False) -> None:
+    """Show everything that defines one run, and how it was made.
+
+    Examples:
+
+        manyseed show sweep 12:0:3
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    value = Sweep(directory).show(run)
+    if as_json:
+        print_json(value)
+    else:
+        print_values(value)
+
+
+def print_values(value: dict[str, Any]) -> None:
+    """Print a dict of values and dicts, a line each."""
+    for name, part in value.items():
+        if isinstance(part, dict) and part:
+            console.print(f"{name}:")
+            for key, inner in part.items():
+                console.print(f"  {key:<20} {_text(inner)}", soft_wrap=True)
+        else:
+            console.print(f"{name:<22} {_text(part)}", soft_wrap=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""What stands on a shared disk: whole files and folders, records, tables, leases."""

@@ -1,0 +1,159 @@
+"""The files of leases: what they say, and all that is asked of the file system for them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyseed.orchestrator.disk.placing import read_plain, unavailable
+from manyseed.orchestrator.paths import LEASE
+from manyseed.slurm.processes import Process
+
+_RECORD_SIZE = 512  # always the same, so that a heartbeat overwrites the one before
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What a lease's file says."""
+
+    id: str
+    owner: Process
+    counter: int
+    is_free: bool
+    doing: str
+
+    @classmethod
+    def parse(cls, content: bytes) -> LeaseRecord | None:
+        """Return None for what is no record: it is being written, or damaged."""
+        try:
+            value = json.loads(content)
+            owner = value["owner"]
+            boot, _, namespace = str(owner["machine"]).partition(" ")
+            process = Process(
+                str(owner["host"]), boot, namespace, int(owner["pid"]), int(owner["started"])
+            )
+            free, counter = value["state"] == "free", int(value["counter"])
+            return cls(str(value["id"]), process, counter, free, str(value.get("doing", "")))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+    def content(self) -> bytes:
+        """Return what `parse` reads."""
+        owner = {
+            "host": self.owner.host,
+            "machine": f"{self.owner.boot} {self.owner.namespace}",
+            "pid": self.owner.pid,
+            "started": self.owner.started,
+        }
+        state = "free" if self.is_free else "held"
+        value = {"id": self.id, "owner": owner, "counter": self.counter, "state": state}
+        return json.dumps(value | ({"doing": self.doing} if self.doing else {})).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One look at a lease."""
+
+    generation: int
+    content: bytes
+
+    def record(self) -> LeaseRecord | None:
+        """Return what it says; None where that is no record."""
+        return LeaseRecord.parse(self.content)
+
+    def is_over(self) -> bool:
+        """Whether it is free, or its holder dead, for good: this generation never lives again."""
+        record = self.record()
+        return self.generation == 0 or (
+            record is not None and (record.is_free or record.owner.state() == "dead")
+        )
+
+
+def _file(folder: Path, name: str, generation: int) -> Path:
+    return folder / f"{name}.{generation:08d}{LEASE}"
+
+
+def listed(folder: Path) -> dict[str, list[int]]:
+    """Return the generations of all leases of a folder."""
+    with unavailable("list", folder):
+        try:
+            with os.scandir(folder) as entries:
+                files = [entry.name for entry in entries]
+        except FileNotFoundError:
+            return {}
+    found: dict[str, list[int]] = {}
+    for file in files:
+        name, _, number = file.removesuffix(LEASE).rpartition(".")
+        digits = number.isascii() and number.isdigit() and len(number) >= 8
+        if file.endswith(LEASE) and name and digits:
+            found.setdefault(name, []).append(int(number))
+    return found
+
+
+def look(folder: Path, name: str) -> State:
+    """Return the highest generation; generation 0 where nobody ever held the lease."""
+    missed = 0
+    while True:
+        generations = listed(folder).get(name)
+        if not generations:
+            return State(0, b"")
+        state = read(folder, name, max(generations))
+        if state.generation:
+            return state
+        if max(generations) == missed:  # a link to nowhere
+            return State(missed, b"")
+        missed = max(generations)  # removed by the holder of a newer one: look again
+
+
+def read(folder: Path, name: str, generation: int) -> State:
+    """Return a generation, or generation 0 where it is not there."""
+    path = _file(folder, name, generation)
+    try:
+        return State(generation, read_plain(path))
+    except FileNotFoundError:
+        return State(0, b"")
+
+
+def exists(folder: Path, name: str, generation: int) -> bool:
+    """Return whether the file of a generation is there."""
+    path = _file(folder, name, generation)
+    with unavailable("look for the lease", path):
+        return path.exists()
+
+
+def create(folder: Path, name: str, generation: int) -> bool:
+    """Create the file of a generation, empty; return False where it is there."""
+    path = _file(folder, name, generation)
+    with unavailable("take the lease", path):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o666))
+        except FileExistsError:
+            return False
+    return True
+
+
+def write(folder: Path, name: str, generation: int, content: bytes) -> bool:
+    """Overwrite the file of a generation; return False where it is not there."""
+    path = _file(folder, name, generation)
+    with unavailable("write the lease", path):
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            os.pwrite(file, content.ljust(_RECORD_SIZE), 0)
+            os.fsync(file)
+        finally:
+            os.close(file)
+    return True
+
+
+def remove(folder: Path, name: str, generation: int) -> None:
+    """Remove the file of a generation, where it is there."""
+    path = _file(folder, name, generation)
+    with unavailable("remove the lease", path):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""Rows of a frame that meet a user's condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import polars as pl
+
+from manyseed.orchestrator.conditions import NoCondition, UnknownColumn, condition
+from manyseed.orchestrator.errors import UserError, first_line, nearest
+
+_SHOWN = 200  # characters of a condition that is refused
+
+
+def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
+    """Return the rows that meet a condition in SQL, given by an option of the command.
+
+    Raises
+    ------
+    UserError
+        For an unknown column, or what is no condition.
+    """
+    with refusing(where, frame.columns, option):
+        return frame.filter(condition(where, frame.columns))
+
+
+@contextmanager
+def refusing(where: str | None, columns: Sequence[str], option: str) -> Iterator[None]:
+    """Report a condition that cannot be read, or applied, as an error of its option."""
+    shown = where and where[:_SHOWN]
+    try:
+        yield
+    except UnknownColumn as error:
+        remedy = nearest(error.name, columns)
+        raise UserError("unknown column", key=option, value=shown, remedy=remedy) from None
+    except (NoCondition, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        # polars compares: a number with a text, for instance
+        raise UserError(
+            f"not a condition: {first_line(error)}",
+            key=option,
+            value=shown,
+            remedy="write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
+        ) from None

@@ -1,0 +1,148 @@
+"""The sweep file's JSON Schema, by which editors complete and check it.
+
+It is made from the models of `sweepfile`; what tables of classifiers and datasets hold besides is
+what `jobs` knows of each. The schema knows single values; what fits together, `plan` checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.classifiers.record import Classifier, Defaults
+from manyseed.jobs.datasets.sources import SOURCES
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam
+from manyseed.jobs.perturb import names as schemes
+from manyseed.orchestrator.grids.grid import HPARAMS
+from manyseed.orchestrator.grids.sweepfile import SweepFile
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+
+def schema() -> Schema:
+    """Return the schema of a sweep file, as JSON values."""
+    found = SweepFile.model_json_schema()
+    tables = found["$defs"]
+    for name, record in classifiers.CLASSIFIERS.items():
+        tables[f"classifier {name}"] = _classifier(record, tables["ClassifierTable"])
+    found["properties"]["classifier"] |= {
+        "properties": {name: _reference(name) for name in classifiers.names()},
+        "additionalProperties": {
+            "description": "A classifier under a name of your own.",
+            "type": "object",
+            "required": ["kind"],
+            "properties": {"kind": {"enum": [*classifiers.names()]}},
+            "allOf": [
+                {
+                    "if": {"properties": {"kind": {"const": name}}},
+                    "then": _reference(name),
+                }
+                for name in classifiers.names()
+            ],
+        },
+    }
+    del tables["ClassifierTable"]
+    tables["DatasetTable"]["properties"] |= _of_sources()
+    lists = tables["Grid"]["properties"]
+    for key, known in _known().items():
+        lists[key]["items"] = {"anyOf": [{"enum": known}, lists[key]["items"]]}
+    lists["hparams"]["items"] = {"enum": [*HPARAMS]}
+    for table in (found, *tables.values()):
+        for key, value in table["properties"].items():
+            value["title"] = key
+    described = {"title": "manyseed sweep file", "description": "What is trained, and how often."}
+    return {"$schema": DIALECT, **_without_null(found), **described}
+
+
+def _reference(classifier: str) -> Schema:
+    return {"$ref": f"#/$defs/classifier {classifier}"}
+
+
+def _classifier(record: Classifier, table: Schema) -> Schema:
+    """Return the table of a classifier with its options."""
+    options: Schema = {
+        "hparams": {
+            "description": "Anchors: used as they are, and the centre of every perturbation.",
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {hparam.name: _hparam(hparam) for hparam in record.space},
+        },
+        "device": {
+            "description": "Where to train: a wish, no part of the identity (default: cpu).",
+            "enum": [*record.devices],
+        },
+    }
+    if record.epochs is not None:
+        options["epochs"] = {
+            "description": f"How long to train (default: {record.epochs}).",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1_000_000,
+        }
+        options["snapshots"] = {
+            "description": "Epochs whose predictions are kept beside the last one's.",
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1},
+        }
+    if record.library is not None:
+        options["defaults"] = {
+            "description": "Whose defaults the anchors are (default: study).",
+            "enum": [*get_args(Defaults)],
+        }
+    options |= {key: {"description": f"Option of {record.name}."} for key in record.options}
+    kind = table["properties"]["kind"] | {"const": record.name}
+    properties = {"kind": kind, **options}
+    return {
+        "title": record.name,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _hparam(hparam: Hparam) -> Schema:
+    described: Schema = {"title": hparam.name, "description": f"Default: {hparam.default}."}
+    if isinstance(hparam, Continuous):
+        return described | {"type": "number", "minimum": hparam.low, "maximum": hparam.high}
+    if isinstance(hparam, Categorical) or not isinstance(hparam.levels, range):
+        return described | {"enum": [*hparam.levels]}
+    ends = {"minimum": hparam.levels[0], "maximum": hparam.levels[-1]}
+    return described | {"type": "integer", **ends}
+
+
+def _of_sources() -> Mapping[str, Schema]:
+    """Return the keys that sources take besides, each with the sources that take it."""
+    found: dict[str, list[str]] = {}
+    for kind, source in SOURCES.items():
+        for key in source.parameters:
+            found.setdefault(key, []).append(kind)
+    return {
+        key: {"description": f"Of sources {', '.join(f'{k}:…' for k in kinds)}."}
+        for key, kinds in found.items()
+    }
+
+
+def _known() -> Mapping[str, list[str]]:
+    """Return values that lists of a grid may hold, for completion; others may be right, too."""
+    return {
+        "dataset": [*datasets.names(), *datasets.bare_names()],
+        "classifier": [*classifiers.names()],
+        "perturb_continuous": [*schemes("continuous")],
+        "perturb_categorical": [*schemes("categorical")],
+    }
+
+
+def _without_null(value: Any) -> Any:
+    """Return a schema without null, which TOML has not."""
+    if isinstance(value, list):
+        return [_without_null(item) for item in value if item != {"type": "null"}]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _without_null(item) for key, item in value.items() if item is not None}
+    if len(alternatives := kept.get("anyOf", ())) == 1:
+        del kept["anyOf"]
+        return alternatives[0] | kept
+    return kept

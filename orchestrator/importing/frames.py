@@ -1,0 +1,372 @@
+"""Tables of predictions: OpenML's columns in CSV or Parquet, and what ``export`` writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+
+from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.grids.sweepfile import Keep
+from manyseed.orchestrator.importing.probabilities import predicted
+from manyseed.orchestrator.importing.source import (
+    ATTRIBUTES,
+    DEFAULTS,
+    TEST_SETS_BYTES,
+    Names,
+    Positions,
+    Predicted,
+    PredictionFile,
+    attributes,
+    codes,
+)
+from manyseed.orchestrator.store.layout.schema import Probability
+from manyseed.orchestrator.store.reading.exchange import SCHEMA
+
+_KINDS: dict[Any, str] = {
+    pl.Int64: "whole numbers",
+    pl.Float64: "numbers",
+    pl.String: "names",
+}
+NEEDED = ("row_id", "prediction", "truth")
+CONFIDENCE = "confidence."
+MAX_ROWS = 200_000_000
+
+
+def read_frame(path: Path) -> pl.DataFrame:
+    """Read a table of runs' attributes or of predictions whole.
+
+    Raises
+    ------
+    UserError
+        Where it is neither CSV nor Parquet.
+    """
+    if path.suffix != ".csv":
+        return _collected(path, _scan(path))
+    with _reading(path):
+        return pl.read_csv(path, infer_schema_length=None, glob=False)
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a file is a table that ``export`` wrote.
+
+    Raises
+    ------
+    UserError
+        Where it is named a Parquet file and is none.
+    """
+    if path.suffix != ".parquet":
+        return False
+    with _reading(path):
+        found = _scan(path).collect_schema()
+    if not set(SCHEMA) <= set(found):
+        return False
+    for name, dtype in SCHEMA.items():
+        if found[name] != dtype:
+            raise UserError(f"is {found[name]}, not {dtype}", file=path, key=name)
+    return True
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    with _reading(path):
+        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
+
+
+def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
+    """Read rows; a few bytes may promise more of them than there is memory."""
+    with _reading(path):
+        rows = frame.select(pl.len()).collect().item()
+        if rows > MAX_ROWS:
+            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
+        return frame.collect()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what polars says of a file that it can't read into a user's error."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise UserError(f"cannot be read: {first_line(error)}", file=path) from None
+
+
+def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> PredictionFile:
+    """Open files in OpenML's columns, each of one run or, with a column run, of several.
+
+    Folds of a repeat are put together: each of its points is predicted by the fit that didn't see
+    it, and all of them are the test set. A file is read whole, one file at a time.
+
+    Raises
+    ------
+    UserError
+        For columns that are missing or unknown, and files that don't fit each other.
+    """
+    keys: list[pl.DataFrame] = []
+    first: dict[int, pl.DataFrame] = {}
+    class_names, confident = _classes(paths)
+    for number, path in enumerate(paths):
+        for key, own in _runs(path, number).items():
+            repeat, told = key[0], own.row(0, named=True)
+            keys.append(
+                pl.DataFrame(
+                    {
+                        "file": [number],
+                        "repeat": [repeat],
+                        "run": [key[1]],
+                        **{k: [told[k]] for k in (*DEFAULTS, "fit_seconds") if k in told},
+                    }
+                )
+            )
+            expected = first.setdefault(repeat, own.select("row_id", "truth"))
+            if not expected.equals(own.select("row_id", "truth")):
+                raise UserError(
+                    f"repeat {repeat} has other rows or true classes than in {paths[0]}",
+                    file=path,
+                    key="row_id",
+                )
+    sizes = {frame.height for frame in first.values()}
+    if len(sizes) > 1:
+        raise UserError(
+            f"test sets have {min(sizes):,} to {max(sizes):,} points; those of a dataset are equal",
+            file=paths[0],
+            key="repeat",
+        )
+    table = pl.concat(keys, how="diagonal")
+    order = sorted(first)
+    table = table.with_columns(
+        pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))
+    )
+    given = {name: table[name].to_list() for name in table.columns if name in ATTRIBUTES}
+    keep = Keep().resolve(len(class_names))[0]
+
+    def read(positions: Positions) -> Predicted:
+        labels, scores, floored = [], [], 0
+        for position in positions.tolist():
+            row = table.row(position, named=True)
+            own = _runs(paths[row["file"]], row["file"])[order[row["repeat"]], row["run"]]
+            path = paths[row["file"]]
+            labels.append(_codes(own["prediction"], class_names, "prediction", path))
+            if confident:
+                found = _scores(own, class_names, labels[-1], path)
+                assert found.scores is not None
+                scores.append(found.scores)
+                floored += found.floored
+        return Predicted(
+            np.stack(labels)[:, None], np.concatenate(scores) if scores else None, floored
+        )
+
+    return PredictionFile(
+        file=paths[0],
+        dataset=names.dataset or paths[0].stem,
+        classifier=names.classifier or "imported",
+        class_names=class_names,
+        epochs=(0,),
+        keep=keep if confident else "none",
+        dtype="float32",
+        # softmax takes logarithms of confidences back to these
+        probability="softmax" if confident and probability == "ovr" else probability,
+        y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
+        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
+        runs=attributes(given, table.height, paths[0]),
+        read=read,
+    )
+
+
+_LABELS_ALONE = "leave the columns confidence.* out, to import the labels alone"
+
+
+def _scores(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
+    """Return what confidences say of one run; the prediction must be the most probable class."""
+
+    def refuse(run: int, point: int, why: str) -> NoReturn:
+        what = f"row_id {frame['row_id'][point]}: {why}"
+        raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
+
+    p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
+    found = predicted(p[None], refuse)
+    nearly = p.astype(np.float32)
+    if (nearly[np.arange(len(label)), label] < nearly.max(axis=1)).any():
+        what = "predictions disagree with their confidences"
+        raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
+    return found
+
+
+def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
+    return codes(column.cast(pl.String).to_numpy().astype(str), class_names, key, path)
+
+
+def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
+    """Return the classes of all files, and whether all give their confidences."""
+    confident = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
+    if any(set(columns) != set(confident[0]) for columns in confident):
+        number = next(n for n, c in enumerate(confident) if set(c) != set(confident[0]))
+        raise UserError(f"has other classes than {paths[0]}", file=paths[number], key="confidence")
+    if confident[0]:
+        return tuple(c.removeprefix(CONFIDENCE) for c in confident[0]), True
+    seen = {v for path in paths for c in ("truth", "prediction") for v in _frame(path)[c].unique()}
+    return tuple(sorted(map(str, seen))), False
+
+
+@lru_cache(maxsize=1)
+def _frame(path: Path) -> pl.DataFrame:
+    """Read a file; the one that was read last is kept."""
+    frame = read_frame(path)
+    frame = (
+        frame.rename({"correct": "truth"})
+        if "truth" not in frame.columns and ("correct" in frame.columns)
+        else frame
+    )
+    known = (*NEEDED, "fold", *ATTRIBUTES)
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise UserError("a column is missing", file=path, key=name)
+    types: dict[str, Any] = {"prediction": pl.String, "truth": pl.String}
+    for name in frame.columns:
+        if name not in known and not name.startswith(CONFIDENCE):
+            raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
+        if name in ("row_id", "repeat", "run"):
+            types[name] = pl.Int64
+        elif name.startswith(CONFIDENCE):
+            types[name] = pl.Float64
+    if frame.is_empty():
+        raise UserError("has no rows", file=path)
+    for name, dtype in types.items():
+        try:
+            frame = frame.with_columns(pl.col(name).cast(dtype))
+        except pl.exceptions.PolarsError:
+            raise UserError(f"must be {_KINDS[dtype]}", file=path, key=name) from None
+        if frame[name].has_nulls():
+            raise UserError("lacks values", file=path, key=name)
+        if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
+            raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
+    return frame
+
+
+@lru_cache(maxsize=1)
+def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
+    """Return the rows of each (repeat, run) of a file, by row."""
+    frame = _frame(path)
+    for name, value in (("repeat", 0), ("run", number)):
+        if name not in frame.columns:
+            frame = frame.with_columns(pl.lit(value).alias(name))
+    parts = frame.sort("row_id").partition_by("repeat", "run", as_dict=True)
+    for (repeat, run), part in parts.items():
+        if part["row_id"].is_duplicated().any():
+            raise UserError(
+                f"repeat {repeat}, run {run} predicts a row more than once",
+                file=path,
+                key="row_id",
+                remedy="number the runs of a file with a column run",
+            )
+    return {(int(str(repeat)), int(str(run))): part for (repeat, run), part in parts.items()}
+
+
+def read_exported(path: Path) -> list[PredictionFile]:
+    """Open a table that ``export`` wrote: labels of every dataset and classifier in it."""
+    told = _collected(
+        path,
+        _scan(path)
+        .select(
+            "dataset",
+            "classifier",
+            *DEFAULTS,
+            "repeat_index",
+            "run_index",
+            "epoch",
+            "is_copy",
+            "fit_seconds",
+        )
+        .with_row_index("line"),
+    )
+    for name in told.columns:
+        if name != "fit_seconds" and told[name].has_nulls():
+            raise UserError("lacks values", file=path, key=name)
+    if told.is_empty():
+        raise UserError("has no rows", file=path)
+    return [
+        _exported(path, own)
+        for own in told.partition_by("dataset", "classifier", maintain_order=True)
+    ]
+
+
+def _exported(path: Path, told: pl.DataFrame) -> PredictionFile:
+    epochs = tuple(told["epoch"].unique().sort().to_list())
+    cells = told.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
+    whole = told.height % len(epochs) == 0 and bool(
+        (told["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
+        and cells.to_series().n_unique() * len(epochs) == told.height
+        and (np.diff(told["line"].to_numpy()) == 1).all()
+    )
+    if not whole:
+        raise UserError("a run lacks snapshots, or they stand in no order", file=path, key="epoch")
+    runs = told.filter(pl.col("epoch") == epochs[0])
+    lines = runs["line"].to_numpy().astype(np.int64)
+    samples = _lines(path, lines[:1])
+    if samples["class_names"][0] is None or samples["label"][0] is None:
+        raise UserError("lacks values", file=path, key="label")
+    class_names = tuple(samples["class_names"][0].to_list())
+    if any(name is None for name in class_names):
+        raise UserError("lacks values", file=path, key="class_names")
+    sets = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
+    first, last = (
+        int(str(found)) for found in (runs["repeat_index"].min(), sets["repeat_index"].max())
+    )
+    shape = (last + 1, len(samples["label"][0]))
+    if first < 0 or 8 * math.prod(shape) > TEST_SETS_BYTES:
+        raise UserError(
+            f"goes from {first} to {last}, for {shape[1]:,} points", file=path, key="repeat_index"
+        )
+    y_true, test_index = (
+        np.zeros(shape, dtype=np.uint16),
+        np.tile(np.arange(shape[1]), (shape[0], 1)),
+    )
+    for repeat, line in sets.iter_rows():
+        one = _lines(path, np.array([line]))
+        for name, sets_of in (("y_true", y_true), ("test_index", test_index)):
+            values = one[name][0]
+            if values is None or len(values) != shape[1] or values.has_nulls():
+                raise UserError(f"is no list of {shape[1]:,} values", file=path, key=name)
+            sets_of[repeat] = values
+    given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
+    given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
+
+    def read(positions: Positions) -> Predicted:
+        every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
+        with _reading(path):
+            column = _lines(path, every)["label"].list.to_array(shape[1])
+            label = column.arr.explode()
+        if label.has_nulls() or len(label) != len(every) * shape[1]:
+            raise UserError("lacks values", file=path, key="label")
+        found = codes(label.to_numpy(), class_names, "label", path)
+        return Predicted(found.reshape(len(positions), len(epochs), shape[1]), None)
+
+    dataset, classifier = told.select("dataset", "classifier").row(0)
+    return PredictionFile(
+        file=path,
+        dataset=dataset,
+        classifier=classifier,
+        class_names=class_names,
+        epochs=epochs,
+        keep="none",
+        dtype="float32",
+        probability="none",
+        y_true=y_true,
+        test_index=test_index,
+        runs=attributes(given, runs.height, path).with_columns(copy=runs["is_copy"]),
+        read=read,
+    )
+
+
+def _lines(path: Path, lines: Positions) -> pl.DataFrame:
+    """Read some lines, of each stretch of neighbours only what holds it."""
+    parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
+    columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
+    table = _scan(path).select(columns)
+    with _reading(path):
+        return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])

@@ -1,0 +1,66 @@
+"""Probabilities that others give → the scores that a sweep keeps: logarithms, or the logit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.importing.source import Predicted
+
+OFF = 1e-3
+"""By how much the probabilities of a test point may miss the sum of 1."""
+FLOOR = float(np.finfo(np.float32).tiny)
+"""What counts in place of a smaller probability: the logarithm of 0 is no score."""
+
+
+def predicted(
+    p: NDArray[np.floating[Any]], refuse: Callable[[int, int, str], NoReturn]
+) -> Predicted:
+    """Return labels and scores of runs whose probabilities are given.
+
+    Parameters
+    ----------
+    p : float array (run, sample) or (run, sample, class)
+        Probability of the positive one of two classes; or of each class.
+    refuse : callable
+        Raises; it is given the positions in `p` of a run and a test point whose values are no
+        probabilities, and what is wrong with them.
+
+    Returns
+    -------
+    Predicted
+        Scores are float32: of two classes the gap log p₁ − log p₀, of more log p. Their softmax is
+        p, whatever p was made by. A test point with a probability below `FLOOR` is counted.
+    """
+    label = np.empty(p.shape[:2], dtype=np.int64)
+    two = p.ndim == 2 or p.shape[2] == 2
+    scores = np.empty(p.shape[:2] if two else p.shape, dtype=np.float32)
+    floored = 0
+    for run, given in enumerate(p):
+        exact = given.astype(np.float64)
+        if (found := _wrong(exact)) is not None:
+            refuse(run, *found)
+        if exact.ndim == 1:
+            exact = np.stack([1 - np.minimum(exact, 1), exact], axis=1)
+        logs = np.log(np.maximum(exact, FLOOR))
+        floored += int((exact < FLOOR).any(axis=1).sum())
+        label[run] = exact[:, 1] >= exact[:, 0] if two else exact.argmax(axis=1)
+        scores[run] = logs[:, 1] - logs[:, 0] if two else logs
+    return Predicted(label[:, None], scores, floored)
+
+
+def _wrong(p: NDArray[np.float64]) -> tuple[int, str] | None:
+    """Return the first test point without probabilities, and what is wrong; None where all have."""
+    each = p.reshape(len(p), -1)
+    negative = np.asarray(~(each >= 0).all(axis=1))  # or not a number
+    sums = each.sum(axis=1)
+    too_much, too_little = ~(sums <= 1 + OFF), (sums < 1 - OFF) & (p.ndim > 1)
+    if not (wrong := negative | too_much | too_little).any():
+        return None
+    point = int(np.argmax(wrong))
+    if negative[point] or p.ndim == 1:
+        return point, f"{each[point].min():g} is no probability"
+    return point, f"the probabilities sum to {sums[point]:.6g}, not to 1"

@@ -1,0 +1,75 @@
+"""What a plan promised, and what became of it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.tuned import TunedHparams
+from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.layout.groups import find_group
+from manyseed.orchestrator.store.reading.reader import read_array
+
+FIGURES = ("fits", "hours", "store_bytes", "store_files")
+"""What can be promised and counted; hours are of cores and of GPUs together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The figures of a plan, or of what has become of it; NaN where they are not known.
+
+    Attributes
+    ----------
+    fits, store_bytes, store_files : float
+        Whole numbers.
+    hours : float
+        What fits take, without features that are computed once.
+    """
+
+    fits: float = math.nan
+    store_bytes: float = math.nan
+    store_files: float = math.nan
+    hours: float = math.nan
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Promise:
+        """Return what a plan promised; what cannot be read, as of a damaged file, is not known."""
+        try:
+            return read_record(paths.promise, cls)
+        except (FileNotFoundError, DamagedFile):
+            return cls()
+
+    def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
+        """Record it beside the plan."""
+        write_json(paths.promise, asdict(self), before_rename=before_rename)
+
+
+def promise_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
+    """Return for each of `FIGURES` what the plan promised and what there is."""
+    promised, found = asdict(Promise.read(paths)), asdict(_outcome(paths))
+    return {name: (promised[name], found[name]) for name in FIGURES}
+
+
+def _outcome(paths: SweepPaths) -> Promise:
+    searches = [TunedHparams.read(file) for file in paths.all_tuned()]
+    draws = [draw.seconds for search in searches for draw in search.draws]
+    fits, seconds = len(draws), float(sum(draws))
+    for spec in Groups.read(paths).specs:
+        if (group := find_group(paths.store, spec)) is None:
+            continue
+        trained = read_array(group, "status") == DONE
+        fits += int(trained.sum())
+        seconds += float(np.nansum(read_array(group, "fit_seconds")[trained], dtype=np.float64))
+    n_bytes, n_files = 0, 0
+    for folder, _, names in os.walk(paths.store):
+        n_files += 1 + len(names)
+        n_bytes += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
+    return Promise(fits, n_bytes, n_files, seconds / 3600)

@@ -1,0 +1,180 @@
+"""How runs are made: the recipe, recorded with every result and never part of an identity.
+
+A run's predictions are the same bit for bit within one recipe; a recipe is the form of training,
+its threads and precision, the device class and the versions of what computes.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from manyseed.jobs.hparams.kinds import Value
+from manyseed.orchestrator.disk.placing import place_new
+from manyseed.orchestrator.disk.records import json_text, read_record
+from manyseed.orchestrator.errors import DamagedFile
+
+_PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "xgboost-cpu")
+GIVEN = ".given"
+_REMEDY = (
+    "restore it from a copy of the sweep, or remove it: how its runs were made is unknown then"
+)
+_INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How runs were made; None for what was not told, as of imported ones.
+
+    Attributes
+    ----------
+    form : str
+        sequential or imported.
+    threads : int
+    precision, device, device_class, python : str
+    packages : mapping
+        Versions by name.
+    tuned : mapping
+        Of tuned cells: the hparams that were found.
+    """
+
+    form: str | None = None
+    threads: int | None = None
+    precision: str | None = None
+    device: str | None = None
+    device_class: str | None = None
+    python: str | None = None
+    packages: Mapping[str, str] | None = None
+    tuned: Mapping[str, Value] | None = None
+
+    @classmethod
+    def here(cls, gpu: str | None = None) -> Recipe:
+        """Return the recipe of fits on this machine's CPU, or on its GPU, of that model."""
+        return cls(
+            form="sequential",
+            threads=1,
+            precision="float32",
+            device="gpu" if gpu else "cpu",
+            device_class=gpu or cpu_class(),
+            python=platform.python_version(),
+            packages=package_versions(),
+        )
+
+    @property
+    def of_machine(self) -> Recipe:
+        """The recipe without what was found for tuned cells: what depends on the machine."""
+        return replace(self, tuned=None)
+
+    def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
+        """Return what `now` tells otherwise, by name: the values of this one and of that."""
+        told = now.to_json()
+        pairs = {name: (getattr(self, name), told[name]) for name in told}
+        return {name: (before, after) for name, (before, after) in pairs.items() if before != after}
+
+    def to_json(self) -> dict[str, object]:
+        """Return what is told, as JSON values."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that compute."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def cpu_class() -> str:
+    """Return the CPU's model and its widest instruction set."""
+    fields: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            fields.setdefault(key.strip(), value.strip())
+    except OSError:
+        pass
+    model = fields.get("model name") or platform.processor() or platform.machine()
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    widest = next((name for name in _INSTRUCTION_SETS if name in flags), "")
+    return f"{model} {widest}".strip()
+
+
+def register(folder: Path, recipe: Recipe, used: Callable[[], int] = lambda: 0) -> int:
+    """Return the number of a recipe, recording it under the next one if it is new.
+
+    Any number of processes may register at once. `used` is as in `keep_numbers`.
+    """
+    while True:
+        highest, known = keep_numbers(folder, used), read_recipes(folder)
+        number = next((number for number, other in known.items() if other == recipe), None)
+        if number is None:
+            number = max([highest, *known]) + 1
+            try:
+                place_new(recipe_file(folder, number), json_text(recipe.to_json()))
+            except FileExistsError:  # another was first
+                continue
+        if number > highest:
+            _mark(folder, number)
+        return number
+
+
+def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
+    """Return the highest number that a recipe was ever given, and see that it is never given again.
+
+    Runs are stored with the number alone, and the file of a recipe may be lost. So a file beside
+    them, which is empty, marks each number that was given.
+
+    Parameters
+    ----------
+    folder : Path
+    used : callable
+        Returns the highest number that a run has; asked where nothing is marked, as in sweeps of
+        earlier versions.
+    """
+    marked = _numbers(folder, GIVEN)
+    if not marked:
+        marked = [max([used(), *_numbers(folder, ".json")])]
+        _mark(folder, marked[0])
+    return max(marked)
+
+
+def recipe_file(folder: Path, number: int) -> Path:
+    """Return the file of a recipe."""
+    return folder / f"{number:04d}.json"
+
+
+def read_recipe(folder: Path, number: int) -> Recipe:
+    """Return a recipe that runs have.
+
+    Raises
+    ------
+    DamagedFile
+        Also where it is not there.
+    """
+    file = recipe_file(folder, number)
+    try:
+        return read_record(file, Recipe, _REMEDY)
+    except FileNotFoundError:
+        raise DamagedFile(file, "is not there") from None
+
+
+def read_recipes(folder: Path) -> dict[int, Recipe]:
+    """Return all recorded recipes by number; raises as `read_recipe` does."""
+    return {number: read_recipe(folder, number) for number in _numbers(folder, ".json")}
+
+
+def _numbers(folder: Path, suffix: str) -> list[int]:
+    stems = (file.stem for file in folder.glob(f"[0-9]*{suffix}"))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def _mark(folder: Path, number: int) -> None:
+    with suppress(FileExistsError):
+        place_new(folder / f"{number:04d}{GIVEN}", b"")

@@ -1,0 +1,8 @@
+"""How the command calls the options of an analysis."""
+
+from __future__ import annotations
+
+
+def flag(option: str) -> str:
+    """Return the flag of an attribute of `analysis.options.Options`: epochs are snapshots there."""
+    return f"--{option.replace('epoch', 'snapshot').replace('_', '-')}"

@@ -1,0 +1,135 @@
+"""Rows of a result table grouped: means, pooled spreads, sums of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from manyseed.analysis.tables.means import (
+    VARIES,
+    compares_runs,
+    is_count,
+    is_level,
+    mean_of,
+    of_one_probe,
+    pooled,
+    same_of,
+)
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
+
+KEY = ["cell", "repeat_index"]
+
+_BETWEEN_RUNS = (pl.col("n_distinct") - pl.col("n_repeats")).cast(pl.Int64)
+_FREEDOM: Mapping[str, pl.Expr] = {
+    "repeats": pl.col("n_distinct") - 1,
+    "cells": _BETWEEN_RUNS,
+    "sources": _BETWEEN_RUNS,
+    ENSEMBLES: pl.col("draws") - 1,
+    CURVES: pl.col("n_runs") - 1,
+}
+"""Degrees of freedom of a standard deviation by table: n - 1 of each repeat, or of the draws."""
+
+_RESOLUTION = ("delta", "n_side", "n_test")
+_SIDES = ("delta_lo", "delta_hi")
+
+
+def grouped(
+    tables: Results, table: str, frame: pl.LazyFrame, by: Sequence[str], columns: Sequence[str]
+) -> pl.DataFrame:
+    """Put rows together: means; spreads are pooled, counts summed.
+
+    What compares runs is over repeats whose runs vary, and a copy of a run counts once in all other
+    means. Of two probes α̂ is null.
+
+    Parameters
+    ----------
+    tables : Results
+    table : str
+        Of which `frame` holds rows.
+    frame : LazyFrame
+    by : sequence of str
+    columns : sequence of str
+        Numbers to show.
+
+    Returns
+    -------
+    DataFrame
+        Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables that have
+        rows within repeats), and `columns`. δ, N and the size of the test set are null where they
+        differ. Where α̂ is among the columns and its δ differs, `delta_lo` and `delta_hi` stand
+        beside; where its probe does, `probe` names them.
+
+    Raises
+    ------
+    UserError
+        For the table of sources of an earlier version, which lacks what pooling takes.
+    """
+    names = frame.collect_schema().names()
+    if table == "sources" and "n_repeats" not in names:
+        raise UserError(
+            "the table was written by an earlier version",
+            key="--table",
+            value=table,
+            remedy="write it again: manyseed analyze DIR",
+        )
+    of_repeats = "repeat_index" in names
+    if of_repeats:
+        facts = [name for name in ("n_distinct", "probe") if name not in names]
+        repeats = tables.scan("repeats").select(*KEY, *facts, same=pl.col("identical"))
+        frame = frame.join(repeats, on=KEY, how="left", maintain_order="left")
+    levels = [name for name in columns if is_level(name)]
+    shown = [*columns, *(["delta"] if levels and "delta" not in (*columns, *by) else [])]
+    values = [_together(table, name, names) for name in shown]
+    if levels:
+        known = pl.any_horizontal(pl.col(name).is_not_null() for name in levels)
+        delta, probe = (pl.col(name).filter(known) for name in ("delta", "probe"))
+        values += [delta.min().alias("delta_lo"), delta.max().alias("delta_hi")]
+        values.append(probe.drop_nulls().unique().sort().str.join("+").alias("_probe"))
+    count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * of_repeats)]
+    result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
+    if levels and (result["delta_lo"] == result["delta_hi"]).fill_null(True).all():
+        result = result.drop(_SIDES)
+    if levels and "probe" not in by and result["_probe"].str.contains("+", literal=True).any():
+        return result.rename({"_probe": "probe"})
+    return result.drop("_probe", strict=False)
+
+
+def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
+    """Return what a group's rows make of a column."""
+    column = pl.col(name)
+    if name in _RESOLUTION:
+        return same_of(column).alias(name)
+    if is_count(name):
+        return column.sum()
+    free = _freedom(table, name)
+    if "repeat_index" in names and table not in (ENSEMBLES, CURVES) and compares_runs(name):
+        column = column.filter(VARIES)
+        free = None if free is None else free.filter(VARIES)
+    elif table == "runs":
+        column = column.filter(~pl.col("identical"))
+    value = (mean_of(column) if free is None else pooled(column, free)).alias(name)
+    return of_one_probe(value) if is_level(name) else value
+
+
+def _freedom(table: str, name: str) -> pl.Expr | None:
+    """Return the degrees of freedom of a column of standard deviations, None of another."""
+    if name.endswith("_sd"):
+        repeats = f"{name.removesuffix('_sd')}_n" if table == "cells" else "n_repeats"
+        return pl.col(repeats) - 1
+    return _FREEDOM.get(table) if name.endswith("_std") else None
+
+
+def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
+    """Say what was not averaged, or averaged though it differs, in what `grouped` returned."""
+    if not by:
+        return
+    two = pl.lit(value=False)
+    if "probe" in frame.columns and "probe" not in by:
+        yield "α̂ of the two probes is not averaged: group by probe or dataset, too."
+        two = pl.col("probe").str.contains("+", literal=True)
+    if not set(_SIDES) <= set(frame.columns):
+        return
+    if not frame.filter(pl.col("delta_lo") < pl.col("delta_hi"), ~two).is_empty():
+        yield "α̂ of different δ is averaged (delta_lo to delta_hi): group by delta or dataset, too."

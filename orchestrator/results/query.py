@@ -1,0 +1,128 @@
+"""Ask the result tables: a filter, columns, groups and an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.conditions import condition
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.filtering import refusing
+from manyseed.orchestrator.results.grouping import grouped
+from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, TABLES, Results
+
+FORMATS = (".parquet", ".csv", ".json")
+
+_MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
+_SPREADS = ("accuracy_mean", "accuracy_std", "accuracy_mean_sd")
+MAIN = {
+    "runs": ("repeat_index", "run_index", "accuracy", "alpha_hat", "delta"),
+    "pairs": ("repeat_index", "run_i", "run_j", "ec_local", "ec_global", "churn"),
+    "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_std", *_MEANS),
+    "cells": ("n_runs", "n_repeats", "n_identical_repeats", *_SPREADS, *_MEANS),
+    "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
+    "ranking": ("repeat_index", "rank", "run_index", "close", "accuracy", "alpha_hat", "delta"),
+    CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
+    ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
+}
+"""What is shown of each table beside the columns that say what a cell is."""
+
+_FURTHER = {
+    ENSEMBLES: "compute it with: manyseed howmany DIR",
+    CURVES: "curves are kept where the sweep file says keep.curves = true",
+}
+"""Tables that may be absent, and what to do about it."""
+
+
+def query(
+    tables: Results,
+    table: str = "cells",
+    *,
+    where: str | None = None,
+    columns: Sequence[str] = (),
+    by: Sequence[str] = (),
+    sort: str | None = None,
+) -> pl.DataFrame:
+    """Return rows of a result table.
+
+    Parameters
+    ----------
+    tables : Results
+        Of the table only the columns and rows that are asked for are read.
+    table : str
+        One of `TABLES`, or ensembles or curves where there are any.
+    where : str
+        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
+    columns : sequence of str
+        Columns to show; without them those that describe a cell, and the main metrics.
+    by : sequence of str
+        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them.
+    sort : str
+        A column, with a minus in front for descending order.
+
+    Raises
+    ------
+    UserError
+        For an unknown table or column, or a condition that cannot be read.
+    """
+    if table in _FURTHER and table not in tables:
+        raise UserError("there is none yet", key="--table", value=table, remedy=_FURTHER[table])
+    if table not in tables:
+        remedy = nearest(table, (*TABLES, *_FURTHER))
+        raise UserError("unknown table", key="--table", value=table, remedy=remedy)
+    frame = tables.scan(table)
+    schema = frame.collect_schema()
+    for name in (*columns, *by):
+        _check(name, schema.names(), "--columns" if name in columns else "--by")
+    with refusing(where, schema.names(), "--where"):
+        if where:
+            frame = frame.filter(condition(where, schema.names()))
+        shown = list(columns) or _main_columns(table, frame, schema.names())
+        if by:
+            numeric = [c for c in shown if c not in (*by, *AXES) and schema[c].is_numeric()]
+            result = grouped(tables, table, frame, by, numeric)
+        else:
+            result = frame.select(list(dict.fromkeys(shown))).collect()
+    if sort:
+        name = sort.removeprefix("-")
+        _check(name, result.columns, "--sort")
+        result = result.sort(name, descending=sort.startswith("-"), nulls_last=True)
+    return result
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table as Parquet, CSV or JSON, by the file's ending.
+
+    Raises
+    ------
+    UserError
+        For another ending.
+    """
+    if path.suffix not in FORMATS:
+        raise UserError(
+            "unknown format", key="--output", value=str(path), remedy=nearest(path.suffix, FORMATS)
+        )
+    if path.suffix == ".parquet":
+        frame.write_parquet(path)
+    elif path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_json(path)
+
+
+def _check(name: str, columns: Sequence[str], option: str) -> None:
+    if name not in columns:
+        remedy = nearest(name, columns)
+        raise UserError("unknown column", key=option, value=name, remedy=remedy)
+
+
+def _main_columns(table: str, frame: pl.LazyFrame, names: Sequence[str]) -> list[str]:
+    """Return the columns that vary among those that say what a cell is, and the main metrics."""
+    first = [name for name in AXES if name in ("dataset", "classifier")]
+    others = [name for name in AXES if name not in first]
+    values = frame.select(pl.col(name).n_unique() for name in others).collect()
+    main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
+    return [*first, *(name for name in others if values[name][0] > 1), *main]

@@ -1,0 +1,179 @@
+"""Damaged files of numbers a run are made again from what is left, while nobody publishes.
+
+What a shard holds of each run besides predictions follows from these, from journals and from the
+plan: a checksum from chunks whose own checksums fit, a status from checksums that fit, how long a
+fit took and by which recipe from journals. What none of them tells is written as unknown.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.placing import remove_partial, replacing
+from manyseed.orchestrator.store.care.verify import row_checksums, wrong_seconds, wrong_status
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.records import Header
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING, NO_RECIPE, PADDING
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.publishing.shards import lease_name
+from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
+
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+def mend_records(
+    group: Group, shard: int, copies: Bools | None, journals: JournalIndex, watch: LeaseWatch
+) -> tuple[str, ...]:
+    """Write the damaged files of a shard again that hold a number a run.
+
+    Parameters
+    ----------
+    group : Group
+    shard : int
+    copies : bool array (run,) or None
+        Which runs of the group are identical to the first of their repeat, where that is known.
+    journals : JournalIndex
+    watch : LeaseWatch
+        Of the folder of leases.
+
+    Returns
+    -------
+    tuple of str
+        The names of the arrays that were written.
+    """
+    lease = Lease(watch, lease_name(group, shard))
+    lease.take()
+    with lease.kept():
+        records = _Records(group, shard, journals)
+        before = {name: values.copy() for name, values in records.values.items()}
+        records.mend(None if copies is None else copies[slice(*group.span(shard))])
+        changed = [
+            array
+            for array in group.spec.arrays
+            if array.role == "record"
+            and (
+                array.name in records.lost
+                or not np.array_equal(
+                    before[array.name],
+                    records.values[array.name],
+                    equal_nan=array.dtype == "float32",
+                )
+            )
+        ]
+        paths = [group.file(array, shard) for array in changed]
+        for path in paths:
+            remove_partial(path.parent, path.name)
+        if paths:
+            with replacing(paths, lease.check) as partials:
+                for array, partial in zip(changed, partials, strict=True):
+                    values = records.values[array.name]
+                    content = encoding.encode(group.metadata(array), shard, values)[1]
+                    partial.write_bytes(content)
+    return tuple(array.name for array in changed)
+
+
+class _Records:
+    """The numbers a run of a shard, and which files of them are lost."""
+
+    def __init__(self, group: Group, shard: int, journals: JournalIndex) -> None:
+        self.group, self.spec, self.journals = group, group.spec, journals
+        self.start, self.stop = group.span(shard)
+        self.padding = read_array(group, "cell")[self.start : self.stop] < 0
+        self.values: dict[str, Array] = {}
+        self.lost: set[str] = set()
+        for array in self.spec.arrays:
+            if array.role == "record":
+                values = encoding.filled(self.spec, array, self.stop - self.start)
+                if encoding.read_file(group, array, self.start, self.stop, values).any():
+                    self.lost.add(array.name)
+                    values[...] = array.fill_value
+                self.values[array.name] = values
+
+    def mend(self, copies: Bools | None) -> None:
+        status, crc = self.values["status"], self.values["crc"]
+        unclear = wrong_status(status, self.padding)
+        if "status" in self.lost:
+            unclear[:] = True
+        unclear &= ~self.padding
+        status[self.padding] = PADDING
+        finished = np.where(unclear, self._written(), np.isin(status, (DONE, COPY)))
+        if "crc" in self.lost and finished.any():
+            crc[finished] = self._checksums()[finished]
+        if unclear.any():
+            status[unclear] = np.where(finished, self._kinds(copies), MISSING)[unclear]
+        seconds = self.values["fit_seconds"]
+        seconds[wrong_seconds(seconds, status)] = math.nan
+        self._recall(np.flatnonzero(finished))
+        if "clipped" in self.lost:
+            self._count_clipped(finished)
+
+    def _written(self) -> Bools:
+        """Return which rows were published, by what is left beside their status."""
+        written = (self.values["crc"] != 0) | (self.values["recipe"] != NO_RECIPE)
+        return np.asarray((written | ~np.isnan(self.values["fit_seconds"])) & ~self.padding)
+
+    def _kinds(self, copies: Bools | None) -> Array:
+        """Tell copies from runs that were trained: these have a time."""
+        trained = ~np.isnan(self.values["fit_seconds"])
+        if copies is not None:
+            trained |= ~copies
+        elif "fit_seconds" in self.lost:
+            trained[:] = True
+        return np.where(trained, DONE, COPY)
+
+    def _checksums(self) -> Array:
+        """Return what the stored predictions' checksums are; 0 where they cannot be decoded."""
+        found = np.zeros(self.stop - self.start, dtype=np.uint32)
+        for first in range(self.start, self.stop, self.spec.chunk_length):
+            crcs, damaged = row_checksums(self.group, first, first + self.spec.chunk_length)
+            at = slice(first - self.start, first - self.start + self.spec.chunk_length)
+            found[at] = np.where(damaged, 0, crcs)
+        return found
+
+    def _recall(self, rows: Array) -> None:
+        """Take from journals what they know of these rows' fits."""
+        asked = self.lost & {"fit_seconds", "recipe"}
+        if not asked:
+            return
+        places = self.journals.records(self.spec.number, self.start, self.stop)
+        for row in rows.tolist():
+            for place in places.get(self.start + row, []):
+                header = self.journals.header(place)
+                if header is not None and self._is_of(header, row):
+                    if "fit_seconds" in asked:
+                        self.values["fit_seconds"][row] = header.fit_seconds
+                    if "recipe" in asked:
+                        self.values["recipe"][row] = self._recipe_of(header, row)
+                    break
+
+    def _recipe_of(self, header: Header, row: int) -> int:
+        """Return the recipe of a record; of a copy that has none of its own, its source's."""
+        if header.status != COPY or header.recipe != NO_RECIPE:
+            return header.recipe
+        source = header.source
+        for place in self.journals.records(self.spec.number, source, source + 1).get(source, []):
+            original = self.journals.header(place)
+            if original is not None and original.crc == self.values["crc"][row]:
+                return original.recipe
+        return NO_RECIPE
+
+    def _is_of(self, header: Header, row: int) -> bool:
+        """Whether a record is what was published of a row."""
+        status, crc = self.values["status"][row], self.values["crc"][row]
+        return bool(header.status == status and (status == COPY or header.crc == crc))
+
+    def _count_clipped(self, finished: Bools) -> None:
+        """Count the values that stand at the ends of the range; none is there by itself."""
+        array = self.spec.array(self.spec.score_name or "")
+        for first in range(self.start, self.stop, self.spec.chunk_length):
+            values = encoding.filled(self.spec, array, self.spec.chunk_length)
+            stop = first + self.spec.chunk_length
+            encoding.read_file(self.group, array, first, stop, values)
+            at = slice(first - self.start, stop - self.start)
+            counts = (np.abs(values) >= _LARGEST).reshape(len(values), -1).sum(axis=1)
+            self.values["clipped"][at] = np.where(finished[at], counts, 0)

@@ -1,0 +1,361 @@
+"""Every published row is checked, an inner chunk at a time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.disk.placing import identity
+from manyseed.orchestrator.errors import DamagedShard
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import (
+    COPY,
+    CURVES,
+    DONE,
+    MISSING,
+    PADDING,
+    ArraySpec,
+)
+from manyseed.orchestrator.store.layout.groups import Group, published_shards
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
+from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file, differing, read_checksums
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong in a group.
+
+    Attributes
+    ----------
+    group : str
+        Path of the group.
+    problem : str
+        What is wrong, for people.
+    rows : tuple of int
+        The rows that it concerns.
+    shard : int or None
+        The shard, where a file of it is concerned that holds a number a run.
+    split : int or None
+        The chunk of test sets that it concerns.
+    damaged : bool
+        Whether bytes changed after they were written, so that a journal may hold the true ones.
+    """
+
+    group: str
+    problem: str
+    rows: tuple[int, ...] = ()
+    shard: int | None = None
+    split: int | None = None
+    damaged: bool = False
+
+
+def shards_to_verify(group: Group) -> list[int]:
+    """Return the shards that `verify` reads: those that were published, at least in part."""
+    begun = published_shards(group.folder) | published_shards(group.folder, "crc")
+    return sorted(shard for shard in begun if shard < group.shards)
+
+
+def verify(
+    group: Group,
+    checked: Callable[[int], None] = lambda rows: None,
+    *,
+    shards: Collection[int] | None = None,
+    journals: JournalIndex | None = None,
+) -> Iterator[Finding]:
+    """Check the test sets and all published rows of a group.
+
+    Files: present, decodable. Rows: checksum, status, finite numbers, classes in range, labels that
+    agree with scores up to ties. One inner chunk is held in memory. What is found while others
+    publish is looked at again until nothing changes meanwhile.
+
+    Parameters
+    ----------
+    group : Group
+    checked : callable
+        Told after each of `shards_to_verify` how many finished rows it holds.
+    shards : collection of int, optional
+        Check these only.
+    journals : JournalIndex, optional
+        What a publication that was cut off left half done is no finding where these hold it.
+    """
+    splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
+    yield from splits
+    told = {finding.split for finding in splits}
+    for shard in shards_to_verify(group) if shards is None else sorted(shards):
+        sets = [y_true]
+
+        def look(shard: int = shard, sets: list[Array] = sets) -> _Look[int]:
+            found = _drained(_verify_shard(group, shard, sets[0], journals))
+            if found[0]:
+                sets[0] = _verify_splits(group)[1]  # they may have come since
+            return found
+
+        findings, finished = _settled(look, functools.partial(_stamp, group, shard))
+        for finding in findings:
+            if finding.split is None or finding.split not in told:
+                yield finding
+        told |= {finding.split for finding in findings} - {None}
+        checked(finished)
+
+
+T = TypeVar("T")
+_Look = tuple[list[Finding], T]
+
+
+def _settled(look: Callable[[], _Look[T]], stamp: Callable[[], object]) -> _Look[T]:
+    """Look again at what is found until it stays the same and no file was replaced meanwhile."""
+    found, value = look()
+    for _ in range(encoding.ATTEMPTS):
+        if not found:
+            break
+        before, last = stamp(), found
+        found, value = look()
+        if found == last and stamp() == before:
+            break
+    return found, value
+
+
+def _drained(steps: Generator[Finding, None, T]) -> _Look[T]:
+    found = []
+    try:
+        while True:
+            found.append(next(steps))
+    except StopIteration as end:
+        return found, end.value
+
+
+def _stamp(group: Group, shard: int) -> list[object]:
+    """Return what changes when a file of a shard is replaced."""
+    arrays = [array for array in group.spec.arrays if array.role in ("prediction", "record")]
+    return [*map(identity, [group.file(array, shard) for array in arrays]), _split_stamp(group)]
+
+
+def _split_stamp(group: Group) -> list[object]:
+    chunks = range(-(-group.repeats // group.spec.split_length))
+    arrays = [group.spec.array(name) for name in ("y_true", "test_index")]
+    files = [group.file(array, chunk) for array in arrays for chunk in chunks]
+    return [*map(identity, [*files, checksums_file(group)])]
+
+
+def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint32], Bools]:
+    """Return the checksum of each row's stored bytes, and which rows cannot be decoded."""
+    parts, damaged = _predictions(group, start, stop)
+    return _checksums(parts), damaged
+
+
+Parts = dict[str, Array]
+
+
+def wrong_status(status: Array, padding: Bools) -> Bools:
+    """Return where a status cannot be."""
+    return np.where(padding, status != PADDING, ~np.isin(status, (MISSING, DONE, COPY)))
+
+
+def wrong_seconds(seconds: Array, status: Array) -> Bools:
+    """Return where a run's time cannot be; NaN says that it is not known."""
+    return np.asarray((status == DONE) & ((seconds < 0) | np.isinf(seconds)))
+
+
+def impossible_sets(spec: GroupSpec, values: Parts) -> Bools:
+    """Return which test sets cannot be, from `y_true` and `test_index` (repeat, sample)."""
+    index = values["test_index"]
+    return np.asarray(
+        (index[:, 0] >= 0)
+        & (
+            (values["y_true"] >= spec.n_classes).any(axis=1)
+            | (index < 0).any(axis=1)
+            | (np.diff(np.sort(index, axis=1)) == 0).any(axis=1)
+        )
+    )
+
+
+def _verify_splits(group: Group) -> _Look[Array]:
+    """Return true classes (repeat, sample), too; -1 where there are none."""
+    spec, length = group.spec, group.spec.split_length
+    y_true = np.full((group.repeats, spec.samples), -1, dtype=np.int32)
+    found = []
+    try:
+        known, unknown = read_checksums(group), []
+    except DamagedShard:
+        known, unknown = {}, [checksums_file(group).name]
+    for chunk in range(-(-group.repeats // length)):
+        start, stop = chunk * length, min((chunk + 1) * length, group.repeats)
+        values = {}
+        bad = [*unknown]
+        for name in ("test_index", "y_true"):  # the former is written last
+            array = spec.array(name)
+            values[name] = np.full((stop - start, spec.samples), array.fill_value, array.dtype)
+            file, folder = group.file(array, chunk), group.folder / name
+            absent = not file.exists()
+            if encoding.read_undamaged(folder, start, stop, length, into=values[name]).any() or (
+                absent and name == "y_true" and (values["test_index"] >= 0).any()
+            ):
+                bad.append(name)
+        if bad:
+            problem = f"test sets {start} to {stop - 1}: {', '.join(bad)} cannot be read"
+            found.append(Finding(spec.path, problem, split=chunk, damaged=True))
+            continue
+        made, wrong = values["test_index"][:, 0] >= 0, impossible_sets(spec, values)
+        for repeat in (start + np.flatnonzero(wrong)).tolist():
+            problem = f"test set {repeat} has classes or positions that cannot be"
+            found.append(Finding(spec.path, problem, split=chunk))
+        for name, repeat in differing(known, values, start):
+            problem = f"test set {repeat} is not what was stored ({name})"
+            found.append(Finding(spec.path, problem, split=chunk))
+            wrong[repeat - start] = True
+        y_true[start:stop][made & ~wrong] = values["y_true"][made & ~wrong]
+    return found, y_true
+
+
+def _verify_shard(
+    group: Group, shard: int, y_true: Array, journals: JournalIndex | None
+) -> Generator[Finding, None, int]:
+    """Return how many rows are finished; any row may be where that cannot be told."""
+    spec, (start, stop) = group.spec, group.span(shard)
+    repeat_index = read_array(group, "repeat_index")[start:stop]
+    padding = repeat_index < 0
+    records: Parts = {}
+    lost = []
+    arrays = [array for array in spec.arrays if array.role == "record"]
+    for array in reversed(arrays):  # status first: what it calls finished is there, then
+        records[array.name], damaged = _read(group, array, start, stop)
+        if damaged.any():
+            lost.append(array.name)
+    status = records["status"]
+    finished = np.isin(status, (DONE, COPY)) & ~padding
+    if not group.file(spec.array("status"), shard).exists():
+        # a first publication that was cut off, where journals still hold all of it
+        finished = (records["crc"] != 0) & ~padding
+        lost_for_good = finished.copy()
+        if journals is not None:
+            lost_for_good &= ~np.isin(np.arange(start, stop), journals.rows(spec.number))
+        if not lost_for_good.any():
+            return 0
+    elif "status" in lost:
+        finished = ~padding
+    if lost:
+        rows = tuple((start + np.flatnonzero(finished)).tolist())
+        problem = f"shard {shard}: {', '.join(sorted(lost))} cannot be decoded"
+        yield Finding(spec.path, problem, rows, shard=shard, damaged=True)
+        return len(rows)
+    wrong = wrong_status(status, padding)
+    yield from _findings(spec, start, wrong, "status disagrees with the plan")
+    wrong = finished & wrong_seconds(records["fit_seconds"], status)
+    yield from _findings(spec, start, wrong, "fit_seconds is no duration")
+    lacking = np.unique(repeat_index[finished])
+    for repeat in lacking[y_true[lacking, 0] < 0].tolist():
+        problem = f"test set {repeat}, which finished runs need, is not stored"
+        yield Finding(spec.path, problem, split=repeat // spec.split_length)
+    for first in range(start, stop, spec.chunk_length):
+        part = slice(first - start, first - start + spec.chunk_length)
+        if not finished[part].any():
+            continue
+        truth = y_true[np.where(padding[part], 0, repeat_index[part])]
+        yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
+    return int(finished.sum())
+
+
+def _verify_chunk(
+    group: Group, first: int, finished: Bools, crc: Array, y_true: Array
+) -> Iterator[Finding]:
+    spec = group.spec
+    parts, damaged = _predictions(group, first, first + spec.chunk_length)
+    yield from _findings(spec, first, damaged & finished, "predictions cannot be decoded", True)
+    good = finished & ~damaged
+    wrong = good & (_checksums(parts) != crc)
+    yield from _findings(spec, first, wrong, "predictions differ from their checksum", True)
+    good &= ~wrong
+    for problem, bad in wrong_values(spec, parts, y_true):
+        yield from _findings(spec, first, good & bad, problem)
+
+
+def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
+    """Yield what predictions cannot be, and in which rows they are.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+    parts : mapping of arrays (run, ...)
+        Arrays of predictions by name.
+    y_true : integer array (run, sample)
+        True classes; negative where they are not known.
+    """
+    label = parts["label"]
+    yield "a label is no class", _any(label >= spec.n_classes)
+    if "confidence" in parts:
+        confidence = parts["confidence"]
+        if spec.probability == "none":
+            impossible = ~np.isnan(confidence)
+        else:
+            impossible = ~((confidence >= 0) & (confidence <= 1))
+        yield "a confidence is no probability", _any(impossible)
+    for name in CURVES if spec.curves else ():
+        most = np.inf if name.endswith("loss") else 1
+        impossible = ~(np.isnan(parts[name]) | (parts[name] >= 0) & (parts[name] <= most))
+        yield f"{name} is impossible", _any(impossible)
+    if spec.score_name is None:
+        return
+    values = parts[spec.score_name]
+    yield f"{spec.score_name} is not finite", _any(~np.isfinite(values))
+    yield "labels disagree with scores", _any(_disagrees(spec, label, values, y_true))
+
+
+def _disagrees(spec: GroupSpec, label: Array, values: Array, y_true: Array) -> Bools:
+    """Return where a label cannot follow from the scores; rounding makes ties, which may."""
+    if spec.scores == "all":
+        index = np.minimum(label, spec.n_classes - 1)[..., None].astype(np.intp)
+        chosen = np.take_along_axis(values, index, axis=-1)[..., 0]
+        return np.asarray(chosen < values.max(axis=-1))
+    if spec.n_classes == 2:
+        return np.asarray((values > 0) & (label == 0) | (values < 0) & (label == 1))
+    truth = y_true[:, None, :]
+    wrong = (values > 0) & (label != truth) | (values < 0) & (label == truth)
+    return np.asarray(wrong & (truth >= 0))
+
+
+def _predictions(group: Group, start: int, stop: int) -> tuple[Parts, Bools]:
+    """Read the predictions of rows of one shard, in the order of the checksum."""
+    parts: Parts = {}
+    damaged = np.zeros(stop - start, dtype=np.bool_)
+    for array in group.spec.arrays:
+        if array.role == "prediction":
+            parts[array.name], bad = _read(group, array, start, stop)
+            damaged |= bad
+    return parts, damaged
+
+
+def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
+    values = encoding.filled(group.spec, array, stop - start)
+    return values, encoding.read_file(group, array, start, stop, values)
+
+
+def _checksums(parts: Parts) -> NDArray[np.uint32]:
+    contiguous = [np.ascontiguousarray(part) for part in parts.values()]
+    crcs = np.zeros(len(contiguous[0]), dtype=np.uint32)
+    for row in range(len(crcs)):
+        crc = 0
+        for part in contiguous:
+            crc = google_crc32c.extend(crc, part[row].tobytes())
+        crcs[row] = crc
+    return crcs
+
+
+def _any(mask: Array) -> Bools:
+    return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
+
+
+def _findings(
+    spec: GroupSpec, first: int, wrong: Bools, problem: str, damaged: bool = False
+) -> Iterator[Finding]:
+    if wrong.any():
+        rows = tuple((first + np.flatnonzero(wrong)).tolist())
+        yield Finding(spec.path, problem, rows, damaged=damaged)

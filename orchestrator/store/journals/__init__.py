@@ -1,0 +1,1 @@
+"""Finished runs, appended by the processes that train them."""

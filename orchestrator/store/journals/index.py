@@ -1,0 +1,398 @@
+"""Which rows the journals of a folder hold.
+
+A refresh reads only headers, and only of what was appended since; payloads are checked when they
+are read, and a record that fails then no longer counts. Several records of one row are ordered by
+journal name and place: everybody prefers the same one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.disk.placing import open_plain, unavailable
+from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
+from manyseed.orchestrator.paths import JOURNAL, TOMBSTONE
+from manyseed.orchestrator.store.journals.records import (
+    HEADER_SIZE,
+    Header,
+    Record,
+    checksum,
+    cut,
+    find_header,
+    parse_header,
+    parse_headers,
+)
+from manyseed.orchestrator.store.journals.tombstones import Tombstone, read_tombstone
+from manyseed.orchestrator.store.layout.arrays import COPY
+
+_MOST_BUFFERS = 1024  # that one call of Linux takes
+_CACHED_BYTES = 2**20  # are checked while the processor has them at hand
+
+
+class Place(NamedTuple):
+    """Where a record is; in this order the first is preferred."""
+
+    journal: str
+    offset: int
+    is_copy: bool = False
+
+
+@dataclass(slots=True)
+class _Journal:
+    """How far a journal has been scanned.
+
+    `inside` is where the payload of the last record begins.
+    """
+
+    name: str
+    scanned: int = 0
+    inside: int = 0
+    size: int = 0
+    modified: int = 0
+    damaged: int = 0
+    unread: bool = False  # whether it ends in what is no record, nor the beginning of one
+    gone: bool = False
+
+
+class _Table(NamedTuple):
+    """The records that count, by group, row, and the order in which they are preferred."""
+
+    group: NDArray[np.int64]
+    row: NDArray[np.int64]
+    journal: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    copy: NDArray[np.int64]
+    seconds: NDArray[np.float32]
+    recipe: NDArray[np.int64]
+
+    def of(self, group: int, start: int = 0, stop: int | None = None) -> _Table:
+        """Return the records of a range of a group's rows."""
+        first, last = np.searchsorted(self.group, [group, group + 1])
+        rows = self.row[first:last]
+        low = first + np.searchsorted(rows, start)
+        high = last if stop is None else first + np.searchsorted(rows, stop)
+        return self.take(slice(low, high))
+
+    def take(self, which: slice | NDArray[np.int64]) -> _Table:
+        """Return some of the records."""
+        return _Table._make(column[which] for column in self)
+
+
+class JournalIndex:
+    """The records of the journals of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+    wanted : callable, optional
+        From a journal's name to whether it is read: a task on a cluster leaves out the thousands
+        that cannot hold its rows. By default all are.
+    """
+
+    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
+        self.folder = folder
+        self._wanted = wanted or (lambda _: True)
+        self._journals: list[_Journal] = []
+        self._numbers: dict[str, int] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._bad: set[tuple[int, int]] = set()
+        self._group, self._row = array("I"), array("Q")
+        self._journal, self._offset = array("I"), array("Q")
+        self._copy, self._seconds, self._recipe = array("B"), array("f"), array("H")
+        self._made: _Table | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what was appended since the last time.
+
+        Raises
+        ------
+        StoreUnavailable
+            If the folder or a journal cannot be read.
+        """
+        found = {}
+        with unavailable("read", self.folder):
+            try:
+                entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
+            except FileNotFoundError:
+                entries = []
+            for entry in entries:
+                if entry.name.endswith(JOURNAL) and self._wanted(entry.name):
+                    found[entry.name] = Path(entry.path)
+        stones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE)}
+        for name in stones - self._tombstones.keys():
+            self._tombstones[name] = read_tombstone(self.folder / name)
+            self._made = None
+        for name, number in self._numbers.items():
+            self._set_gone(self._journals[number], name not in found)
+        for name, path in found.items():
+            self._refresh_journal(name, path)
+
+    def _refresh_journal(self, name: str, path: Path) -> None:
+        number = self._numbers.setdefault(name, len(self._journals))
+        if number == len(self._journals):
+            self._journals.append(_Journal(name))
+        journal = self._journals[number]
+        try:
+            with open_plain(path) as file:
+                status = os.fstat(file.fileno())
+                if status.st_mtime_ns != journal.modified:
+                    # What failed before may have been on its way through a network file system.
+                    self._bad = {key for key in self._bad if key[0] != number}
+                    self._made = None
+                if status.st_size > journal.scanned:
+                    self._scan(file, number, journal, status.st_size)
+                journal.size, journal.modified = status.st_size, status.st_mtime_ns
+        except FileNotFoundError:
+            self._set_gone(journal, True)
+        except DamagedFile as error:
+            raise StoreUnavailable(f"cannot read {path}: {error.reason}") from error
+
+    def _set_gone(self, journal: _Journal, gone: bool) -> None:
+        if journal.gone != gone:
+            journal.gone, self._made = gone, None
+
+    def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
+        offset = journal.scanned
+        while offset < size:
+            file.seek(offset)
+            content = file.read(HEADER_SIZE)
+            header = parse_header(content)
+            journal.unread = header is None and len(content) == HEADER_SIZE
+            if header is not None and offset + HEADER_SIZE + header.payload <= size:
+                self._group.append(header.group)
+                self._row.append(header.row)
+                self._journal.append(number)
+                self._offset.append(offset)
+                self._copy.append(header.status == COPY)
+                self._seconds.append(header.fit_seconds)
+                self._recipe.append(header.recipe)
+                self._made = None
+                journal.inside = offset + HEADER_SIZE
+                offset += HEADER_SIZE + header.payload
+                continue
+            # Damaged, or not yet complete: it is damaged if a good header follows, perhaps inside
+            # the last record where that lost bytes.
+            following = find_header(file, min(journal.inside, offset + 1), size, besides=offset)
+            if following is None:
+                break
+            journal.damaged += 1
+            journal.inside = offset = following
+        journal.scanned = offset
+
+    @property
+    def journals(self) -> list[str]:
+        """Names of the journals there are."""
+        return [journal.name for journal in self._journals if not journal.gone]
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged stretches and records have been met."""
+        return sum(journal.damaged for journal in self._journals) + len(self._bad)
+
+    def doubtful(self) -> dict[str, list[tuple[int, int]] | None]:
+        """Return the journals that hold what did not read, with the (group, row) it concerns.
+
+        None where that cannot be told. The next index may read it: a disk or a network may have
+        delivered something else than what is there.
+        """
+        found: dict[str, list[tuple[int, int]] | None] = {}
+        every = zip(self._journal, self._offset, self._group, self._row, strict=True)
+        for number, offset, group, row in every if self._bad else ():
+            if (number, offset) in self._bad:
+                rows = found.setdefault(self._journals[number].name, [])
+                assert rows is not None
+                rows.append((group, row))
+        for journal in self._journals:
+            if journal.damaged or journal.unread:
+                found[journal.name] = None
+        there = set(self.journals)
+        return {name: rows for name, rows in found.items() if name in there}
+
+    def fits(
+        self, group: int, besides: Collection[str] = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return row and fit seconds of every trained run's record, some journals left out."""
+        table = self._table.of(group)
+        out = [n for n, journal in enumerate(self._journals) if journal.name in besides]
+        keep = (table.copy == 0) & ~np.isin(table.journal, out)
+        return table.row[keep], table.seconds[keep]
+
+    def recipes(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return row and recipe of every record of a group."""
+        table = self._table.of(group)
+        return table.row, table.recipe
+
+    def size(self, journal: str) -> int:
+        """Return the length of a journal, in bytes, as of the last refresh."""
+        return self._journals[self._numbers[journal]].size
+
+    def groups(self) -> dict[int, int]:
+        """Return the number of records of each group."""
+        numbers, counts = np.unique(self._table.group, return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    def rows(self, group: int) -> NDArray[np.int64]:
+        """Return the rows of a group that journals hold, ascending, each once."""
+        return np.unique(self._table.of(group).row)
+
+    def records(self, group: int, start: int, stop: int) -> dict[int, list[Place]]:
+        """Return, for each row of a range, the places of its records, preferred first."""
+        found: dict[int, list[Place]] = {}
+        table = self._table.of(group, start, stop)
+        columns = (table.row, table.journal, table.offset, table.copy)
+        for row, number, offset, is_copy in zip(*(c.tolist() for c in columns), strict=True):
+            place = Place(self._journals[number].name, offset, bool(is_copy))
+            found.setdefault(row, []).append(place)
+        return found
+
+    def read(self, group: int, row: int) -> Record | None:
+        """Return the preferred good record of a row; None where there is none."""
+        for place in self.records(group, row, row + 1).get(row, []):
+            header = self.header(place)
+            if header is None:
+                continue
+            payload = np.empty((1, header.payload), dtype=np.uint8)
+            _, good = self.fill([place], [0], [payload])
+            if good.all():
+                return Record(header, cut(header, payload.tobytes()))
+        return None
+
+    def header(self, place: Place) -> Header | None:
+        """Return what a record says; None where it is damaged: it no longer counts."""
+        header = None
+        with unavailable("read", path := self.folder / place.journal), _opened(path) as file:
+            if file is not None:
+                header = parse_header(os.pread(file, HEADER_SIZE, place.offset))
+        if header is None:
+            self._distrust(place)
+        return header
+
+    def fill(
+        self, places: Sequence[Place], at: Sequence[int], parts: Sequence[NDArray[Any]]
+    ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Read records into rows of arrays, in the order of the files.
+
+        Parameters
+        ----------
+        places : sequence of Place
+            Where the records are.
+        at : sequence of int
+            Which row of `parts` takes which payload.
+        parts : sequence of 2-D arrays
+            Contiguous; a payload is cut into rows of theirs, one after the other.
+
+        Returns
+        -------
+        fields : structured array (len(places),)
+            The headers, as `records.parse_headers` returns them.
+        good : bool array (len(places),)
+            False where there is no record or its checksum does not fit: it no longer counts. A
+            payload of another length than a row is good, but not what is in `parts`.
+        """
+        heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
+        checksums = np.zeros(len(places), dtype=np.uint32)
+        payloads = [[part[row] for part in parts] for row in at]
+        length = sum(part.nbytes // len(part) for part in parts)
+        order = sorted(range(len(places)), key=places.__getitem__)
+        for journal, group in itertools.groupby(order, key=lambda n: places[n].journal):
+            numbers = list(group)
+            with unavailable("read", path := self.folder / journal), _opened(path) as file:
+                if file is None:
+                    continue
+                offsets = np.array([places[n].offset for n in numbers])
+                for part in _adjacent(offsets, HEADER_SIZE + length, 1 + len(parts)):
+                    here = [[heads[n], *payloads[n]] for n in numbers[part]]
+                    _read_all(file, int(offsets[part][0]), here)
+                    checksums[numbers[part]] = [checksum(payloads[n]) for n in numbers[part]]
+        fields, good = parse_headers(heads)
+        lengths = fields["label"] + fields["score"] + fields["confidence"] + fields["source"]
+        good &= (checksums == fields["crc"]) | (lengths != length)
+        for n in np.flatnonzero(~good).tolist():
+            self._distrust(places[n])
+        return fields, good
+
+    def _distrust(self, place: Place) -> None:
+        self._bad.add((self._numbers[place.journal], place.offset))
+        self._made = None
+
+    @property
+    def _table(self) -> _Table:
+        if self._made is None:
+            every = _Table(
+                _ints(self._group),
+                _ints(self._row),
+                _ints(self._journal),
+                _ints(self._offset),
+                _ints(self._copy),
+                np.array(self._seconds, dtype=np.float32),
+                _ints(self._recipe),
+            )
+            every = every.take(self._valid(every))
+            names = [journal.name for journal in self._journals]
+            rank = np.argsort(np.argsort(np.array(names, dtype=np.str_)))  # as text: `Place`
+            order = (every.offset, rank[every.journal], every.row, every.group)
+            self._made = every.take(np.lexsort(order))
+        return self._made
+
+    def _valid(self, every: _Table) -> NDArray[np.int64]:
+        """Return which records count: in a journal that exists, not void, not found damaged."""
+        gone = np.array([journal.gone for journal in self._journals], dtype=np.bool_)
+        keep = ~gone[every.journal]
+        for number, place in self._bad:
+            keep &= ~((every.journal == number) & (every.offset == place))
+        for stone in self._tombstones.values():
+            void = [n for n, journal in enumerate(self._journals) if journal.name in stone.journals]
+            here = np.isin(every.journal, void)
+            for group, rows in stone.rows.items():
+                keep &= ~(here & (every.group == group) & np.isin(every.row, list(rows)))
+        return np.flatnonzero(keep)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """Open a file that may have been removed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[slice]:
+    """Cut ascending offsets into stretches that one call reads: record after record."""
+    most = max(1, min(_MOST_BUFFERS // buffers, _CACHED_BYTES // size))
+    starts = [0, *(np.flatnonzero(np.diff(offsets) != size) + 1).tolist(), len(offsets)]
+    for start, stop in itertools.pairwise(starts):
+        for first in range(start, stop, most):
+            yield slice(first, min(first + most, stop))
+
+
+def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
+    """Read adjacent records into buffers; what the file lacks stays as it is."""
+    size = sum(part.nbytes for part in records[0])
+    while records:
+        n = os.preadv(file, [part for record in records for part in record], offset)
+        if (whole := n // size) == 0:
+            return
+        records, offset = records[whole:], offset + whole * size
+
+
+def _ints(column: array[int]) -> NDArray[np.int64]:
+    # A copy: numpy's view would forbid the column to grow.
+    return np.array(column, dtype=np.int64)

@@ -1,0 +1,206 @@
+"""One record of a journal, as bytes.
+
+A header of 60 bytes, little-endian, then label, score (or margin), confidence and learning curves
+as they are stored. The header has a magic number and a checksum of its own, so that a scan finds
+the next good record after a damaged one; the payload's checksum is the row's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.layout.arrays import COPY, DONE, NO_RECIPE
+
+_SEARCH_BYTES = 2**20
+MAGIC = b"\x93mseed\x01\n"
+_HEADER = struct.Struct("<8sBxHIQQIIfIII")  # checksum apart
+_CRC = struct.Struct("<I")
+HEADER_SIZE = _HEADER.size + _CRC.size
+_FIELDS = np.dtype(
+    [
+        ("magic", "S8"),
+        ("status", "u1"),
+        ("zero", "u1"),
+        ("recipe", "<u2"),
+        ("group", "<u4"),
+        ("row", "<u8"),
+        ("source", "<u8"),
+        ("crc", "<u4"),
+        ("clipped", "<u4"),
+        ("fit_seconds", "<f4"),
+        ("label", "<u4"),
+        ("score", "<u4"),
+        ("confidence", "<u4"),
+        ("checksum", "<u4"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a record says before its payload.
+
+    Attributes
+    ----------
+    status : int
+        `DONE`, or `COPY` with the row it equals in `source`.
+    recipe : int
+        Index into the sweep's recipes.
+    group, row : int
+        Which run.
+    source : int
+        Row of the same group that a copy equals.
+    crc : int
+        CRC-32C of the payload.
+    clipped : int
+        Scores beyond the range of float16.
+    fit_seconds : float
+        Wall time of fitting.
+    label, score, confidence, curves : int
+        Lengths of the payload's parts.
+    """
+
+    status: int
+    recipe: int
+    group: int
+    row: int
+    source: int
+    crc: int
+    clipped: int
+    fit_seconds: float
+    label: int
+    score: int
+    confidence: int
+    curves: int = 0
+
+    @property
+    def payload(self) -> int:
+        """Length of the payload."""
+        return self.label + self.score + self.confidence + self.curves
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A header with its payload."""
+
+    header: Header
+    values: RowBytes
+
+
+def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes) -> bytes:
+    """Encode a finished run."""
+    header = Header(
+        DONE,
+        recipe,
+        group,
+        row,
+        0,
+        values.crc,
+        values.clipped,
+        fit_seconds,
+        len(values.label),
+        len(values.score),
+        len(values.confidence),
+        len(values.curves),
+    )
+    return _pack(header) + values.label + values.score + values.confidence + values.curves
+
+
+def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
+    """Encode a run that equals another one of its group."""
+    return _pack(Header(COPY, recipe, group, row, source, 0, 0, float("nan"), 0, 0, 0))
+
+
+def parse_header(data: bytes) -> Header | None:
+    """Read a header; None where these bytes are none."""
+    if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
+        return None
+    if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
+        return None
+    header = Header(*_HEADER.unpack_from(data)[1:])
+    if header.status == DONE and header.source:  # the field's other meaning
+        header = replace(header, source=0, curves=header.source)
+    return header
+
+
+def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+    """Read headers that lie one after the other; return their fields, and which are headers.
+
+    Parameters
+    ----------
+    data : uint8 array (n, HEADER_SIZE)
+        Contiguous.
+
+    Returns
+    -------
+    fields : structured array (n,)
+        As in `Header`, but `source` is the length of `curves` where a run is no copy.
+    good : bool array (n,)
+    """
+    fields = data.view(_FIELDS)[:, 0]
+    checksums = [google_crc32c.value(header[: _HEADER.size]) for header in data]
+    good = (fields["magic"] == MAGIC) & (fields["checksum"] == checksums)
+    return fields, good
+
+
+def checksum(parts: Iterable[NDArray[Any]]) -> int:
+    """Return the CRC-32C of a payload that lies in contiguous arrays, one after the other."""
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+    return crc
+
+
+def cut(header: Header, payload: bytes) -> RowBytes:
+    """Cut a payload into its parts."""
+    score = header.label + header.score
+    confidence = score + header.confidence
+    return RowBytes(
+        payload[: header.label],
+        payload[header.label : score],
+        payload[score:confidence],
+        header.clipped,
+        payload[confidence:],
+    )
+
+
+def _pack(header: Header) -> bytes:
+    body = _HEADER.pack(
+        MAGIC,
+        header.status,
+        header.recipe,
+        header.group,
+        header.row,
+        header.source if header.status == COPY else header.curves,
+        header.crc,
+        header.clipped,
+        header.fit_seconds,
+        header.label,
+        header.score,
+        header.confidence,
+    )
+    return body + _CRC.pack(google_crc32c.value(body))
+
+
+def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
+    """Return where the next good header begins, passing over one place."""
+    while start + HEADER_SIZE <= size:
+        file.seek(start)
+        block = file.read(min(_SEARCH_BYTES, size - start))
+        position = block.find(MAGIC)
+        while position >= 0:
+            file.seek(start + position)
+            good = parse_header(file.read(HEADER_SIZE)) is not None
+            if good and start + position != besides:
+                return start + position
+            position = block.find(MAGIC, position + 1)
+        start += max(1, len(block) - len(MAGIC) + 1)
+    return None

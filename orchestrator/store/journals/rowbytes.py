@@ -1,0 +1,133 @@
+"""One run's prediction to the bytes that journals and arrays hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.metrics.scores import true_margin
+from manyseed.orchestrator.store.layout.arrays import CURVES
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+
+if TYPE_CHECKING:
+    from manyseed.jobs.run import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class RowBytes:
+    """A row as stored, little-endian, C order.
+
+    Attributes
+    ----------
+    label, score, confidence : bytes
+        `score` is the score or the margin; parts that the group does not keep are empty.
+    clipped : int
+        How many scores exceeded the range of float16.
+    curves : bytes
+        Learning curves, one after the other.
+    """
+
+    label: bytes
+    score: bytes = b""
+    confidence: bytes = b""
+    clipped: int = 0
+    curves: bytes = b""
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        """The parts that are kept, in the order of the group's arrays."""
+        size = len(self.curves) // len(CURVES)
+        curves = (self.curves[n * size : (n + 1) * size] for n in range(len(CURVES)))
+        return (self.label, *filter(None, (self.score, self.confidence, *curves)))
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Bytes of label, score, confidence and curves."""
+        return len(self.label), len(self.score), len(self.confidence), len(self.curves)
+
+    @property
+    def crc(self) -> int:
+        """CRC-32C over label, score, confidence, curves."""
+        crc = google_crc32c.value(self.label)
+        crc = google_crc32c.extend(crc, self.score)
+        crc = google_crc32c.extend(crc, self.confidence)
+        return int(google_crc32c.extend(crc, self.curves))
+
+
+def encode_row(
+    spec: GroupSpec, prediction: Prediction, y_true: NDArray[np.integer[Any]]
+) -> RowBytes:
+    """Reduce a prediction to what its group keeps.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+        The group.
+    prediction : Prediction
+        As trained.
+    y_true : integer array (sample,)
+        True classes of the run's test set; only the true-class margin uses them.
+
+    Raises
+    ------
+    ValueError
+        If shapes or classes are not the group's.
+    """
+    grid = (len(spec.epochs), spec.samples)
+    classes = () if spec.n_classes == 2 else (spec.n_classes,)
+    if prediction.label.shape != grid or prediction.scores.shape != (*grid, *classes):
+        raise ValueError(
+            f"{spec.path} holds labels {grid} and scores {(*grid, *classes)}, got "
+            f"{prediction.label.shape} and {prediction.scores.shape}"
+        )
+    if int(prediction.label.max()) >= spec.n_classes:
+        raise ValueError(f"label {prediction.label.max()} of {spec.n_classes} classes")
+    label = _bytes(prediction.label, spec.array("label").dtype)
+    curves = _curves(spec, prediction) if spec.curves else b""
+    if spec.scores == "none":
+        return RowBytes(label, curves=curves)
+    if spec.scores == "all":
+        scores = _all_scores(prediction.scores, spec)
+    else:
+        scores = prediction.scores if classes == () else true_margin(prediction.scores, y_true)
+    values, clipped = _rounded(scores, spec.dtype)
+    confidence = b""
+    if spec.has_confidence:
+        if prediction.confidence.shape != grid:
+            raise ValueError(f"confidence has shape {prediction.confidence.shape}, not {grid}")
+        confidence = _bytes(prediction.confidence, spec.dtype)
+    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped, curves)
+
+
+def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.float32]:
+    if spec.n_classes == 2:
+        return np.stack([-scores / 2, scores / 2], axis=-1)
+    if spec.dtype == "float16" and spec.probability == "softmax":
+        # an offset common to all classes costs digits, and changes no softmax
+        centred: NDArray[np.float32] = scores - scores.mean(axis=-1, keepdims=True)
+        return centred
+    return scores
+
+
+def _curves(spec: GroupSpec, prediction: Prediction) -> bytes:
+    absent = np.full(spec.epochs[-1], np.nan, dtype=np.float32)
+    curves = [(prediction.curves or {}).get(name, absent) for name in CURVES]
+    if any(curve.shape != absent.shape for curve in curves):
+        shapes = ", ".join(str(curve.shape) for curve in curves)
+        raise ValueError(f"{spec.path} holds curves of {len(absent)} epochs, got {shapes}")
+    return _bytes(np.stack(curves), "float32")
+
+
+def _rounded(values: NDArray[np.float32], dtype: str) -> tuple[NDArray[np.float32], int]:
+    if dtype == "float32":
+        return values, 0
+    largest = float(np.finfo(np.float16).max)
+    return np.clip(values, -largest, largest), int(np.count_nonzero(np.abs(values) > largest))
+
+
+def _bytes(values: NDArray[Any], dtype: str) -> bytes:
+    return np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()

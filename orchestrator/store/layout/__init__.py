@@ -1,0 +1,1 @@
+"""What a group is on disk: its arrays, how they are cut, and the form of one file."""

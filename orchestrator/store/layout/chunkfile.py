@@ -1,0 +1,245 @@
+"""One file of a Zarr array: inner chunks, each with its CRC-32C, and the index of a shard.
+
+zarr-python reads and writes the same bytes (the tests compare both ways). It is not used because
+its event loop and its copies take 2 to 6 times the processor's time for the same files, and 2 to 4
+with zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). Here a shard is also written an
+inner chunk at a time, and a training process need not import zarr. A file is opened once for all
+that is read of it, so that its replacement meanwhile changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import google_crc32c
+import numcodecs.blosc
+import numpy as np
+from numcodecs.blosc import Blosc
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.errors import StoreError
+
+_ABSENT = 2**64 - 1
+_CRC_BYTES = 4
+_SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+_KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
+
+numcodecs.blosc.use_threads = False  # one thread a process, as zarr has it
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """How the files of an array are made, as its ``zarr.json`` says.
+
+    Attributes
+    ----------
+    rows : int
+        Length of the array.
+    row : tuple of int
+        Shape of one row.
+    dtype : numpy.dtype
+        Little-endian.
+    fill : float or int
+        The value of what was never written.
+    length : int
+        Rows a file.
+    chunk : int
+        Rows an inner chunk; a divisor of `length`.
+    sharded : bool
+        Whether a file ends in an index of inner chunks; else it is one.
+    blosc : Blosc or None
+        The compressor.
+    """
+
+    rows: int
+    row: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill: float | int
+    length: int
+    chunk: int
+    sharded: bool
+    blosc: Blosc | None
+
+    def name(self, index: int) -> str:
+        """Return the name of the `index`-th file along the first dimension."""
+        return ".".join(["c", str(index), *["0"] * len(self.row)])
+
+    def empty(self, n: int) -> NDArray[Any]:
+        """Return rows to be written to."""
+        return np.empty((n, *self.row), dtype=self.dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def parse(metadata: bytes) -> Format:
+    """Read an array's ``zarr.json``.
+
+    Raises
+    ------
+    StoreError
+        If the array is stored in a way that layout 1 does not have.
+    """
+    document = json.loads(metadata)
+    shape, codecs = document["shape"], document["codecs"]
+    outer = inner = document["chunk_grid"]["configuration"]["chunk_shape"]
+    if sharded := codecs[0]["name"] == "sharding_indexed":
+        options = codecs[0]["configuration"]
+        inner, codecs = options["chunk_shape"], options["codecs"]
+    names = [codec["name"] for codec in codecs]
+    if names not in _KNOWN or document["chunk_key_encoding"]["configuration"]["separator"] != ".":
+        raise StoreError(f"an array is stored by {', '.join(names)}: was it made by manyseed?")
+    blosc = None
+    if "blosc" in names:
+        options = dict(codecs[1]["configuration"])
+        options.pop("typesize", None)  # the dtype's
+        blosc = Blosc(**{**options, "shuffle": _SHUFFLE[options["shuffle"]]})
+    dtype = np.dtype(document["data_type"]).newbyteorder("<")
+    fill = document["fill_value"]
+    return Format(
+        rows=shape[0],
+        row=tuple(shape[1:]),
+        dtype=dtype,
+        fill=float(fill) if dtype.kind == "f" else int(fill),
+        length=outer[0],
+        chunk=inner[0],
+        sharded=sharded,
+        blosc=blosc,
+    )
+
+
+class ChunkWriter:
+    """Writes one file, row by row, inner chunk by inner chunk.
+
+    Attributes
+    ----------
+    written : int
+        Bytes that are in the file.
+    """
+
+    def __init__(self, form: Format, file: BinaryIO) -> None:
+        self._form, self._file, self.written = form, file, 0
+        self._spans: list[tuple[int, int]] = []
+        self._start = self._rows = self._crc = 0  # of the inner chunk that is being written
+        self._pending: NDArray[Any] | None = None  # its rows, until they can be compressed
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Write the next rows; those that are not compressed are in the file thereafter."""
+        while len(values):
+            part = values[: self._form.chunk - self._rows]
+            self._extend(np.ascontiguousarray(part, dtype=self._form.dtype))
+            values = values[len(part) :]
+
+    def finish(self) -> None:
+        """Fill the last inner chunk and write the index; inner chunks after it take no space."""
+        form = self._form
+        if self._rows:
+            rest = form.empty(form.chunk - self._rows)
+            rest[...] = form.fill
+            self.add(rest)
+        if form.sharded:
+            index = np.full((form.length // form.chunk, 2), _ABSENT, dtype="<u8")
+            index[: len(self._spans)] = self._spans
+            self._write(index.tobytes())
+            self._write(_checksum(index))
+
+    def _extend(self, rows: NDArray[Any]) -> None:
+        form, first = self._form, self._rows
+        self._rows += len(rows)
+        whole = self._rows == form.chunk
+        if form.blosc is None:
+            body: Any = _bytes(rows)
+        elif whole and not first:
+            body = form.blosc.encode(rows.reshape(-1))
+        else:
+            if self._pending is None:
+                self._pending = form.empty(form.chunk)
+            self._pending[first : self._rows] = rows
+            # bytes are compressed by the size of their values, whatever shape these have
+            body = form.blosc.encode(self._pending.reshape(-1)) if whole else b""
+        self._write(body)
+        self._crc = google_crc32c.extend(self._crc, body)
+        if whole:
+            self._write(self._crc.to_bytes(_CRC_BYTES, "little"))
+            self._spans.append((self._start, self.written - self._start))
+            self._start, self._rows, self._crc = self.written, 0, 0
+
+    def _write(self, data: Any) -> None:
+        view = memoryview(data)
+        while view:
+            written = self._file.write(view)
+            view, self.written = view[written:], self.written + written
+
+
+class ChunkReader:
+    """Reads from one open file.
+
+    Raises
+    ------
+    ValueError
+        Here and in `read`: the file is damaged.
+    """
+
+    def __init__(self, form: Format, descriptor: int) -> None:
+        self._form, self._file = form, descriptor
+        size = os.fstat(descriptor).st_size
+        self._spans: Any = [(0, size)]
+        if form.sharded:
+            index = np.empty((form.length // form.chunk, 2), dtype="<u8")
+            self._fill(_bytes(index), size - index.nbytes - _CRC_BYTES)
+            self._spans = index.tolist()
+
+    def read(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        """Read rows of the file into an array of as many."""
+        chunk = self._form.chunk
+        for number in range(start // chunk, math.ceil(stop / chunk)):
+            low, high = max(start, number * chunk), min(stop, (number + 1) * chunk)
+            part = into[low - start : high - start]
+            if high - low == chunk and part.flags.c_contiguous:
+                self._read_chunk(number, part)
+            else:
+                whole = self._form.empty(chunk)
+                self._read_chunk(number, whole)
+                part[...] = whole[low - number * chunk : high - number * chunk]
+
+    def _read_chunk(self, number: int, into: NDArray[Any]) -> None:
+        offset, length = self._spans[number]
+        if offset == _ABSENT:
+            into[...] = self._form.fill
+        elif self._form.blosc is None:
+            if length != into.nbytes + _CRC_BYTES:
+                raise ValueError(f"an inner chunk of {length} bytes for {into.nbytes}")
+            self._fill(_bytes(into), offset)
+        else:
+            body = np.empty(max(0, length - _CRC_BYTES), dtype=np.uint8)
+            self._fill(_bytes(body), offset)
+            self._form.blosc.decode(body, out=into)
+
+    def _fill(self, view: NDArray[np.uint8], offset: int) -> None:
+        """Read as much as a buffer takes, and the checksum after it."""
+        if offset < 0:
+            raise ValueError("the file is too short")
+        crc = np.empty(_CRC_BYTES, dtype=np.uint8)
+        self._read(view, offset)
+        self._read(crc, offset + len(view))
+        if _checksum(view) != crc.tobytes():
+            raise ValueError("a checksum does not fit")
+
+    def _read(self, view: NDArray[np.uint8], offset: int) -> None:
+        while len(view):
+            n = os.preadv(self._file, [view.data], offset)
+            if n == 0:
+                raise ValueError("the file is too short")
+            view, offset = view[n:], offset + n
+
+
+def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return values.reshape(-1).view(np.uint8)
+
+
+def _checksum(data: Any) -> bytes:
+    """Return the CRC-32C of bytes or of an array; the library takes no memoryview."""
+    return int(google_crc32c.value(data)).to_bytes(_CRC_BYTES, "little")

@@ -1,0 +1,384 @@
+"""The layout of a group: what arrays it has, how they are cut, what their attributes say.
+
+Frozen as `LAYOUT_VERSION`; ``docs/store.md`` describes it for other readers and writers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+from manyseed.orchestrator.errors import LayoutTooNew, StoreError
+from manyseed.orchestrator.store.layout.arrays import (
+    CURVES,
+    ArraySpec,
+    Kept,
+    arrays_of,
+    itemsize,
+    label_dtype,
+)
+
+LAYOUT_VERSION = 1
+ATTRIBUTE = "manyseed"
+
+SHARD_RUNS = 1000
+SHARD_BYTES = 256 * 10**6  # of one array: what a publisher holds in memory
+SPLIT_BYTES = 256 * 10**6  # of one file of test sets: a worker that makes one reads all of it
+CHUNK_BYTES = 2**20  # smaller inner chunks are read several times slower
+LARGE_CHUNK_BYTES = 2**26
+CODEC_BYTES = 2**31 - 2**10  # what the compressor takes at once
+RECORD_BYTES = 2**32 - 1  # what a journal's record can say of one part
+WASTE = 0.1
+"""What may be stored in vain in the last inner chunk, of what is planned."""
+COORDINATE_ROWS = 2**16
+NAME_BYTES = 255  # of a file or folder
+FILE_OVERHEAD = 16  # bytes of index an inner chunk, about
+
+Keep = Literal["all", "margin", "none"]
+ScoreType = Literal["float32", "float16"]
+Probability = Literal["softmax", "ovr", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """What is fixed when a group, the runs of one dataset and classifier, is created.
+
+    Attributes
+    ----------
+    number : int
+        Names the group in journals; unique in a store.
+    dataset, classifier : str
+        Names as in the sweep file; percent-encoded they are the group's path.
+    samples : int
+        Points of a test set.
+    class_names : tuple of str
+        Class 1 of two is the positive one.
+    epochs : tuple of int
+        Epochs trained at each snapshot; (0,) for a classifier without epochs.
+    scores : {"all", "margin", "none"}
+        What is stored beside labels.
+    dtype : {"float32", "float16"}
+        Of stored scores, margins and confidences.
+    probability : {"softmax", "ovr", "none"}
+        How scores become probabilities.
+    shard_length, chunk_length : int
+        Runs that are published together, and that are read together; the first is a multiple of
+        the second.
+    split_length : int
+        Repeats in one chunk of `y_true` and `test_index`.
+    curves : bool
+        Whether learning curves are kept: a number for each epoch up to the last snapshot.
+    """
+
+    number: int
+    dataset: str
+    classifier: str
+    samples: int
+    class_names: tuple[str, ...]
+    epochs: tuple[int, ...]
+    scores: Keep
+    dtype: ScoreType
+    probability: Probability
+    shard_length: int
+    chunk_length: int
+    split_length: int
+    curves: bool = False
+
+    def __post_init__(self) -> None:
+        for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; there are {', '.join(get_args(kind))}"
+                )
+        if len(self.class_names) < 2:
+            raise ValueError(f"a classifier needs two classes, got {self.class_names!r}")
+        if not self.epochs or list(self.epochs) != sorted(set(self.epochs)):
+            raise ValueError(f"epochs must rise, got {self.epochs!r}")
+        if self.curves and self.epochs[-1] == 0:
+            raise ValueError(f"{self.classifier} has no epochs, so no learning curves")
+        if min(self.samples, self.chunk_length, self.shard_length, self.split_length) < 1:
+            raise ValueError(f"a group needs at least one sample, row and repeat: {self!r}")
+        if self.shard_length % self.chunk_length:
+            raise ValueError(
+                f"a shard of {self.shard_length} is no multiple of a chunk of {self.chunk_length}"
+            )
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        number: int,
+        dataset: str,
+        classifier: str,
+        samples: int,
+        class_names: tuple[str, ...],
+        epochs: tuple[int, ...] = (0,),
+        scores: Keep = "margin",
+        dtype: ScoreType = "float32",
+        probability: Probability = "softmax",
+        repeats: int = 1,
+        curves: bool = False,
+        runs: int | None = None,
+    ) -> GroupSpec:
+        """Choose the lengths of shards and chunks.
+
+        Shards hold about 1000 runs, fewer where an array of one would exceed 256 MB. Chunks hold
+        at least 1 MiB of labels, except where those of scores would exceed 64 MiB. Where so many
+        runs (`runs`) are planned that the last of these chunks would hold little, they are smaller:
+        as large as leaves a tenth empty at most, down to 1 MiB of the largest array.
+
+        Raises
+        ------
+        ValueError
+            Where a run, or its test set, is too large to be stored.
+        """
+        points = samples * len(epochs)
+        smallest = points * itemsize(label_dtype(len(class_names)))
+        columns = {"all": len(class_names), "margin": 1, "none": 0}[scores]
+        largest = max(smallest, points * columns * itemsize(dtype))
+        index = samples * itemsize("int64")
+        if index > CODEC_BYTES or largest > RECORD_BYTES or smallest > CODEC_BYTES:
+            raise ValueError(
+                f"{samples:,} points in a test set, at {len(epochs):,} snapshots and of "
+                f"{len(class_names):,} classes, are more than a run can store"
+            )
+        target = max(1, min(SHARD_RUNS, SHARD_BYTES // largest))
+        least = math.ceil(CHUNK_BYTES / largest)
+        wanted = min(math.ceil(CHUNK_BYTES / smallest), LARGE_CHUNK_BYTES // largest)
+        chunks = max(1, target // max(wanted, least))
+        if runs is not None:
+            chunks = _fitting(runs, target, chunks, max(1, target // least))
+        chunk_length = round(target / chunks)
+        return cls(
+            number=number,
+            dataset=dataset,
+            classifier=classifier,
+            samples=samples,
+            class_names=tuple(class_names),
+            epochs=tuple(epochs),
+            scores=scores,
+            dtype=dtype,
+            probability=probability,
+            shard_length=chunks * chunk_length,
+            chunk_length=chunk_length,
+            split_length=max(1, min(repeats, SPLIT_BYTES // index)),
+            curves=curves,
+        )
+
+    @property
+    def path(self) -> str:
+        """Path of the group inside the store."""
+        return f"{encode_name(self.dataset)}/{encode_name(self.classifier)}"
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def score_name(self) -> str | None:
+        """Name of the array that holds what is kept of scores, if anything is."""
+        return {"all": "score", "margin": "margin", "none": None}[self.scores]
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether the confidence of the predicted class is stored beside the margin."""
+        return self.scores == "margin" and self.n_classes > 2
+
+    @property
+    def has_clipped(self) -> bool:
+        """Whether values beyond the range of float16 are counted."""
+        return self.dtype == "float16" and self.scores != "none"
+
+    @property
+    def arrays(self) -> tuple[ArraySpec, ...]:
+        """All arrays; published ones in the order in which their files are replaced."""
+        return arrays_of(
+            Kept(
+                n_classes=self.n_classes,
+                scores=self.scores,
+                dtype=self.dtype,
+                probability=self.probability,
+                has_clipped=self.has_clipped,
+                curves=self.curves,
+            )
+        )
+
+    def array(self, name: str) -> ArraySpec:
+        """Return one array's description."""
+        return next(array for array in self.arrays if array.name == name)
+
+    def shape(self, array: ArraySpec, rows: int, repeats: int) -> tuple[int, ...]:
+        """Return the shape of an array of a group with so many rows and repeats."""
+        return tuple(self._length(dim, rows, repeats) for dim in array.dims)
+
+    def shards(self, array: ArraySpec) -> tuple[int, ...]:
+        """Return what one file of an array holds."""
+        run = COORDINATE_ROWS if array.role == "coordinate" else self.shard_length
+        return tuple(self._length(dim, run, self.split_length) for dim in array.dims)
+
+    def chunks(self, array: ArraySpec) -> tuple[int, ...]:
+        """Return what is compressed, checked and read together."""
+        shards = self.shards(array)
+        return (self.chunk_length, *shards[1:]) if array.role == "prediction" else shards
+
+    def _length(self, dim: str, run: int, repeat: int) -> int:
+        return {
+            "run": run,
+            "repeat": repeat,
+            "epoch": len(self.epochs),
+            "trained_epoch": self.epochs[-1],
+            "sample": self.samples,
+            "class": self.n_classes,
+        }[dim]
+
+    def part_shape(self, array: ArraySpec) -> tuple[int, ...]:
+        """Return the shape of one row of a published array."""
+        return self.shape(array, 1, 1)[1:]
+
+    @property
+    def part_bytes(self) -> tuple[int, int, int, int]:
+        """Bytes of one run's label, score or margin, confidence and curves, uncompressed."""
+        sizes = {
+            array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
+            for array in self.arrays
+            if array.role == "prediction"
+        }
+        curves = sum(sizes.get(name, 0) for name in CURVES)
+        score = sizes.get(self.score_name or "", 0)
+        return sizes["label"], score, sizes.get("confidence", 0), curves
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one run before compression."""
+        return sum(self.part_bytes)
+
+    def padded(self, n_runs: int) -> int:
+        """Return the rows that so many runs take: whole shards."""
+        return math.ceil(n_runs / self.shard_length) * self.shard_length
+
+    def stored_bytes(self, n_runs: int, repeats: int = 1) -> int:
+        """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×."""
+        total, bits = 0, (self.n_classes - 1).bit_length()
+        chunks = math.ceil(n_runs / self.chunk_length)
+        for array in self.arrays:
+            each = math.prod(self.shape(array, 1, 1)) * itemsize(array.dtype)
+            if array.role == "prediction":
+                if array.compressed:  # labels, of which no more than their bits stay
+                    values = each * n_runs * bits // (8 * itemsize(array.dtype))
+                else:
+                    values = each * chunks * self.chunk_length
+                total += values + FILE_OVERHEAD * chunks
+            elif array.role == "split":
+                total += each * repeats
+            else:
+                total += each * n_runs // 4
+        return total + 1024 * (len(self.arrays) + 1)
+
+    def files(self, n_runs: int, repeats: int = 1) -> int:
+        """Count files and folders once everything is published."""
+        total = 3  # the group's folder and description, the checksums of test sets
+        for array in self.arrays:
+            shape = self.shape(array, self.padded(n_runs), repeats)
+            pieces = (
+                math.ceil(n / shard) for n, shard in zip(shape, self.shards(array), strict=True)
+            )
+            total += 2 + math.prod(pieces)
+        return total
+
+    def to_attributes(self) -> dict[str, object]:
+        """Return what the group's attributes hold, as JSON."""
+        fields = asdict(self)
+        if not self.curves:  # came later: absent means no
+            del fields["curves"]
+        return {"layout": LAYOUT_VERSION, **fields}
+
+    @classmethod
+    def from_attributes(
+        cls, value: Mapping[str, Any], where: Path | str = "the predictions"
+    ) -> GroupSpec:
+        """Read what `to_attributes` wrote; `where` it stands is told of a newer layout.
+
+        Raises
+        ------
+        StoreError
+            If something is missing there.
+        LayoutTooNew
+            If a newer version wrote it.
+        """
+        version = value.get("layout")
+        if not isinstance(version, int):
+            raise StoreError("no layout version, so not a group of manyseed's")
+        if version > LAYOUT_VERSION:
+            raise LayoutTooNew(
+                f"{where}: layout version {version} is newer than what this manyseed reads "
+                f"({LAYOUT_VERSION}): upgrade manyseed"
+            )
+        value = {"curves": False, **value}
+        if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
+            raise StoreError(f"{', '.join(missing)} missing: restore the file")
+        known = {field: value[field] for field in cls.__dataclass_fields__}
+        for field in ("class_names", "epochs"):
+            known[field] = tuple(known[field])
+        _require_types(known)
+        return cls(**known)
+
+
+def _require_types(values: Mapping[str, Any]) -> None:
+    """Refuse attributes of another type than the layout's.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    lengths = [values[name] for name in ("shard_length", "chunk_length", "split_length")]
+    for number in (values["number"], values["samples"], *lengths, *values["epochs"]):
+        if type(number) is not int or not 0 <= number < 2**31:
+            raise ValueError(f"{number!r} is no whole number from 0")
+    for text in (values["dataset"], values["classifier"], *values["class_names"]):
+        if not isinstance(text, str) or not text:
+            raise TypeError(f"{text!r} is no name")
+    if type(values["curves"]) is not bool:
+        raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
+
+
+def _fitting(runs: int, shard: int, fewest: int, most: int) -> int:
+    """Return how many chunks a shard of about `shard` runs has, so that few stay empty.
+
+    The fewest within bounds that waste no more than a tenth of so many runs; where there are none,
+    those that waste least.
+    """
+
+    def waste(chunks: int) -> int:
+        length = round(shard / chunks)
+        return math.ceil(runs / length) * length - runs
+
+    # a length is a whole number of runs: of many short chunks a shard may miss its own length
+    numbers = [n for n in range(fewest, most + 1) if abs(round(shard / n) * n - shard) < shard / 20]
+    fitting = (n for n in numbers if waste(n) <= WASTE * runs)
+    return next(fitting, min(numbers, key=waste, default=fewest))
+
+
+def encode_name(name: str) -> str:
+    """Percent-encode a name to one that any file system and zarr accept as a folder.
+
+    Raises
+    ------
+    ValueError
+        Where that is empty, or longer than names of files are.
+    """
+    if not name:
+        raise ValueError("a dataset or classifier needs a name")
+    encoded = quote(name, safe="")
+    if encoded[0] in "._" or encoded == "zarr.json":
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    if len(encoded) > NAME_BYTES:
+        raise ValueError(
+            f"percent-encoded, as the store names its folders, it takes {len(encoded)} bytes; "
+            f"{NAME_BYTES} are the most"
+        )
+    return encoded

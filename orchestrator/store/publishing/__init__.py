@@ -1,0 +1,1 @@
+"""Journals become published shards, one writer at a time."""

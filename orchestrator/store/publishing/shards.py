@@ -1,0 +1,328 @@
+"""Publication: what journals hold becomes readable, a whole shard at a time.
+
+Rows may still be missing; publishing again adds them. A published row never goes back, whoever
+publishes and however late:
+
+1. Take the shard's lease; remove temporary files of earlier holders. A holder that was suspended
+   then finds either its temporary file gone, or, writing another, its lease.
+2. Merge what is published with what all journals hold.
+3. Replace the files, predictions first, ``status`` last, checking the lease before every rename.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.placing import remove_partial, replacing
+from manyseed.orchestrator.errors import DamagedShard, LeaseLost
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import (
+    COPY,
+    DONE,
+    MISSING,
+    NO_RECIPE,
+    PADDING,
+    ArraySpec,
+)
+from manyseed.orchestrator.store.layout.chunkfile import parse
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.publishing.origins import (
+    DamagedRecord,
+    Origin,
+    RowSource,
+    RowSources,
+)
+from manyseed.orchestrator.store.publishing.writebehind import WriteBehind, write_behind
+from manyseed.orchestrator.store.reading.reader import read_rows, require_status
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
+
+_STEP_BYTES = 2**22  # a few rows are written while the next are read
+_TAKES = 3  # of a lease that is lost while publishing
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a shard holds after publication.
+
+    Attributes
+    ----------
+    added : int
+        Rows that were not published before.
+    finished : int
+        Rows that are published now.
+    waiting : tuple of int
+        Copies whose source is not finished yet.
+    """
+
+    added: int
+    finished: int
+    waiting: tuple[int, ...]
+
+
+def publish(
+    group: Group,
+    shard: int,
+    journals: JournalIndex,
+    watch: LeaseWatch,
+    *,
+    wait: float = 0.0,
+    distrusted: Collection[int] = (),
+    dropped: Collection[int] = (),
+    refresh: bool = True,
+) -> Publication:
+    """Publish a shard, under its lease.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    shard : int
+        Number of the shard.
+    journals : JournalIndex
+        All journals that can hold rows of the shard.
+    watch : LeaseWatch
+        Of the folder of leases.
+    wait : float
+        Seconds to wait where another process publishes the same shard.
+    distrusted : collection of int
+        Published rows to be taken from journals again, where these hold them.
+    dropped : collection of int
+        Rows to be set back to missing; their records must be void (`tombstones`).
+    refresh : bool
+        Look for what journals got since; not needed where nobody writes any.
+
+    Raises
+    ------
+    LeaseHeld
+        If somebody else is still publishing.
+    LeaseLost
+        If this process was suspended for longer than the lease time, three times.
+    DamagedShard
+        If a published row cannot be read and no journal holds it.
+    StoreUnavailable
+        If the file system refuses; publish again later.
+    """
+    lease = Lease(watch, lease_name(group, shard))
+    for _ in range(_TAKES):
+        lease.take(wait)
+        try:
+            with lease.kept():
+                if refresh:
+                    journals.refresh()
+                return _Merge(group, shard, journals, lease, distrusted, dropped).run()
+        except LeaseLost as error:  # others may have published meanwhile: merge again
+            lost = error
+    raise lost
+
+
+def lease_name(group: Group, shard: int) -> str:
+    """Return the name of the lease under which a shard is published."""
+    return f"g{group.spec.number:05d}-s{shard:06d}"
+
+
+@contextmanager
+def replacing_shard(
+    group: Group,
+    shard: int,
+    numbers: Mapping[str, Array],
+    rows: int,
+    before_rename: Callable[[], None] | None = None,
+) -> Iterator[WriteBehind]:
+    """Let the block write a shard's predictions, then put all its files in place, `status` last.
+
+    Memory holds twice the rows that are written at a time.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    shard : int
+        Number of the shard.
+    numbers : mapping
+        The shard's records by name, as they are when the block ends.
+    rows : int
+        The most rows that are written at a time.
+    before_rename : callable, optional
+        As `files.replacing` has it; errors are its, too.
+    """
+    predictions = [array for array in group.spec.arrays if array.role == "prediction"]
+    records = [array for array in group.spec.arrays if array.role == "record"]
+    paths = [group.file(array, shard) for array in (*predictions, *records)]
+    forms = [parse(group.metadata(array)) for array in predictions]
+    with replacing(paths, before_rename) as partials:
+        with write_behind(forms, partials[: len(forms)], rows) as files:
+            yield files
+        for array, partial in zip(records, partials[len(forms) :], strict=True):
+            metadata = group.metadata(array)
+            partial.write_bytes(encoding.encode(metadata, shard, numbers[array.name])[1])
+
+
+class _Damage(Exception):
+    """Published rows of the shard that cannot be decoded."""
+
+    def __init__(self, rows: Bools) -> None:
+        self.rows = rows
+
+
+class _Merge:
+    """One publication of one shard, its lease held. Masks are over the rows of the shard."""
+
+    def __init__(
+        self,
+        group: Group,
+        shard: int,
+        journals: JournalIndex,
+        lease: Lease,
+        distrusted: Collection[int],
+        dropped: Collection[int],
+    ) -> None:
+        self.group, self.spec, self.shard = group, group.spec, shard
+        self.start, self.stop = group.span(shard)
+        self.journals, self.lease = journals, lease
+        self.sources = RowSources(group, journals)
+        numbers = np.arange(self.start, self.stop)
+        self.padding = read_rows(group, ("cell",), numbers)["cell"] < 0
+        self.distrusted = np.isin(numbers, list(distrusted))
+        self.dropped = np.isin(numbers, list(dropped)) & ~self.padding
+        self.damaged = np.zeros(len(numbers), dtype=np.bool_)
+        self.records = [array for array in self.spec.arrays if array.role == "record"]
+        self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
+        self.published = group.file(self.spec.array("status"), shard).exists()
+        if not self.published:  # what was lost must not be replaced by less
+            require_status(group, shard, [*journals.rows(self.spec.number), *distrusted, *dropped])
+
+    def run(self) -> Publication:
+        for array in (*self.predictions, *self.records):
+            file = self.group.file(array, self.shard)
+            remove_partial(file.parent, file.name)
+        while True:
+            try:
+                return self._merge()
+            except _Damage as damage:
+                self.damaged |= damage.rows
+            except DamagedRecord:
+                continue
+
+    def _merge(self) -> Publication:
+        stored, blind = {}, False
+        for array in self.records:
+            values = stored[array.name] = encoding.filled(self.spec, array, len(self.padding))
+            blind |= bool(self._stored(array, self.start, self.stop, values).any())
+        before = stored["status"]
+        if blind:  # any row may have been published
+            before = np.full_like(before, DONE)
+        finished = np.isin(before, (DONE, COPY)) & ~self.padding
+        lost = finished & (self.damaged | blind)
+        unusable = lost | self.dropped
+        wanted = ~self.padding & ~self.dropped & (~finished | self.distrusted | lost)
+        sources, waiting = self.sources.find(
+            (self.start + np.flatnonzero(wanted)).tolist(),
+            (self.start, self.stop),
+            set((self.start + np.flatnonzero(unusable)).tolist()),
+        )
+        replaced = np.isin(np.arange(self.start, self.stop), list(sources))
+        if hopeless := np.count_nonzero(lost & ~replaced & ~self.dropped):
+            raise DamagedShard(
+                f"{self.group.folder}, shard {self.shard}: {hopeless} rows cannot be decoded and "
+                "no journal holds them: run verify --repair, then resume"
+            )
+        status = np.where(finished & ~self.dropped, before, MISSING)
+        for row, source in sources.items():
+            status[row - self.start] = source.status
+        now = np.isin(status, (DONE, COPY))
+        status = np.where(self.padding, PADDING, status).astype(before.dtype)
+        differs = bool(sources) or blind or not np.array_equal(status, stored["status"])
+        if differs and (self.published or now.any()):
+            kept = finished & ~lost & ~self.dropped
+            self._place({**stored, "status": status}, sources, kept)
+        added = int(np.count_nonzero(now & ~finished))
+        return Publication(added, int(np.count_nonzero(now)), tuple(waiting))
+
+    def _stored(self, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
+        """Read what is published of rows of an array; return which cannot be decoded."""
+        if not self.published:
+            return np.zeros(len(into), dtype=np.bool_)
+        return encoding.read_file(self.group, array, start, stop, into)
+
+    def _place(self, stored: dict[str, Array], sources: dict[int, RowSource], kept: Bools) -> None:
+        """Replace all files, and put into `stored` what comes with predictions."""
+        for array in self.records:
+            if array.name != "status":
+                stored[array.name][~kept] = array.fill_value
+        planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
+        step = self.spec.chunk_length  # what is published is decoded an inner chunk at a time
+        if not self.published:
+            step = min(step, max(1, _STEP_BYTES // self.spec.row_bytes))
+        damaged = False
+        with replacing_shard(self.group, self.shard, stored, step, self.lease.check) as files:
+            for first in range(0, planned, step):
+                rows = slice(first, min(first + step, planned))
+                parts = files.buffers(rows.stop - rows.start)
+                try:
+                    self._merge_rows(rows, sources, kept, stored, parts)
+                except DamagedRecord:
+                    damaged = True
+                if not damaged:  # else what follows is looked at, to begin again only once
+                    files.write(parts)
+            if damaged:
+                raise DamagedRecord
+
+    def _merge_rows(
+        self,
+        rows: slice,
+        sources: dict[int, RowSource],
+        kept: Bools,
+        numbers: dict[str, Array],
+        parts: list[Array],
+    ) -> None:
+        """Make some rows of each prediction, in `parts`."""
+        start, stop = self.start + rows.start, self.start + rows.stop
+        here = [row for row in range(start, stop) if row in sources]
+        absent = ~kept[rows]
+        absent[[row - start for row in here]] = False
+        damaged = np.zeros_like(kept)
+        for array, values in zip(self.predictions, parts, strict=True):
+            damaged[rows] |= self._stored(array, start, stop, values)
+            values[absent] = array.fill_value
+        if (damaged & kept).any():
+            raise _Damage(damaged)
+        if here:
+            self._fill(
+                here, start, sources, [part.reshape(len(part), -1) for part in parts], numbers
+            )
+
+    def _fill(
+        self,
+        rows: list[int],
+        start: int,
+        sources: dict[int, RowSource],
+        parts: list[Array],
+        numbers: dict[str, Array],
+    ) -> None:
+        """Take rows from where they are; `start` is the first row of `parts`."""
+        first: dict[Origin, int] = {}  # what several rows equal is read once
+        for row in rows:
+            first.setdefault(sources[row].origin, row)
+        beside = self.sources.fill(list(first), [row - start for row in first.values()], parts)
+        index = {origin: n for n, origin in enumerate(first)}
+        which = [index[sources[row].origin] for row in rows]
+        places = np.array(rows) - self.start
+        for name, values in beside.items():
+            if name in numbers:
+                numbers[name][places] = values[which]
+        for row in rows:
+            source = sources[row]
+            if source.status == COPY:
+                numbers["fit_seconds"][row - self.start] = math.nan
+                if source.recipe != NO_RECIPE:
+                    numbers["recipe"][row - self.start] = source.recipe
+            if (original := first[source.origin]) != row:
+                for values in parts:
+                    values[row - start] = values[original - start]

@@ -1,0 +1,152 @@
+"""Test sets, written by the workers that make them; whoever makes one again must find the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.placing import place, remove_partial
+from manyseed.orchestrator.errors import SplitMismatch, StoreError
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.zarrfiles.setsums import (
+    add_checksums,
+    differing,
+    read_checksums,
+    require_stored,
+)
+
+Integers = NDArray[np.integer[Any]]
+
+
+def write_splits(
+    group: Group,
+    first: int,
+    y_true: Integers,
+    test_index: Integers,
+    watch: LeaseWatch,
+    *,
+    wait: float | None = None,
+) -> None:
+    """Store the test sets of consecutive repeats, or check them where they are stored.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    first : int
+        The first repeat index.
+    y_true : integer array (repeat, sample)
+        True classes.
+    test_index : integer array (repeat, sample)
+        Positions of the test points in the prepared dataset.
+    watch : LeaseWatch
+        Of the folder of leases.
+    wait : float, optional
+        Seconds to wait where another process writes; by default twice the lease time.
+
+    Raises
+    ------
+    SplitMismatch
+        If a stored test set differs.
+    StoreError
+        If shape, classes or positions cannot be the group's.
+    """
+    _check(group, first, y_true, test_index)
+    wait = 2 * watch.seconds if wait is None else wait
+    length = group.spec.split_length
+    stop = first + len(y_true)
+    sets = {
+        name: values.astype(group.spec.array(name).dtype)
+        for name, values in (("y_true", y_true), ("test_index", test_index))
+    }
+    known = read_checksums(group)
+    for name, repeat in differing(known, sets, first):
+        raise _mismatch(group, repeat, name)
+    for chunk in range(first // length, -(-stop // length)):
+        low, high = max(first, chunk * length), min(stop, (chunk + 1) * length)
+        new = {name: values[low - first : high - first] for name, values in sets.items()}
+        noted = all(known.get(name, {}).keys() >= set(range(low, high)) for name in sets)
+        if _merged(group, chunk, low, new) is None and noted:
+            continue
+        lease = Lease(watch, f"g{group.spec.number:05d}-splits")
+        lease.take(wait)
+        with lease.kept():
+            _write(group, chunk, low, new, lease)
+
+
+def read_splits(group: Group) -> tuple[Integers, Integers]:
+    """Return `y_true` and `test_index`, (repeat, sample); the latter -1 where not yet made.
+
+    Raises
+    ------
+    DamagedShard
+        Where one is not what was stored.
+    """
+    test_index, y_true = (_read(group, name, 0, group.repeats) for name in ("test_index", "y_true"))
+    require_stored(group, y_true, test_index)
+    return y_true, test_index
+
+
+def _check(group: Group, first: int, y_true: Integers, test_index: Integers) -> None:
+    spec, shape = group.spec, (len(y_true), group.spec.samples)
+    if y_true.shape != shape or test_index.shape != shape:
+        raise StoreError(
+            f"{spec.path} has {spec.samples} test points, got {y_true.shape}, {test_index.shape}"
+        )
+    if not 0 <= first < first + len(y_true) <= group.repeats:
+        raise StoreError(
+            f"{spec.path} has {group.repeats} repeats, got {first} to {first + len(y_true) - 1}"
+        )
+    if y_true.min() < 0 or y_true.max() >= spec.n_classes or test_index.min() < 0:
+        raise StoreError(
+            f"{spec.path}: true classes must lie in [0, {spec.n_classes}), positions above -1"
+        )
+
+
+def _merged(group: Group, chunk: int, low: int, new: dict[str, Array]) -> dict[str, Array] | None:
+    """Return the chunk with the new test sets; None where it holds them already."""
+    start = chunk * group.spec.split_length
+    exists = {name: group.file(group.spec.array(name), chunk).exists() for name in new}
+    stop = start + group.spec.split_length  # or fewer: as many as have been planned by now
+    # test_index first: it is written last
+    merged = {name: _read(group, name, start, stop) for name in ("test_index", "y_true")}
+    span = slice(low - start, low - start + len(new["y_true"]))
+    present = merged["test_index"][span, 0] >= 0
+    for name, values in new.items():
+        differs = (merged[name][span] != values).any(axis=1) & present & exists[name]
+        if differs.any():
+            raise _mismatch(group, low + int(differs.argmax()), name)
+        merged[name][span] = values
+    if not exists["y_true"]:  # lost: others' test sets are made again, too
+        merged["test_index"][: span.start] = merged["test_index"][span.stop :] = -1
+    return None if present.all() and all(exists.values()) else merged
+
+
+def _write(group: Group, chunk: int, low: int, new: dict[str, Array], lease: Lease) -> None:
+    arrays = [array for array in group.spec.arrays if array.role == "split"]
+    for array in arrays:
+        remove_partial(group.folder / array.name, group.file(array, chunk).name)
+    merged = _merged(group, chunk, low, new)
+    for array in arrays if merged is not None else ():
+        assert merged is not None
+        key, encoded = encoding.encode(group.metadata(array), chunk, merged[array.name])
+        place(group.folder / array.name / key, encoded, before_rename=lease.check)
+    add_checksums(group, new, low, lease.check)
+
+
+def _mismatch(group: Group, repeat: int, name: str) -> SplitMismatch:
+    return SplitMismatch(
+        f"{group.spec.path}: the test set of repeat {repeat} differs from the stored one ({name}): "
+        "was the dataset changed, or prepared by another version? Fetch it again, or plan a new "
+        "sweep"
+    )
+
+
+def _read(group: Group, name: str, start: int, stop: int) -> Array:
+    folder = group.folder / name
+    return encoding.patiently(lambda: encoding.read(folder, start, stop), folder)

@@ -1,0 +1,1 @@
+"""Reading while others write, and portable copies."""

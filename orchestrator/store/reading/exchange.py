@@ -1,0 +1,220 @@
+"""One portable copy of a store: a Zarr zip of all there is, or a Parquet table of runs and labels.
+
+Both are written as a stream, and appear whole or not at all. Made while a sweep runs, they hold
+what was published when they were begun, or more: statuses are copied before predictions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
+from manyseed.orchestrator.errors import DamagedShard
+from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS
+from manyseed.orchestrator.store.layout.groups import METADATA, Group, list_groups
+from manyseed.orchestrator.store.reading.reader import (
+    finished_rows,
+    read_array,
+    read_rows,
+    statuses,
+    test_sets,
+)
+from manyseed.orchestrator.store.zarrfiles.consolidated import consolidated
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+
+BESIDE = ".manyseed"
+"""Folder of a zip, never a group's name, for what describes the sweep."""
+
+SCHEMA = pl.Schema(
+    {
+        "dataset": pl.String(),
+        "classifier": pl.String(),
+        "train_fraction": pl.Float64(),
+        **{name: pl.String() for name in FLAGS},
+        "cell": pl.Int32(),
+        "repeat_index": pl.Int16(),
+        "run_index": pl.Int32(),
+        "epoch": pl.Int32(),
+        "is_copy": pl.Boolean(),
+        "fit_seconds": pl.Float32(),
+        "recipe": pl.UInt16(),
+        "class_names": pl.List(pl.String()),
+        "test_index": pl.List(pl.Int32()),
+        "y_true": pl.List(pl.UInt16()),
+        "label": pl.List(pl.UInt16()),
+    }
+)
+"""The Parquet table: one row a finished run and snapshot, in the store's order. The lists
+`test_index`, `y_true` and `label` are of the same points; the latter two index `class_names`."""
+
+_ROW_GROUP_BYTES = 2**25
+_PAGE_BYTES = 2**22  # a test set that many rows repeat is then compressed away
+_POINT_BYTES = 8
+
+_PIECE_BYTES = 2**20
+_SAMPLE_BYTES, _SAMPLES = 2**15, 16
+_PAYS = 0.8  # of its size: where less is saved, reading parts of a file is worth more
+
+
+def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
+    """Write a Zarr zip store with consolidated metadata: every file of the store as it is.
+
+    A file is compressed (deflate) where that saves a fifth. Predictions mostly do not; those of
+    a shard that is hardly begun do.
+
+    Parameters
+    ----------
+    store : Path
+        The store.
+    output : Path
+        The zip file.
+    beside : mapping
+        Further files by their names inside `BESIDE`.
+
+    Raises
+    ------
+    StoreUnavailable
+        Where the file system refuses; nothing is left of the file.
+    """
+    groups = list_groups(store)
+    _clean(output)
+    with placing(output) as partial, zipfile.ZipFile(partial, "w") as archive:
+        for name, content in consolidated(store, groups):
+            archive.writestr(_entry(name), content)
+        for group in groups:
+            for array in sorted(group.spec.arrays, key=lambda array: array.name != "status"):
+                folder = group.folder / array.name
+                for key in sorted(entry.name for entry in os.scandir(folder)):
+                    if key.startswith("c."):
+                        _add(archive, folder / key, f"{group.spec.path}/{array.name}/{key}")
+        for name, file in beside.items():
+            _add(archive, file, f"{BESIDE}/{name}")
+
+
+def export_parquet(store: Path, output: Path) -> None:
+    """Write all finished runs with what they are, and their labels, as `SCHEMA` says.
+
+    Parameters
+    ----------
+    store : Path
+        The store.
+    output : Path
+        The Parquet file.
+
+    Raises
+    ------
+    StoreError
+        Where predictions cannot be read, or the file not be written.
+    """
+    groups = list_groups(store)
+    largest = max((group.spec.samples for group in groups), default=1)
+
+    def tables(*_: object) -> Iterator[pl.DataFrame]:
+        for group in groups:
+            yield from _tables(group)
+
+    _clean(output)
+    # an open file: polars opens a path by a thread of its own, maybe after an error removed it
+    with placing(output) as partial, partial.open("xb") as file:
+        register_io_source(tables, schema=SCHEMA).sink_parquet(
+            file,
+            compression="zstd",
+            row_group_size=max(1, _ROW_GROUP_BYTES // (_POINT_BYTES * largest)),
+            data_page_size=_PAGE_BYTES,
+            statistics=False,
+        )
+
+
+def _clean(output: Path) -> None:
+    """Remove what an export to the same file left that was killed."""
+    if output.parent.is_dir():
+        remove_partial(output.parent, output.name)
+
+
+def _add(archive: zipfile.ZipFile, file: Path, name: str) -> None:
+    entry = _entry(name)
+    with unavailable("read", file):
+        entry.file_size = file.stat().st_size  # above 4 GB another form is needed
+    if _shrinks(file, entry.file_size):
+        entry.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(entry, "w") as target:
+        for piece in _pieces(file):
+            target.write(piece)
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    with open_plain(file) as source:
+        while piece := source.read(_PIECE_BYTES):
+            yield piece
+
+
+def _shrinks(file: Path, size: int) -> bool:
+    """Whether compression pays, from samples all over a file."""
+    whole = packed = 0
+    with open_plain(file) as source:
+        for start in range(0, size, max(_SAMPLE_BYTES, size // _SAMPLES)):
+            part = os.pread(source.fileno(), _SAMPLE_BYTES, start)
+            whole, packed = whole + len(part), packed + len(zlib.compress(part, 1))
+    return packed < _PAYS * whole
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(name)  # of one date: equal stores give equal files
+
+
+def _tables(group: Group) -> Iterator[pl.DataFrame]:
+    """Yield the rows of `SCHEMA` of a group, an inner chunk at a time."""
+    spec = group.spec
+    done = finished_rows(statuses(group))
+    numbers = ("train_fraction", "cell", "repeat_index", "run_index", "status", *FLAGS)
+    columns = {name: read_array(group, name)[done] for name in numbers}
+    columns |= {name: read_array(group, name)[done] for name in ("fit_seconds", "recipe")}
+    words = {name: np.array(_meanings(group, name), dtype=object) for name in FLAGS}
+    y_true, test_index = test_sets(group, columns["repeat_index"])
+    epochs = np.array(spec.epochs, dtype=np.int32)
+    edges = np.arange(0, group.rows + 1, spec.chunk_length)
+    for part in np.split(np.arange(len(done)), np.searchsorted(done, edges[1:-1])):
+        if len(part) == 0:
+            continue
+        label = read_rows(group, ("label",), done[part])["label"]
+        at = {name: np.repeat(values[part], len(epochs)) for name, values in columns.items()}
+        repeat = at["repeat_index"]
+        yield pl.DataFrame(
+            {
+                "dataset": pl.repeat(spec.dataset, len(repeat), eager=True),
+                "classifier": pl.repeat(spec.classifier, len(repeat), eager=True),
+                **{name: at[name] for name in numbers[:4]},
+                **{name: words[name][at[name]] for name in FLAGS},
+                "epoch": np.tile(epochs, len(part)),
+                "is_copy": at["status"] == COPY,
+                "fit_seconds": pl.Series(at["fit_seconds"]).fill_nan(None),
+                "recipe": at["recipe"],
+                "class_names": pl.repeat(list(spec.class_names), len(repeat), eager=True),
+                "test_index": _lists(test_index[repeat]),
+                "y_true": _lists(y_true[repeat]),
+                "label": _lists(label.reshape(-1, spec.samples)),
+            },
+            schema_overrides=SCHEMA,
+        ).select(SCHEMA.names())
+
+
+def _meanings(group: Group, name: str) -> list[str]:
+    path = group.folder / name / METADATA
+    try:
+        attributes = json.loads(group.metadata(group.spec.array(name)))["attributes"]
+        return str(attributes["flag_meanings"]).split()
+    except (LookupError, TypeError, ValueError) as error:
+        raise DamagedShard.of(path, f"cannot be read ({error})") from None
+
+
+def _lists(values: Array) -> pl.Series:
+    return pl.Series(values.reshape(-1)).reshape(values.shape).arr.to_list()

@@ -1,0 +1,88 @@
+"""Groups as xarray datasets: predictions are dask arrays, read when they are computed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import xarray as xr
+
+from manyseed.orchestrator.disk.placing import read_plain
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.store.layout.groups import METADATA, Group
+from manyseed.orchestrator.store.reading.reader import (
+    Integers,
+    StoredArray,
+    finished_rows,
+    read_numbers,
+    test_sets,
+)
+
+
+def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset:
+    """Open the finished runs of a group: as `open_runs`, without rows that hold no predictions.
+
+    The coordinate ``row`` tells where the store has each.
+    """
+    data = open_runs(group, journaled=journaled)
+    rows = finished_rows(data["status"].to_numpy())
+    test_sets(group, data["repeat_index"].to_numpy()[rows])
+    data = data.assign_coords(row=("run", np.arange(group.rows), {"long_name": "row of the store"}))
+    whole = len(rows) > 0 and len(rows) == rows[-1] + 1  # then no chunk is taken apart
+    return data.isel(run=slice(len(rows)) if whole else rows)
+
+
+def open_runs(
+    group: Group, chunk_runs: int | None = None, journaled: Integers | None = None
+) -> xr.Dataset:
+    """Open all rows of a group, also those that hold no predictions: ``status`` tells which do.
+
+    Predictions and test sets are dask arrays, numbers a run are read at once.
+
+    Parameters
+    ----------
+    group : Group
+        The group, as opened last: rows that are planned later are not seen.
+    chunk_runs : int, optional
+        Runs in a dask chunk; by default those of an inner chunk. Best a multiple of those.
+    journaled : integer array, optional
+        As `reader.statuses` has it.
+
+    Raises
+    ------
+    DamagedShard
+        Where a file that is needed is missing or cannot be decoded; of predictions, when these are
+        computed.
+    """
+    spec = group.spec
+    data: dict[str, Any] = read_numbers(group, journaled)
+    for array in spec.arrays:
+        if array.role in ("prediction", "split"):
+            values = StoredArray(group, array.name)
+            rows = chunk_runs if chunk_runs and array.role == "prediction" else values.chunks[0]
+            data[array.name] = da.from_array(
+                values,
+                chunks=(rows, *values.shape[1:]),
+                name=f"{array.name}-{uuid.uuid4().hex}",  # what is published changes
+                asarray=False,
+                fancy=False,
+            )
+        attributes = json.loads(group.metadata(array))["attributes"]
+        data[array.name] = (array.dims, data[array.name], attributes)
+    coordinates = [array.name for array in spec.arrays if array.role == "coordinate"]
+    file = group.folder / METADATA
+    try:
+        attributes = json.loads(read_plain(file))["attributes"]
+    except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
+        raise DamagedFile(file, f"cannot be read: {error}") from None
+    return xr.Dataset(
+        {array.name: data[array.name] for array in spec.arrays if array.name not in coordinates},
+        coords={
+            **{name: data[name] for name in coordinates},
+            "class": ("class", list(spec.class_names), {"long_name": "class"}),
+        },
+        attrs={k: v for k, v in attributes.items() if k != "coordinates"},
+    )

@@ -1,0 +1,1 @@
+"""The files of a Zarr store: arrays and metadata, written and read."""

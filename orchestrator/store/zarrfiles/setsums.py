@@ -1,0 +1,94 @@
+"""Checksums of test sets: what is stored is what was made, not another repeat's or group's.
+
+The checksum of a chunk guards its bits. A chunk that is another's decodes as well, so whoever
+stores test sets notes that of each beside them, in a folder that no reader of Zarr lists. Earlier
+versions noted none: of what has none nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import google_crc32c
+import numpy as np
+from annotated_types import Interval
+
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard
+from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+
+Checksums = dict[str, dict[int, Annotated[int, Interval(ge=0, lt=2**32)]]]
+"""By array and repeat: the CRC-32C of a test set's stored little-endian bytes."""
+
+
+def checksums_file(group: Group) -> Path:
+    """Return the file that holds the checksums of a group's test sets."""
+    return group.folder / "test_index" / "crc32c.json"
+
+
+def read_checksums(group: Group) -> Checksums:
+    """Return what is known of a group's test sets.
+
+    Raises
+    ------
+    DamagedShard
+    """
+    try:
+        return read_record(checksums_file(group), Checksums)
+    except FileNotFoundError:
+        return {}
+    except DamagedFile as error:
+        raise DamagedShard.of(checksums_file(group), error.reason) from None
+
+
+def add_checksums(
+    group: Group, sets: Mapping[str, Array], start: int, before_rename: Callable[[], None]
+) -> None:
+    """Note the checksums of test sets that are stored; `sets` and `start` as in `differing`."""
+    known = read_checksums(group)
+    for name, values in sets.items():
+        new = {start + number: _checksum(row) for number, row in enumerate(values)}
+        known[name] = known.get(name, {}) | new
+    write_json(checksums_file(group), known, before_rename=before_rename)
+
+
+def differing(
+    known: Checksums, sets: Mapping[str, Array], start: int = 0
+) -> Iterator[tuple[str, int]]:
+    """Yield the name and the repeat of each of these test sets that is not the one of its checksum.
+
+    Parameters
+    ----------
+    known : Checksums
+    sets : mapping of arrays (repeat, sample)
+        ``y_true`` and ``test_index`` in their stored dtypes; repeats whose positions are negative
+        have no test set.
+    start : int
+        The first of these repeats.
+    """
+    made = sets["test_index"][:, 0] >= 0
+    for name, values in sets.items():
+        for repeat, checksum in known.get(name, {}).items():
+            here = 0 <= repeat - start < len(values) and made[repeat - start]
+            if here and _checksum(values[repeat - start]) != checksum:
+                yield name, repeat
+
+
+def require_stored(group: Group, y_true: Array, test_index: Array) -> None:
+    """Refuse test sets (repeat, sample), all of a group's, of which one is not what was stored.
+
+    Raises
+    ------
+    DamagedShard
+    """
+    sets = {"y_true": y_true, "test_index": test_index}
+    for name, repeat in differing(read_checksums(group), sets):
+        file = group.file(group.spec.array(name), repeat // group.spec.split_length)
+        raise DamagedShard.of(file, f"holds another test set {repeat} than was stored")
+
+
+def _checksum(row: Array) -> int:
+    return int(google_crc32c.value(np.ascontiguousarray(row).tobytes()))

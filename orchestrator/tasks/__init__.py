@@ -1,0 +1,1 @@
+"""What lies below a sweep's ``tasks/``: intents, tasks, what they report, what users ask."""

@@ -1,0 +1,62 @@
+"""What users wish of tasks that run: files of a submission, as its tasks read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from manyseed.orchestrator.disk.placing import read_plain
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SubmissionPaths
+
+STOPPED = ""
+"""In the stop file: finish the fits in flight, however long they take, and end."""
+
+PAUSED = "pause\n"
+"""The same; `resume` takes it back."""
+
+NOW = "now\n"
+"""End at once; fits in flight are trained again."""
+
+
+def stop_wish(submission: Path) -> str | None:
+    """Return how the tasks of a submission shall stop; None where they shall go on.
+
+    A stop file of unknown content means what an empty one does.
+    """
+    try:
+        text = read_plain(SubmissionPaths(submission).stop).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    return text if text in (PAUSED, NOW) else STOPPED
+
+
+def skipped_cells(submission: Path) -> list[int]:
+    """Return the cells of which the tasks of a submission shall train no more.
+
+    Earlier versions wrote their list alone, without a checksum.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    file = SubmissionPaths(submission).skip
+    remedy = "remove it, then cancel these cells once more"
+    try:
+        value = read_json(file)
+    except FileNotFoundError:
+        return []
+    except DamagedFile as error:
+        raise DamagedFile(file, error.reason, remedy) from None
+    cells = value.get("cells") if isinstance(value, dict) else value
+    if not isinstance(cells, list) or not all(type(cell) is int and cell >= 0 for cell in cells):
+        raise DamagedFile(file, "is no list of cells", remedy)
+    return cells
+
+
+def skip_cells(submission: Path, cells: Collection[int]) -> set[int]:
+    """Let the tasks of a submission train no more of these cells, too; return all such cells."""
+    skipped = {*skipped_cells(submission), *cells}
+    write_json(SubmissionPaths(submission).skip, {"cells": sorted(skipped)})
+    return skipped

@@ -1,0 +1,58 @@
+"""Runs that a repair set back to missing: what failed of them before no longer counts.
+
+A failure of a run that was finished later says nothing of it. While the run is finished that is
+plain; once it is set back only what is written here tells.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.paths import FAILURES, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.tasks.attempts import Failure, read_failures
+
+
+@dataclass(frozen=True, slots=True)
+class _SetBack:
+    """Rows by group number, and the lives, below ``tasks``, whose failures of them are void."""
+
+    rows: dict[int, list[int]]
+    lives: list[str]
+
+
+def set_back(paths: SweepPaths, rows: Mapping[int, Collection[int]]) -> None:
+    """Make void what failed of these rows, by group number, until now."""
+    lives = {
+        life for life, failure in _failures(paths) if failure.row in rows.get(failure.group, ())
+    }
+    if lives:
+        numbers = {group: sorted(some) for group, some in rows.items()}
+        write_json(paths.set_back(uuid.uuid4().hex), asdict(_SetBack(numbers, sorted(lives))))
+
+
+def failures(paths: SweepPaths, lives: Iterable[Path] | None = None) -> Iterator[Failure]:
+    """Yield the failures that count, oldest submission first: of all lives, or of these folders."""
+    void = [read_record(file, _SetBack) for file in paths.all_set_back()]
+    rows = [{group: set(some) for group, some in one.rows.items()} for one in void]
+    void_lives = [set(one.lives) for one in void]
+    for life, failure in _failures(paths, lives):
+        if not any(
+            life in some and failure.row in which.get(failure.group, ())
+            for which, some in zip(rows, void_lives, strict=True)
+        ):
+            yield failure
+
+
+def _failures(
+    paths: SweepPaths, lives: Iterable[Path] | None = None
+) -> Iterator[tuple[str, Failure]]:
+    if lives is None:
+        files = (SubmissionPaths(one).of_lives(FAILURES) for one in paths.submissions())
+        lives = (file.parent for some in files for file in some)
+    for life in lives:
+        for failure in read_failures(life):
+            yield life.relative_to(paths.tasks).as_posix(), failure

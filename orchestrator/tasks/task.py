@@ -1,0 +1,266 @@
+"""Missing runs → tasks: what one job on one node is given to do.
+
+A task is a JSON file that holds all that its processes need (cells and runs as ranges), so that
+they open neither the plan nor a table library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.orchestrator.plans.plan import Plan
+
+TASK_VERSION = 1
+_TURNS = 4
+"""Runs of few repeats are trained in so many turns, each over all cells: half of them, at any
+moment, is a study of all cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive runs of one repeat of one cell, in consecutive rows of one shard."""
+
+    group: int
+    shard: int
+    row: int
+    cell: int
+    repeat: int
+    run: int
+    count: int
+    source: int = -1
+    """Row of the run that these are copies of; -1 where each is trained."""
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield (row, run) of each run."""
+        for offset in range(self.count):
+            yield self.row + offset, self.run + offset
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCell:
+    """A cell as a task needs it."""
+
+    canonical: Mapping[str, object]
+    snapshots: tuple[int, ...]
+    device: str = "cpu"
+    """The resource class that is wished for; met where the task's own is ``gpu``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The work of one job on one node.
+
+    Attributes
+    ----------
+    groups : dict
+        Store path of each group.
+    cells : dict
+        By cell number.
+    spans : tuple of Span
+        Breadth first: a test set of all cells comes before the next test set, and where there are
+        few test sets, some runs of all cells before the next ones: `turns`.
+    resource : str
+        The resource class, ``cpu`` or ``gpu``.
+    """
+
+    groups: dict[int, str]
+    cells: dict[int, TaskCell]
+    spans: tuple[Span, ...]
+    resource: str = "cpu"
+
+    @property
+    def n_runs(self) -> int:
+        """The number of runs."""
+        return sum(span.count for span in self.spans)
+
+    def write(self, path: Path) -> None:
+        """Write the task's file."""
+        value = {
+            "v": TASK_VERSION,
+            "resource": self.resource,
+            "groups": self.groups,
+            "cells": {
+                number: [cell.canonical, cell.snapshots, cell.device]
+                for number, cell in self.cells.items()
+            },
+            "spans": [
+                [s.group, s.shard, s.row, s.cell, s.repeat, s.run, s.count, s.source]
+                for s in self.spans
+            ],
+        }
+        write_json(path, value)
+
+    @classmethod
+    def read(cls, path: Path) -> Task:
+        """Read a task's file.
+
+        Raises
+        ------
+        DamagedFile
+            For what is no task, or one of another version.
+        """
+        with _telling(path):
+            value = read_json(path)
+            spans = _read_spans(value)
+            task = cls(
+                {int(group): str(name) for group, name in value["groups"].items()},
+                {
+                    int(number): TaskCell(dict(canonical), tuple(map(int, snapshots)), *device)
+                    for number, (canonical, snapshots, *device) in value["cells"].items()
+                },
+                spans,
+                str(value.get("resource", "cpu")),
+            )
+            unknown = (
+                {s.group for s in spans} - task.groups.keys(),
+                {s.cell for s in spans} - task.cells.keys(),
+            )
+            if any(unknown):
+                raise ValueError("runs of groups or cells that it does not describe")
+        return task
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a task's file into `DamagedFile`."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = f"lacks {error}" if isinstance(error, LookupError) else str(error)
+        raise DamagedFile(path, f"is no task: {reason}") from None
+
+
+def _read_spans(value: Any) -> tuple[Span, ...]:
+    """Return the spans of a task's JSON value."""
+    if value["v"] != TASK_VERSION:
+        raise ValueError(f"of version {value['v']}; this is {TASK_VERSION}")
+    spans = tuple(Span(*span) for span in value["spans"])
+    for span in spans:
+        numbers = (span.group, span.shard, span.row, span.cell, span.repeat, span.run, span.count)
+        if not all(type(number) is int and 0 <= number < 2**32 for number in numbers):
+            raise ValueError(f"numbers of runs out of range: {span}")
+        if type(span.source) is not int or not -1 <= span.source < 2**32:
+            raise ValueError(f"source out of range: {span}")
+    return spans
+
+
+def held_rows(files: Iterable[Path]) -> pl.DataFrame:
+    """Return the runs of tasks: columns group, row and cell."""
+    import polars as pl
+
+    spans = []
+    for file in files:
+        with _telling(file):  # not `Task.read`: there may be thousands
+            held = _read_spans(read_json(file))
+        spans += [(span.group, span.row, span.cell, span.count) for span in held]
+    schema = {"group": pl.UInt32, "row": pl.UInt32, "cell": pl.UInt32, "count": pl.UInt32}
+    return (
+        pl.DataFrame(spans, schema=schema, orient="row")
+        .with_columns(row=pl.int_ranges("row", pl.col("row") + pl.col("count"), dtype=pl.UInt32))
+        .explode("row")
+        .drop("count")
+    )
+
+
+def turns(*by: str, together: pl.Expr) -> pl.Expr:
+    """Return at which turn a run comes, from 0: breadth first where there are few repeats.
+
+    A task that has four repeats of a cell or more trains one after another. Of fewer it takes each
+    in two to four turns, over all cells, so that these never are far apart.
+
+    Parameters
+    ----------
+    *by : str
+        Columns whose values tell what is one sequence of work, such as a task; none: all is.
+    together : Expr
+        Whether runs of a cell and repeat have to stay together, as copies and their source do.
+    """
+    import polars as pl
+
+    of_cell = (*by, "cell")
+    of_repeat = (*of_cell, "repeat")
+    runs = pl.len().over(*of_repeat).cast(pl.Int64)
+    place = pl.col("run").rank("ordinal").over(*of_repeat).cast(pl.Int64) - 1
+    repeats = pl.col("repeat").n_unique().over(*of_cell).cast(pl.Int64)
+    number = pl.min_horizontal((_TURNS + repeats - 1) // repeats, runs)
+    return pl.when(together).then(0).otherwise(place * number // runs)
+
+
+def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> Iterator[Task]:
+    """Yield the tasks that train `rows`, by number.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : DataFrame
+        Columns group, cell, repeat, run, row, resource and task.
+    shard_lengths : dict
+        Of every group.
+    """
+    import polars as pl  # a task, which reads what this makes, does without
+
+    lengths = pl.DataFrame(
+        {"group": list(shard_lengths), "shard_length": list(shard_lengths.values())},
+        schema={"group": pl.UInt32, "shard_length": pl.UInt32},
+    )
+    identical = plan.cells.filter("identical").select("cell")
+    sources = (
+        plan.rows.filter(pl.col("run") == 0)
+        .join(identical, on="cell", how="semi")
+        .select("cell", "repeat", source=pl.col("row").cast(pl.Int64))
+    )
+    work = (
+        rows.join(lengths, on="group", how="left")
+        .join(sources, on=["cell", "repeat"], how="left")
+        .with_columns(pl.col("source").fill_null(-1))
+        .with_columns(
+            shard=pl.col("row") // pl.col("shard_length"),
+            turn=turns("task", together=pl.col("source") >= 0),
+        )
+        .sort("task", "repeat", "turn", "group", "row")
+    )
+    resources = dict(work.select("task", "resource").unique().iter_rows())
+    used = plan.cells.join(work.select("cell").unique(), on="cell", how="semi")
+    cells = {
+        row["cell"]: TaskCell(json.loads(row["canonical"]), tuple(row["snapshots"]), row["device"])
+        for row in used.iter_rows(named=True)
+    }
+    paths = dict(used.select("group", "path").unique().iter_rows())
+    for task, found in groupby(_spans(work), key=lambda pair: pair[0]):
+        spans = tuple(span for _, span in found)
+        yield Task(
+            groups={group: paths[group] for group in sorted({span.group for span in spans})},
+            cells={cell: cells[cell] for cell in sorted({span.cell for span in spans})},
+            spans=spans,
+            resource=resources[task],
+        )
+
+
+def _spans(work: pl.DataFrame) -> Iterator[tuple[int, Span]]:
+    """Yield each span with its task."""
+    if work.is_empty():
+        return
+    columns = ("task", "group", "shard", "row", "cell", "repeat", "run", "source")
+    values = np.stack([work[name].to_numpy().astype(np.int64) for name in columns])
+    # a span goes on while all else stays and row and run grow by one
+    step = np.diff(values, axis=1)
+    same = (step == np.array([0, 0, 0, 1, 0, 0, 1, 0])[:, None]).all(axis=0)
+    starts = np.concatenate([[0], np.flatnonzero(~same) + 1])
+    counts = np.diff(np.concatenate([starts, [values.shape[1]]])).tolist()
+    for first, count in zip(values[:, starts].T.tolist(), counts, strict=True):
+        task, group, shard, row, cell, repeat, run, source = first
+        yield task, Span(group, shard, row, cell, repeat, run, count, source)

@@ -1,0 +1,128 @@
+"""Users' own metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from polars.testing import assert_frame_equal
+
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.predictions import unavailable
+from manyseed.analysis.metrics import custom
+from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.options import Options
+from manyseed.analysis.refused import NoModule
+from tests.analysis.samples import noisy, predictions, regular
+
+HERE = "tests.analysis.metrics.test_custom"
+
+
+def widest(part):
+    """Largest margin.
+
+    More of it.
+    """
+    return np.abs(part.margin).max(axis=1)
+
+
+widest.needs = "margin"
+
+
+def accuracy(part):
+    return (part.label == part.y_true).mean(axis=1)
+
+
+def one_number(part):
+    return part.label.mean()
+
+
+def broken(part):
+    return part.y_ture
+
+
+def needy(part):
+    return accuracy(part)
+
+
+needy.needs = "labels"
+
+
+@pytest.fixture
+def kept():
+    runs = regular(1, 2, 3)
+    score, y_true = noisy(np.random.default_rng(0), runs, 20)
+    return score, y_true, runs
+
+
+def test_a_function_gives_a_column(kept):
+    options = Options(metrics=("accuracy", f"{HERE}:widest"), resamples=2)
+    tables = compute([analyze_group(predictions(*kept), options)], scheduler="synchronous")[0]
+    gap = kept[0][:, 0, :, 1] - kept[0][:, 0, :, 0]
+    assert tables.runs["widest"].to_list() == np.abs(gap).max(axis=1).tolist()
+    assert tables.repeats["widest_max"][0] == np.abs(gap[:3]).max()
+    assert custom.load(f"{HERE}:widest").runs[0].meaning == "Largest margin."
+
+
+def test_what_was_not_kept_is_said(kept):
+    options = Options(metrics=(f"{HERE}:widest",))
+    without = predictions(*kept, keep="none")
+    assert list(unavailable(without, options)) == [f"{HERE}:widest"]
+    tables = compute([analyze_group(without, options)], scheduler="synchronous")[0]
+    assert tables.runs["widest"].null_count() == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (f"{HERE}:widset", "the module has no such function; allowed: .*:widest"),
+        ("no_such_module_here:f", "can't be imported: No module named"),
+        (f"{HERE}:needy", "needs 'labels'; there are label, margin"),
+        (f"{HERE}:accuracy", "gives a column 'accuracy', and there is one already"),
+        ("agrement", "metrics = 'agrement': there is no such metric; allowed: .*agreement"),
+    ],
+)
+def test_what_is_no_metric_is_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        select([name])
+
+
+def fails_in_the_second_repeat(part):
+    if part.held_out.repeat_index == 1:
+        raise RuntimeError("no such\n  file")
+    return accuracy(part)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 64_000_000])
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("one_number", r"returned shape () for {n} runs; one number a run, ({n},), is needed"),
+        ("broken", "failed with AttributeError: 'Part' object has no attribute 'y_ture'"),
+        ("fails_in_the_second_repeat", "failed with RuntimeError: no such file"),
+    ],
+)
+def test_a_function_that_fails_costs_itself_alone(kept, function, reason, block_bytes):
+    options = Options(resamples=2, block_bytes=block_bytes)
+    name = f"{HERE}:{function}"
+    mixed = replace(options, metrics=(*options.metrics, name, f"{HERE}:widest"))
+    found = compute([analyze_group(predictions(*kept), mixed)], scheduler="synchronous")[0]
+    n = 1 if block_bytes == 1 else 3
+    assert dict(found.failures) == {name: reason.format(n=n)}
+    assert found.runs[function].null_count() == found.runs.height == 6
+    for ending in ("mean", "std", "min", "max"):
+        assert found.repeats[f"{function}_{ending}"].null_count() == 2
+    sound = replace(options, metrics=(*options.metrics, f"{HERE}:widest"))
+    expected = compute([analyze_group(predictions(*kept), sound)], scheduler="synchronous")[0]
+    for table in ("runs", "pairs", "repeats", "cells"):
+        columns = getattr(expected, table).columns
+        assert_frame_equal(getattr(found, table).select(columns), getattr(expected, table))
+    assert expected.failures == {}
+
+
+def test_a_module_that_raises_is_one_message(tmp_path, monkeypatch):
+    (tmp_path / "raising_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(NoModule, match="can't be imported: ZeroDivisionError: division by zero"):
+        select(["raising_module:f"])

@@ -1,0 +1,229 @@
+"""How many runs: simulated truth, and every answer in words."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import t
+
+from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.howmany import (
+    fewest_runs,
+    for_alpha,
+    for_mean,
+    howmany,
+)
+from manyseed.analysis.tables.schema import Tables
+from tests.analysis.samples import predictions, regular, sweep
+
+
+def runs_for_mean(spread, half_width):
+    return fewest_runs(lambda n: spread**2 / n, half_width)
+
+
+@pytest.mark.parametrize(("spread", "width"), [(0.01, 0.005), (0.3, 0.1), (0.001, 1), (1, 0.01)])
+def test_the_fewest_runs_that_do(spread, width):
+    n = runs_for_mean(spread, width)
+    half = [t.ppf(0.975, m - 1) * spread / math.sqrt(m) for m in (n, n - 1) if m > 1]
+    assert half[0] <= width
+    assert len(half) == 1 or half[1] > width
+
+
+def test_what_needs_too_many_has_no_answer():
+    assert runs_for_mean(1, 1e-6) is None
+    assert "can't be said, it takes more than" in for_mean("x", [np.arange(9.0)], 1e-6).words
+    with pytest.raises(ValueError, match="must be positive"):
+        runs_for_mean(1, 0)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    truth = runs_for_mean(0.02, 0.01)
+    inside = 0
+    for _ in range(200):
+        answer = for_mean("accuracy", list(rng.normal(0.8, 0.02, (4, 6))), 0.01)
+        inside += answer.low <= truth <= answer.high
+    assert 0.9 <= inside / 200 <= 0.99
+
+
+def test_repeats_may_differ_in_their_mean():
+    rng = np.random.default_rng(1)
+    values = list(rng.normal(0, 0.01, (5, 8)) + 10 * np.arange(5)[:, None])
+    assert for_mean("x", values, 0.01).runs < 12
+
+
+def table(close, accepted, sizes=(3, 5, 10, 30), n_side=4000):
+    drawn = {"draws": 500, "distinct": 500, "models": 40, "n_side": n_side}
+    delta = dkw_threshold(n_side, 0.01)
+    return pl.DataFrame(
+        {"size": sizes, "close": close, "accepted": accepted, "delta": delta, **drawn}
+    )
+
+
+def test_table_one_is_read_from_its_last_failure():
+    close, accepted = for_alpha(
+        table([0.8, 1.0, 0.998, 1.0], [0.1, 0.5, 0.9, 0.97]),
+        made=80,
+        epsilon=0.01,
+        seconds_each=60,
+        drawn_from="cell 3, repeat 1",
+    )
+    assert (close.runs, close.low, close.high) == (30, 11, 30)
+    assert "30 runs are needed (11 to 30, as the sizes drawn tell)" in close.words
+    assert "all 500 different ensembles of that size out of 40 runs pass" in close.words
+    assert "at least 99.4% of all ensembles of these runs do (95 % confidence)" in close.words
+    assert "about 30 minutes of training" in close.words
+    # (0.0847 - δ) / (1 - δ) = 0.05
+    assert "with δ = 0.036 at N = 4,000" in close.words
+    assert "contamination of up to 8% passes" in close.words
+    assert close.words.endswith("; from 80 runs of cell 3, repeat 1.")
+    assert accepted.runs is None
+    assert "not all ensembles of 30 pass" in accepted.words
+    first = for_alpha(table([1.0] * 4, [1.0] * 4), made=80, epsilon=0.01, confidence=0.9)[0]
+    assert (first.runs, first.low) == (3, 1)
+    assert "at least 99.5% of all ensembles of these runs do (90 % confidence)" in first.words
+
+
+def test_what_the_points_cannot_show_is_no_verdict():
+    # All pass a test that sees nothing; that they fail it is seen with few points, too.
+    passed, failed = for_alpha(
+        table([1.0] * 4, [1.0, 1.0, 1.0, 0.9], n_side=35), made=80, epsilon=0.01
+    )
+    assert (passed.runs, passed.low, passed.high) == (None, None, None)
+    assert "can't be said, 35 test points a side are too few" in passed.words
+    assert "contamination of up to 43% would pass unseen (δ = 0.400)" in passed.words
+    assert "about 2,120 would do" in passed.words
+    assert "not all ensembles of 30 pass" in failed.words
+    enough = for_alpha(table([1.0] * 4, [1.0] * 4, n_side=2120), made=80, epsilon=0.01)
+    assert [answer.runs for answer in enough] == [3, 3]
+    coarser = for_alpha(table([1.0] * 4, [1.0] * 4, n_side=35), made=8, epsilon=0.01, close=0.45)
+    assert coarser[0].runs == 3
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+@pytest.mark.parametrize("threshold", [0.03, 0.05, 0.107, 0.11, 0.4])
+def test_the_fewest_points_that_resolve(threshold, epsilon):
+    n = points_needed(threshold, epsilon)
+    assert dkw_threshold(n, epsilon) <= threshold < dkw_threshold(n - 1, epsilon)
+
+
+@pytest.mark.parametrize(("distinct", "claimed"), [(1, "5.0"), (4, "47.2"), (500, "99.4")])
+def test_ensembles_that_are_drawn_again_and_again_claim_no_more(distinct, claimed):
+    few = table([1.0], [1.0], sizes=(3,)).with_columns(distinct=pl.lit(distinct))
+    words = for_alpha(few, made=80, epsilon=0.01)[0].words
+    assert f"so at least {claimed}% of all" in words
+    assert ("the one ensemble" in words) is (distinct == 1)
+    # were the share smaller, so many different ones would all pass in less than 5 % of the cases
+    assert (float(claimed) / 100) ** distinct <= 0.0501
+
+
+def right_runs(wrong, runs=12, options=None):
+    """Tables of runs that are all right, except the first ones at one point each."""
+    frame = regular(1, 2, runs)
+    y_true = np.zeros((2, 30), np.uint16)
+    score = np.zeros((2 * runs, 1, 30, 2), np.float32)
+    score[..., 0] = 1
+    for run in range(wrong):
+        score[[run, runs + run], 0, run, 1] = 2
+    group = analyze_group(predictions(score, y_true, frame), options or Options(resamples=2))
+    return compute([group], scheduler="synchronous")[0]
+
+
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        (right_runs(0), "no run errs"),
+        (
+            right_runs(2),
+            "too few runs err: without one of them, no two separate pairs have an error",
+        ),
+        (
+            right_runs(1),
+            "too few runs err: without one of them, no two separate pairs have an error",
+        ),
+        (right_runs(0, runs=2), "no repeat has 5 runs or more"),
+        (
+            right_runs(3, options=Options(resamples=2, max_pair_runs=5)),
+            "pairs of so many runs are not listed: raise max_pair_runs",
+        ),
+        (
+            right_runs(3, options=Options(metrics=("accuracy",))),
+            "error consistency was not computed",
+        ),
+    ],
+)
+def test_no_error_consistency_says_why(tables, reason):
+    assert f"can't be said, {reason}." in howmany(tables)[1].words
+
+
+def test_answers_from_tables():
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=3, runs=6)
+    tables = Tables(
+        tables.runs.with_columns(fit_seconds=pl.lit(90.0)),
+        tables.pairs,
+        tables.repeats,
+        tables.cells,
+    )
+    accuracy, consistency = howmany(tables, accuracy=0.02, consistency=0.05)
+    runs = tables.runs.join(
+        tables.repeats.filter(~pl.col("identical")), on=["cell", "repeat_index"], how="semi"
+    )
+    spread = runs.group_by("cell", "repeat_index").agg(pl.col("accuracy").var())["accuracy"].mean()
+    assert accuracy.runs == runs_for_mean(math.sqrt(spread), 0.02)
+    assert accuracy.made == runs.height == 54
+    assert accuracy.low <= accuracy.runs <= accuracy.high
+    assert accuracy.seconds == 90 * accuracy.runs
+    interval = f"({accuracy.low} to {accuracy.high}, 95 %)"
+    assert (
+        f"accuracy ± 0.02 at 95 % confidence: {accuracy.runs} runs are needed {interval}"
+        in accuracy.words
+    )
+    assert "over seeds, on one fixed test set; from 54 runs of 9 repeats" in accuracy.words
+    assert "minutes of training" in accuracy.words
+    assert consistency.runs > 1
+    # Twice as precisely takes about four times the runs.
+    finer = howmany(tables, accuracy=0.01)[0]
+    assert finer.runs == pytest.approx(4 * accuracy.runs, rel=0.2)
+    # More certainly takes more.
+    surer = howmany(tables, accuracy=0.02, consistency=0.05, confidence=0.999)
+    assert [answer.confidence for answer in surer] == [0.999] * 2
+    assert surer[0].runs > accuracy.runs
+    assert surer[1].runs > consistency.runs
+
+
+@pytest.mark.parametrize(
+    ("kept", "reason"),
+    [
+        ({"run_index": [0]}, "no repeat has 2 runs or more"),
+        ({"identical": [True]}, "the runs of every repeat are identical"),
+    ],
+)
+def test_what_has_no_spread_says_why(kept, reason):
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=1, runs=3)
+    (name, values), *_ = kept.items()
+    here = pl.col(name).is_in(values)
+    if name == "identical":
+        keys = tables.repeats.filter(here).select("cell")
+        cut = [
+            getattr(tables, n).join(keys, on="cell", how="semi")
+            for n in ("runs", "pairs", "repeats", "cells")
+        ]
+    else:
+        cut = [tables.runs.filter(here), tables.pairs.clear(), tables.repeats, tables.cells]
+    assert reason in howmany(Tables(*cut))[0].words
+
+
+def test_pairs_that_are_not_listed_are_named():
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6}, repeats=1, runs=5)
+    without = Tables(tables.runs, tables.pairs.clear(), tables.repeats, tables.cells)
+    assert "raise max_pair_runs" in howmany(without)[1].words
+
+
+def test_single_runs_say_nothing():
+    answer = for_mean("accuracy ± 0.01", [np.array([0.5]), np.array([0.6])], 0.01)
+    assert answer.words == "For accuracy ± 0.01: can't be said, no repeat has 2 runs or more."

@@ -1,0 +1,122 @@
+"""What is frozen of every classifier: identities, streams, and a fit's predictions bit for bit.
+
+``golden.json`` holds what the code said when it was written; a new classifier adds its entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.identity import canonical_json
+from manyseed.jobs.run import Run
+from manyseed.jobs.streams import raw
+from manyseed.jobs.trainer import generators, run_hparams
+from manyseed.jobs.tuning import drawn
+from manyseed.orchestrator.provenance import Recipe
+from tests.jobs.classifiers import examples
+
+GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+DIGITS = resolve("sklearn:digits")
+STREAMS = ("init", "batch", "dropout")
+ROWS = 3
+
+
+def cell(name, **axes):
+    info = classifiers.resolve(name, {}, DIGITS)
+    if "weights" in info.canonical:  # the file's digest depends on what wrote it
+        info = replace(info, canonical={**info.canonical, "weights": "0" * 64})
+    return resolve_cell(20210427, DIGITS, info, **axes).cell
+
+
+def frozen(name):
+    """Return what holds on every machine: descriptions, identities and draws."""
+    plain = cell(name)
+    other = cell(
+        name,
+        train_fraction=0.5,
+        perturb_continuous="relative:.10",
+        perturb_hparams="absolute:0.1",
+        vary="train+init",
+    )
+    tuned = replace(plain, hparams={"tuned": {"draws": 5, "space": 1}})
+    return {
+        "canonical": canonical_json(plain.canonical()).decode(),
+        "cells": [each.id for each in (plain, other, tuned)],
+        "streams": {
+            f"{n}.{part}": raw(getattr(generators(Run(each, 1, 2)), part), 2).tolist()
+            for n, each in enumerate((plain, other))
+            for part in STREAMS
+        },
+        "perturbed": run_hparams(Run(other, 1, 2)),
+        "drawn": drawn(tuned, 3),
+    }
+
+
+def predicted(name):
+    """Return tiny fits for three and for two classes."""
+    return [
+        examples.fit(name, make()[0], {**examples.OPTIONS[name]})
+        for make in (
+            (examples.image, examples.colour)
+            if name in examples.IMAGES_ONLY
+            else (examples.mixed, examples.binary)
+        )
+    ]
+
+
+def processor():
+    """Return a digest of what this processor can do: libraries choose their kernels by it."""
+    try:
+        said = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+    features = re.search(r"^(?:flags|Features)\s*:(.*)$", said, re.MULTILINE)
+    return hashlib.sha256(features.group(1).encode()).hexdigest()[:16] if features else ""
+
+
+def told(prediction):
+    arrays = (prediction.scores, prediction.label, prediction.confidence)
+    return {
+        "sha256": hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest(),
+        "scores": prediction.scores[0, :ROWS].tolist(),
+    }
+
+
+@pytest.mark.parametrize("name", classifiers.names())
+def test_identities_and_draws_are_frozen(name):
+    found, expected = json.loads(json.dumps(frozen(name))), GOLDEN["classifiers"][name]
+    for key in ("perturbed", "drawn"):  # logarithms may differ in their last bit
+        values = found.pop(key)
+        for hparam, value in expected[key].items():
+            wanted = pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+            assert values.pop(hparam) == wanted, (key, hparam)
+        assert not values
+    for key, value in found.items():
+        assert value == expected[key], key
+
+
+@pytest.mark.parametrize("name", classifiers.names())
+def test_a_fit_predicts_what_it_always_predicted(name):
+    """Bit for bit where the machine and the libraries are the same, elsewhere by and large."""
+    same = (
+        dataclasses.asdict(Recipe.here()) == {"tuned": None, **GOLDEN["recipe"]}
+        and processor() == GOLDEN["processor"]
+    )
+    for prediction, expected in zip(
+        predicted(name), GOLDEN["classifiers"][name]["fits"], strict=True
+    ):
+        found = told(prediction)
+        if same:
+            assert found == expected
+        np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0.05, atol=0.05)

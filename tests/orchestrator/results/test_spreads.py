@@ -1,0 +1,283 @@
+"""One number under one word: summary, query, tables and page of one sweep side by side."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import zarr
+
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.reporting import summary_table
+from manyseed.orchestrator.results.tables import Results
+from manyseed.orchestrator.store.layout.arrays import MISSING
+from tests.orchestrator.conftest import inside, train, write
+
+FILE = """
+name    = "spreads"
+seed    = 3
+repeats = 3
+runs    = 4
+
+[[grid]]
+dataset        = ["cancer", "wine"]
+classifier     = ["xgb"]
+train_fraction = [0.5, 1.0]
+vary           = ["batch", "batch+train"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+
+[dataset.wine]
+source = "sklearn:wine"
+"""
+"""xgb consumes no batches: on all data, runs differ only with train. Wine has three classes."""
+VARYING = "NOT (vary = 'batch' AND train_fraction = 1.0)"
+
+COMPARED = ("accuracy_std", "accuracy_range", "ec_local_mean", "churn_mean", "alpha_hat_mean")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    folder = tmp_path_factory.mktemp("spreads")
+    made = train(write(folder / "s.toml", FILE), folder / "sweep", workers=1)
+    cells = pl.read_parquet(made.paths.cells)
+    half = cells.filter(train_fraction=0.5, vary="batch+train", dataset="cancer")["cell"].item()
+    rows = pl.read_parquet(made.paths.part(1)).filter(cell=half)
+    lost = rows.filter(
+        (pl.col("repeat") == 2) | ((pl.col("repeat") == 1) & pl.col("run").is_in([1, 3]))
+    )
+    for name in ("status", "crc"):  # as if these runs had never been trained
+        rows_of = zarr.open_array(made.paths.store / "cancer" / "xgb" / name, mode="r+")
+        rows_of[lost["row"].to_list()] = MISSING
+    made.analyze(Options(resamples=10), workers=1)
+    return made
+
+
+class Rows(HTMLParser):
+    """Collects the rows of all tables of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.inside = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+def by_hand(sweep: Sweep, cell: int) -> dict[str, Any]:
+    """What holds of a cell, from its runs and pairs, in loops."""
+    runs = sweep.results["runs"].filter(cell=cell)
+    pairs = sweep.results["pairs"].filter(cell=cell)
+    means, squares, freedom, lists = [], 0.0, 0, dict[str, list[float]]()
+    for repeat in sorted(set(runs["repeat_index"])):
+        own = runs.filter(repeat_index=repeat)
+        accuracy = own["accuracy"].to_numpy()
+        means.append(accuracy.mean())
+        if own["identical"].any():
+            continue
+        squares += float(((accuracy - accuracy.mean()) ** 2).sum())
+        freedom += accuracy.size - 1
+        lists.setdefault("accuracy_range", []).append(float(np.ptp(accuracy)))
+        if levels := own["alpha_hat"].drop_nulls().to_list():  # none where two runs are finished
+            lists.setdefault("alpha_hat_mean", []).append(float(np.mean(levels)))
+        here = pairs.filter(repeat_index=repeat)
+        for name in ("ec_local", "churn"):
+            defined = here[name].drop_nulls().to_numpy()
+            if defined.size:
+                lists.setdefault(f"{name}_mean", []).append(float(defined.mean()))
+    found = {name: float(np.mean(lists[name])) if name in lists else None for name in COMPARED[1:]}
+    return found | {
+        "accuracy_mean": float(np.mean(means)),
+        "accuracy_mean_sd": float(np.std(means, ddof=1)),
+        "accuracy_std": (squares / freedom) ** 0.5 if freedom else None,
+        "n_runs": runs.height,
+        "n_repeats": len(means),
+    }
+
+
+def approximately(value: float | None) -> Any:
+    return None if value is None else pytest.approx(value, abs=1e-12)
+
+
+def test_tables_and_query_say_the_same_of_each_cell(sweep: Sweep) -> None:
+    tables = sweep.results
+    assert tables["cells"]["n_identical_repeats"].sum() == 6
+    names = ["n_runs", "n_repeats", "accuracy_mean", "accuracy_mean_sd", *COMPARED]
+    of_repeats = [name for name in names if name not in ("n_repeats", "accuracy_mean_sd")]
+    shown = query(tables, "cells", columns=["cell", *names])
+    grouped = query(tables, "cells", columns=names, by=["cell"])
+    from_repeats = query(tables, "repeats", columns=of_repeats, by=["cell"])
+    for cell in tables["cells"]["cell"]:
+        expected = by_hand(sweep, cell)
+        one = shown.filter(cell=cell).row(0, named=True)
+        for name in names:
+            assert one[name] == approximately(expected[name]), name
+        sums = grouped.filter(cell=cell).row(0, named=True)
+        repeats = from_repeats.filter(cell=cell).row(0, named=True)
+        assert (sums["n"], repeats["n"]) == (1, expected["n_repeats"])
+        source = tables["sources"].filter(cell=cell).row(0, named=True)
+        for name in names:
+            assert sums[name] == approximately(expected[name]), name
+            assert name not in repeats or repeats[name] == approximately(expected[name]), name
+            assert name not in source or source[name] == approximately(expected[name]), name
+
+
+def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
+    cells = query(sweep.results, "cells", columns=list(sweep.results["cells"].columns))
+    summary = summary_table(sweep.results["cells"])
+    page = [row for row in Rows(sweep.report().read_text()).rows if row[:1] != ["Dataset"]]
+    assert len(summary) == len(cells) == 8
+    code, told = inside("analyze", sweep.directory, "--resamples", 10)
+    assert code == 0
+    assert "23 repeats: 8 cells on 2 to 3 test sets each." in told
+    assert "† 6 repeats of identical runs, 18 of whose runs are copies" in told
+    for cell in cells.iter_rows(named=True):
+        name = f"{cell['train_fraction']} · {cell['vary']}"
+        mark = " †" if cell["n_identical_repeats"] else ""
+        row = summary.filter(dataset=cell["dataset"], cell=name + mark).row(0, named=True)
+
+        def text(column: str, digits: int, cell: dict[str, Any] = cell) -> str:
+            return "–" if cell[column] is None else f"{cell[column]:.{digits}f}"
+
+        accuracy = f"{text('accuracy_mean', 3)} ± {text('accuracy_std', 3)}"
+        assert row["accuracy ± seeds"] == accuracy
+        assert row["between test sets"] == text("accuracy_mean_sd", 3)
+        assert (row["runs"], row["test sets"]) == (cell["n_runs"], cell["n_repeats"])
+        of = {"range": "accuracy_range", "EC": "ec_local_mean", "churn": "churn_mean"}
+        for title, column in (of | {"α̂": "alpha_hat_mean"}).items():
+            assert row[title] == text(column, 3)
+        assert accuracy in told
+        (shown,) = [
+            row
+            for row in page
+            if row[0] == cell["dataset"]
+            and row[1].startswith("xgb")
+            and row[2:4] == [str(cell["train_fraction"]), cell["vary"]]
+            and len(row) == 16
+        ]
+        assert shown[1].endswith("†") == bool(mark)
+        copies = cell["n_runs"] - cell["n_distinct"]
+        counts = [str(n) for n in (cell["n_runs"], copies, cell["n_repeats"])]
+        accuracy = f"{text('accuracy_mean', 4)} ± {text('accuracy_std', 4)}"
+        assert shown[4:] == [
+            *counts, accuracy, text("accuracy_mean_sd", 4), text("accuracy_range", 4),
+            text("ec_local_mean", 3), text("ec_global_mean", 3), text("churn_mean", 3),
+            text("alpha_hat_mean", 4), text("delta", 3), str(cell["n_side"]),
+        ]  # fmt: skip
+
+
+def test_status_page_and_tables_count_copies_alike(sweep: Sweep) -> None:
+    runs = sweep.status()["runs"]
+    page = sweep.report().read_text()
+    told = dict(re.findall(r"<dt>(\w+)</dt><dd>([\d,]+)</dd>", page))
+    names = {"planned": "runs", "done": "done", "copies": "copy", "missing": "missing"}
+    assert {word: int(told[word]) for word in names} == {w: runs[n] for w, n in names.items()}
+    for table in ("cells", "repeats", "sources"):
+        found = sweep.results[table]
+        assert found["n_runs"].sum() == runs["done"] + runs["copy"]
+        assert found["n_distinct"].sum() == runs["done"]
+
+
+def test_groups_of_cells_pool_spreads_and_leave_identical_runs_out(sweep: Sweep) -> None:
+    tables = sweep.results
+    here = tables["repeats"].filter(pl.col("dataset") == "cancer", pl.col("n_distinct") > 1)
+    assert sorted(here["n_runs"]) == [2, *[4] * 7]
+    free = here["n_distinct"].cast(float) - 1
+    expected = ((here["accuracy_std"] ** 2 * free).sum() / free.sum()) ** 0.5
+    for table in ("cells", "repeats", "sources"):
+        columns = ["n_runs", "accuracy_std"]
+        found = query(tables, table, where="dataset = 'cancer'", columns=columns, by=["dataset"])
+        assert found["accuracy_std"].item() == pytest.approx(expected), table
+        assert found["n_runs"].item() == 42
+    for table, columns in (("runs", ["alpha_hat", "churn_mean"]), ("pairs", ["ec_local", "churn"])):
+        every = query(tables, table, columns=columns, by=["dataset"])
+        assert every["n_identical"].to_list() == ([12, 12] if table == "runs" else [18, 18])
+        varying = query(tables, table, where=VARYING, columns=columns, by=["dataset"])
+        assert every.select("dataset", *columns).equals(varying.select("dataset", *columns))
+    once = query(tables, "runs", columns=["accuracy"], by=["dataset"])
+    distinct = tables["runs"].filter(~pl.col("identical"), pl.col("dataset") == "wine")
+    assert once.filter(dataset="wine")["accuracy"].item() == pytest.approx(
+        distinct["accuracy"].mean()
+    )
+
+
+def test_levels_of_two_probes_are_never_averaged(sweep: Sweep) -> None:
+    tables = sweep.results
+    for table, column in (
+        ("cells", "alpha_hat_mean"),
+        ("repeats", "alpha_hat_mean"),
+        ("runs", "alpha_hat"),
+        ("ranking", "alpha_hat"),
+    ):
+        found = query(tables, table, columns=[column], by=["classifier"]).row(0, named=True)
+        assert (found[column], found["probe"]) == (None, "gap+true_margin"), table
+        deltas = tables["cells"]["delta"]
+        assert (found["delta_lo"], found["delta_hi"]) == (deltas.min(), deltas.max())
+        assert found["delta"] is None
+        apart = query(tables, table, columns=[column], by=["dataset"])
+        assert apart[column].null_count() == 0
+        assert apart["delta"].to_list() == sorted(set(deltas))
+        assert not {"probe", "delta_lo"} & set(apart.columns)
+    code, told = inside("query", sweep.directory, "--by", "classifier")
+    assert code == 0
+    assert "of the two probes is not averaged" in " ".join(told.split())
+    assert "is averaged (" not in told
+
+
+def test_levels_of_different_resolution_are_told(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
+    copy.analyze(Options(resamples=10, probe="true_margin"), workers=1)
+    found = query(copy.results, by=["classifier"]).row(0, named=True)
+    cells = copy.results["cells"]
+    assert found["alpha_hat_mean"] == pytest.approx(cells["alpha_hat_mean"].drop_nulls().mean())
+    assert (found["delta_lo"], found["delta_hi"]) == (cells["delta"].min(), cells["delta"].max())
+    _, told = inside("query", copy.directory, "--by", "classifier")
+    assert "different δ is averaged" in " ".join(told.split())
+
+
+def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:
+    types = {"cell": pl.UInt32, "repeat_index": pl.UInt16, "n_runs": pl.UInt32, "draws": pl.UInt32}
+    key = {"cell": [0, 1], "repeat_index": [0, 0], "dataset": ["a", "b"], "classifier": ["mlp"] * 2}
+    tables = {
+        "repeats": {**key, "n_distinct": [9, 9], "identical": [False] * 2, "probe": ["gap", "gap"]},
+        "curves": {**key, "n_runs": [3, 9], "test_loss": [1.0, 2.0], "test_loss_std": [0.1, 0.2]},
+        "ensembles": {
+            **key, "draws": [11, 31], "size": [3, 3], "accuracy_std": [0.1, 0.2],
+            "alpha_hat": [0.1, 0.3], "delta": [0.2, 0.2], "n_side": [50, 50],
+        },
+    }  # fmt: skip
+    files = {name: tmp_path / f"{name}.parquet" for name in tables}
+    for name, columns in tables.items():
+        frame = pl.DataFrame(columns)
+        frame.cast({n: t for n, t in types.items() if n in columns}).write_parquet(files[name])
+    results = Results(files, {}, "")
+    found = query(results, "curves", columns=["test_loss", "test_loss_std"], by=["classifier"])
+    assert found["test_loss"].item() == 1.5
+    assert found["test_loss_std"].item() == pytest.approx(((2 * 0.01 + 8 * 0.04) / 10) ** 0.5)
+    columns = ["accuracy_std", "alpha_hat", "n_side"]
+    found = query(results, "ensembles", columns=columns, by=["size"])
+    assert found["accuracy_std"].item() == pytest.approx(((10 * 0.01 + 30 * 0.04) / 40) ** 0.5)
+    row = found.row(0, named=True)
+    assert (row["alpha_hat"], row["delta"], row["n_side"]) == (pytest.approx(0.2), 0.2, 50)

@@ -1,0 +1,104 @@
+"""Recipes are numbered and recorded by any number of processes at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyseed.orchestrator import provenance as origin
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.provenance import Recipe, read_recipes, register
+
+
+def test_processes_of_equal_number_on_two_nodes_record_each_its_own_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    link, others = os.link, [Recipe(device_class="the other node")]
+
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        if (
+            others and arguments[1].suffix == ".json"
+        ):  # between what this one wrote and its getting a name
+            assert register(tmp_path, others.pop()) == 1
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    assert register(tmp_path, Recipe(device_class="this node")) == 2
+    found = {number: recipe.device_class for number, recipe in read_recipes(tmp_path).items()}
+    assert found == {1: "the other node", 2: "this node"}
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["0001.json", "0002.json"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_recipe_is_durable_before_it_has_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, link = [], os.link
+    monkeypatch.setattr(os, "fsync", lambda file: calls.append("sync"))
+
+    def linked(*arguments: Any, **options: Any) -> None:
+        calls.append("link")
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", linked)
+    register(tmp_path, Recipe("sequential"))
+    assert calls == 3 * ["sync", "link", "sync"]  # that none was given before, it, that it was
+
+
+def used(highest: int) -> Callable[[], int]:
+    return lambda: highest
+
+
+def test_a_number_is_never_given_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        register(tmp_path, Recipe(device_class=name))
+    (tmp_path / "0002.json").unlink()
+    assert register(tmp_path, Recipe(device_class="c")) == 3
+    # restored, as an earlier version wrote it
+    (tmp_path / "0002.json").write_text('{"device_class": "b"}')
+    assert register(tmp_path, Recipe(device_class="b")) == 2
+    assert register(tmp_path, Recipe(device_class="d"), used(9)) == 4  # the marks tell it
+
+
+def test_where_nothing_is_marked_the_runs_tell_what_was_given(tmp_path: Path) -> None:
+    (tmp_path / "0001.json").write_text('{"device_class": "a"}')
+    assert register(tmp_path, Recipe(device_class="a"), used(2)) == 1  # the second is lost
+    assert register(tmp_path, Recipe(device_class="c"), used(0)) == 3
+
+
+class Killed:
+    """`origin._mark`, of which one call is the last that its process makes."""
+
+    def __init__(self, at: int) -> None:
+        self.left, self.real = at, origin._mark
+
+    def __call__(self, folder: Path, number: int) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        self.real(folder, number)
+
+
+def test_who_finds_a_recipe_marks_it_also_where_its_writer_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.orchestrator.provenance._mark", Killed(at=2))
+    with pytest.raises(KeyboardInterrupt):
+        register(tmp_path, Recipe(device_class="a"))
+    assert [file.name for file in tmp_path.glob("*.given")] == ["0000.given"]
+    assert register(tmp_path, Recipe(device_class="a")) == 1
+    (tmp_path / "0001.json").unlink()
+    assert register(tmp_path, Recipe(device_class="b")) == 2
+
+
+def test_a_value_that_was_changed_is_seen(tmp_path: Path) -> None:
+    register(tmp_path, Recipe(device="cpu", threads=1))
+    file = tmp_path / "0001.json"
+    file.write_bytes(file.read_bytes().replace(b'"threads":1', b'"threads":2'))
+    with pytest.raises(DamagedFile, match=f"{file}: is not as it was written(.|\n)*or remove it"):
+        read_recipes(tmp_path)

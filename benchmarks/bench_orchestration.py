@@ -100,7 +100,7 @@ def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, An
         submission = sweep.submit(workers=WORKERS)
         assert submission is not None
         submitted = time.perf_counter()
-        while not any(life.n_done for life in submission.lives()):
+        while not any(attempt.n_done for attempt in submission.attempts()):
             time.sleep(0.02)
         first = time.perf_counter()
         sweep.wait()

@@ -14,7 +14,7 @@ LEDGER = "retrained.json"
 """Among journals: the fits that were trained more than once."""
 
 PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
-"""What a life leaves in its folder: how far it is, runs that failed, what its processes printed."""
+"""What an attempt leaves in its folder: its progress, runs that failed, what was printed."""
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
 
@@ -252,18 +252,18 @@ class SubmissionPaths:
         return self.submitit / f"{job_id}_0_log.err"
 
     @property
-    def lives(self) -> Path:
-        """The lives of its tasks, one folder each."""
+    def attempts(self) -> Path:
+        """The attempts of its tasks, one folder each."""
         return self.folder / "lives"
 
-    def life(self, task: int, name: str) -> Path:
-        """Return the folder of one life of a task."""
-        return self.lives / f"{task:04d}-{name}"
+    def attempt(self, task: int, name: str) -> Path:
+        """Return the folder of one attempt of a task."""
+        return self.attempts / f"{task:04d}-{name}"
 
-    def of_lives(self, name: str, task: int | None = None) -> list[Path]:
-        """Return the files of this name, such as `PROGRESS`, of a task's lives or of all."""
+    def of_attempts(self, name: str, task: int | None = None) -> list[Path]:
+        """Return the files of this name, such as `PROGRESS`, of a task's attempts or of all."""
         which = "*" if task is None else f"{task:04d}-*"
-        return sorted(self.lives.glob(f"{which}/{name}"))
+        return sorted(self.attempts.glob(f"{which}/{name}"))
 
 
 def open_sweep(directory: Path) -> SweepPaths:

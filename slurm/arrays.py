@@ -30,7 +30,7 @@ from manyseed.slurm.refused import Refused
 STOPPED = "stopped"
 """What a task's function returns when it was asked to end and has work left: it is requeued."""
 
-_LIVES = 10_000  # how often a job may be requeued is its function's decision, not submitit's
+_REQUEUES = 10_000  # how often a job may be requeued is its function's decision, not submitit's
 _KILL_MARGIN = 0.8
 
 
@@ -58,7 +58,7 @@ def submit_array(
         ``cpu`` or ``gpu``.
     folder : Path
         Where submitit keeps its files; on the file system that the nodes share. What a task
-        prints is in ``<job id>_0_log.out`` and ``.err``, all its lives in one file.
+        prints is in ``<job id>_0_log.out`` and ``.err``, all its attempts in one file.
     function : str
         An importable function of strings, as ``module:name``. It calls `signals.on_stop`, ends
         soon after that, and returns `STOPPED` when work is left: then the job is requeued and the
@@ -145,7 +145,7 @@ class Call:
         return result
 
     def checkpoint(self, *arguments: str) -> submitit.helpers.DelayedSubmission:
-        """Return what the next life calls: the same, since progress is kept by the function."""
+        """Return what the next attempt calls: the same, since progress is kept by the function."""
         return submitit.helpers.DelayedSubmission(self, *arguments)
 
 
@@ -177,7 +177,7 @@ class Executor(submitit.SlurmExecutor):
 
 
 def _take_pickle(folder: Path) -> Iterator[str]:
-    """Yield the lines with which a job takes what it calls; a later life has its own.
+    """Yield the lines with which a job takes what it calls; a later attempt has its own.
 
     It needs nobody who notes its job id: its submitter may have died before it knew it.
     """
@@ -214,7 +214,7 @@ def _executor(
     else:
         options["cpus-per-task"] = resources.cores
         step = f"--cpus-per-task={resources.cores}"  # srun does not inherit it
-    executor = Executor(folder, max_num_timeout=_LIVES, python=container + python)
+    executor = Executor(folder, max_num_timeout=_REQUEUES, python=container + python)
     executor.update_parameters(
         wckey=None,  # submitit's own would be refused where sites enforce theirs
         time=resources.minutes,

@@ -49,7 +49,7 @@ _OURS = {
     "nodes": "a task runs on one node",
     "ntasks": "a task is one process, which starts its own",
     "ntasks-per-node": "a task is one process, which starts its own",
-    "open-mode": "every life of a task writes to the same log",
+    "open-mode": "every attempt of a task writes to the same log",
     "output": "logs are kept in the sweep directory",
     "requeue": "tasks are always requeued",
     "signal": "tasks are told of their walltime by it",

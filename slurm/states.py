@@ -140,7 +140,7 @@ def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str
         seen = queued.get(job)
         if told.is_alive:  # accounting is late, or never heard of the end
             states.setdefault(job, replace(told, state="gone"))
-        elif seen is None or not seen.is_alive:  # a job that a node lost waits for its next life
+        elif seen is None or not seen.is_alive:  # a job that a node lost waits for its next attempt
             states[job] = told
     return states
 

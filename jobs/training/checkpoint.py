@@ -57,7 +57,7 @@ class TrainingState:
     epoch : int
         Epochs that are done.
     seconds : float
-        Time spent on them, in all lives.
+        Time spent on them, in all attempts.
     logits : list of float32 arrays (sample, class)
         Predictions of the test set at the kept epochs so far.
     curves : dict of str to list of float

@@ -51,7 +51,7 @@ class Fitted(NamedTuple):
         Of the test set, after the kept epochs or, without epochs, once. Two classes may have their
         gap instead, (epoch, sample): the positive class's score minus the other's.
     seconds : float
-        Wall time of fitting, without prediction; of a continued training in all its lives.
+        Wall time of fitting, without prediction; of a continued training in all its attempts.
     curves : dict of float32 arrays (epoch,), or None
         As `jobs.run.Prediction.curves`.
     """

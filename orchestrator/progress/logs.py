@@ -68,7 +68,7 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
 def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
     run = find_run(paths, address)
     for submission in submissions(paths):
-        for file in submission.files.of_lives(FAILURES):
+        for file in submission.files.of_attempts(FAILURES):
             for failure in read_failures(file.parent):
                 if (failure.group, failure.row) == (run.spec.number, run.row):
                     yield file, failure.traceback
@@ -96,7 +96,7 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
 
 
 def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
-    files = submission.files.of_lives(LOG, task)
+    files = submission.files.of_attempts(LOG, task)
     files.sort(key=lambda file: file.stat().st_mtime)
     job = submission.noted_jobs().get(task)
     files += submission.files.printed(job.id) if job else submission.files.printed()

@@ -49,7 +49,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     every = [task for found in tasks for task in found]
     job = look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
-    workers = sum(life.workers for life in running)
+    workers = sum(attempt.workers for attempt in running)
     errors = Counter(failure.error for failure in state.failures.values())
     files = {failure.error: str(failure.file) for failure in state.failures.values()}
     return {
@@ -72,8 +72,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     }
 
 
-def _runs_per_hour(life: Attempt) -> float:
-    return 3600 * life.n_done / max(1.0, time.time() - life.started)
+def _runs_per_hour(attempt: Attempt) -> float:
+    return 3600 * attempt.n_done / max(1.0, time.time() - attempt.started)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str, Any]:
@@ -145,14 +145,14 @@ def _problems(
 
 
 def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
-    lives = [life for states in tasks for task in states for life in task.lives]
-    return [life.reason for life in lives if life.state == UNREADABLE][:_FAILURES_SHOWN]
+    attempts = [attempt for states in tasks for task in states for attempt in task.attempts]
+    return [attempt.reason for attempt in attempts if attempt.state == UNREADABLE][:_FAILURES_SHOWN]
 
 
 def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
-    lives = [life for task in tasks for life in task.lives]
-    nodes = broken_nodes(lives)
-    if is_environment(lives):
+    attempts = [attempt for task in tasks for attempt in task.attempts]
+    nodes = broken_nodes(attempts)
+    if is_environment(attempts):
         yield (
             f"{len(nodes)} nodes broke and none worked, so the submission stopped itself; "
             f"{next(iter(nodes))}: {next(iter(nodes.values()))}"

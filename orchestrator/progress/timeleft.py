@@ -20,7 +20,7 @@ _FITS = 3.0
 _LEAST_SECONDS = 30.0
 
 
-def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Attempt]) -> float:
+def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
     """Return how long the processes that train now need for all that is missing.
 
     A fit costs what published fits of its dataset and classifier took, else of its classifier, else
@@ -31,8 +31,8 @@ def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Attempt]) -> 
     ----------
     paths : SweepPaths
     state : Survey
-    lives : sequence of Life
-        What the running lives tell of themselves; together they have a training process at least.
+    attempts : sequence of Attempt
+        What the running attempts report; together they have at least one training process.
     """
     runs = _priced(paths, state)
     left = float(runs.filter(state=MISSING)["seconds"].sum())
@@ -40,12 +40,12 @@ def seconds_left(paths: SweepPaths, state: Survey, lives: Sequence[Attempt]) -> 
         str(group): mean
         for group, mean in runs.group_by("group").agg(pl.col("seconds").mean()).iter_rows()
     }
-    workers = sum(life.workers for life in lives)
-    spent = sum(life.workers * max(0.0, time.time() - life.started) for life in lives)
+    workers = sum(attempt.workers for attempt in attempts)
+    spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
     finished = sum(
         n * means.get(group, 0.0)
-        for life in lives
-        for ends in (life.done, life.failed)
+        for attempt in attempts
+        for ends in (attempt.done, attempt.failed)
         for group, n in ends.items()
     )
     (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)

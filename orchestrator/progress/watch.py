@@ -65,15 +65,15 @@ def progress(submission: Submission) -> Progress:
 def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
     """Return the progress of a submission whose tasks are known."""
     broken = [(task.last.reason, task.last.details) for task in tasks if task.state == "broken"]
-    lives = [life for task in tasks for life in task.lives]
-    silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not lives
+    attempts = [attempt for task in tasks for attempt in task.attempts]
+    silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not attempts
     reason, details = broken[-1] if broken else _last_words(submission) if silent else ("", "")
     return Progress(
         runs=submission.n_runs,
         done=sum(task.done for task in tasks),
         failed=sum(task.failed for task in tasks),
         set_aside=sum(task.last.set_aside for task in tasks),
-        workers=sum(life.workers for life in lives if life.state == "running"),
+        workers=sum(attempt.workers for attempt in attempts if attempt.state == "running"),
         state=_state(tasks),
         reason=reason,
         details=details,

@@ -1,7 +1,7 @@
 """The analysis as one job of a cluster: submitted, looked at, and what it does on its node.
 
 It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and told of as
-those that train. Its life tells how far it is, and at its end how `analyze` ended.
+those that train. Its attempt tells how far it is, and at its end how `analyze` ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _FUNCTION = "manyseed.orchestrator.results.job:run"
 _TELL_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
-"""A life that is asked to end so long before its walltime, or later, is ended by it."""
+"""An attempt that is asked to end so long before its walltime, or later, is ended by it."""
 
 
 def last_job(paths: SweepPaths) -> Submission | None:
@@ -119,7 +119,7 @@ def _submit(
     )
     profiles.remember(profile)
     submission = Submission(folder, intent)
-    submission.files.lives.mkdir(parents=True)
+    submission.files.attempts.mkdir(parents=True)
     intent.write(folder)
     lease.check()
     try:
@@ -187,16 +187,16 @@ def look(paths: SweepPaths) -> AnalysisJob | None:
         ((task,),) = tasks_of([job])
     except UnavailableError:
         ((task,),) = tasks_of([job], ask=False)
-    life, over = task.last, task.state in OVER
+    attempt, over = task.last, task.state in OVER
     return AnalysisJob(
         cluster=job.cluster,
         job=task.job_id,
         state=task.state,
         done=task.done,
-        blocks=life.blocks,
+        blocks=attempt.blocks,
         submitted=job.intent.submitted,
-        reason=life.reason if over else task.note,
-        exit_code=life.exit_code if over else None,
+        reason=attempt.reason if over else task.note,
+        exit_code=attempt.exit_code if over else None,
         log=str(job.files.printed_errors(task.job_id)),
     )
 
@@ -218,7 +218,7 @@ def run(directory: str, number: str) -> str:
     request, walltime = intent.request, intent.walltime["cpu"]
     if request is None:
         raise DamagedFile(files.intent, "lacks 'request'")
-    life = _Life(files)
+    attempt = _Attempt(files)
     asked: list[bool] = []
 
     def interrupt() -> None:
@@ -231,21 +231,23 @@ def run(directory: str, number: str) -> str:
         options = from_json(request.options)
         if intent.modules and any(":" in metric for metric in options.metrics):
             sys.path.append(intent.modules)
-        analyze(paths, options, dask=request.dask, workers=request.workers, progress=life.progress)
+        analyze(
+            paths, options, dask=request.dask, workers=request.workers, progress=attempt.progress
+        )
     except BaseException as error:
         # processes that compute hear the signal, too, and may end first
         if not signals.received():
             reason, code = _ending(error)
-        elif time.time() - life.told.started < walltime - _LAST_SECONDS:
-            life.end("interrupted", "", None)
+        elif time.time() - attempt.told.started < walltime - _LAST_SECONDS:
+            attempt.end("interrupted", "", None)
             return arrays.STOPPED
         else:
             minutes = walltime // 60
             reason = f"the walltime, {minutes:.0f} min, is too short: give more time in the profile"
             code = UnavailableError.exit_code
-        life.end("broken", reason, code)
+        attempt.end("broken", reason, code)
         raise RuntimeError(reason) from error
-    life.end("finished", "", 0)
+    attempt.end("finished", "", 0)
     return "finished"
 
 
@@ -256,13 +258,13 @@ def _ending(error: BaseException) -> tuple[str, int]:
     return f"{type(error).__name__}: {error}", UnavailableError.exit_code
 
 
-class _Life:
+class _Attempt:
     """What the job tells of itself."""
 
     def __init__(self, files: SubmissionPaths) -> None:
         node, process = Node.here(), processes.fingerprint(os.getpid())
         self.told = Attempt("running", process, node.name, node.job_id, started=time.time())
-        self._folder = files.life(0, uuid.uuid4().hex[:8])
+        self._folder = files.attempt(0, uuid.uuid4().hex[:8])
         self._folder.mkdir(parents=True)
         self._tell(done={"blocks": 0})
 

@@ -117,13 +117,13 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
     return refused(error, file=profile.path)
 
 
-def lives_on(submissions: Iterable[Submission], cluster: str) -> list[Attempt]:
-    """Return the lives of all tasks on a cluster."""
+def attempts_on(submissions: Iterable[Submission], cluster: str) -> list[Attempt]:
+    """Return the attempts of all tasks on a cluster."""
     return [
-        life
+        attempt
         for submission in submissions
         if submission.cluster == cluster
-        for life in submission.lives()
+        for attempt in submission.attempts()
     ]
 
 

@@ -83,7 +83,7 @@ def check(
 def report(path: str, resource_class: str) -> str:
     """Write what works on this node: runs in the job, twice if jobs can be requeued."""
     file = Path(path)
-    if file.exists():  # the second life: it was requeued
+    if file.exists():  # the second attempt: it was requeued
         write_json(file, read_json(file) | {"requeued": True})
         return "finished"
     here = Node.here()

@@ -18,7 +18,7 @@ from manyseed.orchestrator.paths import PROGRESS, SubmissionPaths, SweepPaths
 from manyseed.orchestrator.submissions.profiles import own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, life_lease, read_lives
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_wish
 from manyseed.orchestrator.tasks.task import Task
@@ -67,9 +67,9 @@ class Submission:
         """The cells of which its tasks shall train no more."""
         return skipped_cells(self.folder)
 
-    def lives(self, task: int | None = None) -> list[Attempt]:
-        """Return what each life, of one task or of all, last told of itself, oldest first."""
-        return read_lives(self.folder, task)
+    def attempts(self, task: int | None = None) -> list[Attempt]:
+        """Return what each attempt, of one task or of all, last told of itself, oldest first."""
+        return read_attempts(self.folder, task)
 
     def is_alive(self) -> bool:
         """Whether a task of this submission trains, or will."""
@@ -146,15 +146,15 @@ class Submission:
         """Whether its submitter still works on it, as far as can be seen from here."""
         return not self.is_noted and processes.is_alive(self.intent.submitter)
 
-    def local_state(self, lives: Sequence[Attempt]) -> TaskState:
+    def local_state(self, attempts: Sequence[Attempt]) -> TaskState:
         """Return the state of the one task of a submission to this machine."""
-        state = lives[-1].state if lives else "waiting"
+        state = attempts[-1].state if attempts else "waiting"
         if state not in OVER:
-            state = "running" if lives else "waiting"
-            state = state if self._is_alive_locally(lives) else "killed"
-        return TaskState(0, state, tuple(lives))
+            state = "running" if attempts else "waiting"
+            state = state if self._is_alive_locally(attempts) else "killed"
+        return TaskState(0, state, tuple(attempts))
 
-    def _is_alive_locally(self, lives: Sequence[Attempt]) -> bool:
+    def _is_alive_locally(self, attempts: Sequence[Attempt]) -> bool:
         """Look at processes.
 
         Of those that cannot be seen from here, another machine's or another container's, only
@@ -163,17 +163,17 @@ class Submission:
         job = self.files.local_job
         # without a note of the job it is being submitted, or its submitter died
         first = read_record(job, LocalJob).process if job.exists() else self.intent.submitter
-        running = [life.process for life in lives if life.state == "running"]
+        running = [attempt.process for attempt in attempts if attempt.state == "running"]
         if any(processes.is_alive(name) for name in (first, *running)):
             return True
-        is_known = lives and all(life.state != UNREADABLE for life in lives)
+        is_known = attempts and all(attempt.state != UNREADABLE for attempt in attempts)
         told = running if is_known else [first, *running]
         is_unclear = any(processes.state(name) == "unknown" for name in told)
         return is_unclear and self.changed_lately()
 
     def changed_lately(self) -> bool:
-        """Whether a life told of itself in the last minutes."""
-        return any(map(_is_fresh, self.files.of_lives(PROGRESS)))
+        """Whether an attempt told of itself in the last minutes."""
+        return any(map(_is_fresh, self.files.of_attempts(PROGRESS)))
 
 
 def running(submissions: Sequence[Submission]) -> list[Submission]:
@@ -230,9 +230,9 @@ class _Look:
         self.submission = submission
         self.known: Mapping[str, JobState] | None = None
         self.is_silent = False
-        self.lives: dict[int, list[Attempt]] = {}
-        for life in submission.lives():
-            self.lives.setdefault(life.task, []).append(life)
+        self.attempts: dict[int, list[Attempt]] = {}
+        for attempt in submission.attempts():
+            self.attempts.setdefault(attempt.task, []).append(attempt)
         self.jobs = submission.noted_jobs()
 
     def hear(self, known: Mapping[str, JobState] | None) -> None:
@@ -247,27 +247,27 @@ class _Look:
 
     def states(self) -> list[TaskState]:
         if self.submission.cluster == LOCAL:
-            return [self.submission.local_state(self.lives.get(0, []))]
+            return [self.submission.local_state(self.attempts.get(0, []))]
         return [self._state(number) for number in range(self.submission.intent.tasks)]
 
     def _last(self, number: int) -> str:
-        lives = self.lives.get(number)
-        return lives[-1].state if lives else ""
+        attempts = self.attempts.get(number)
+        return attempts[-1].state if attempts else ""
 
     def _state(self, number: int) -> TaskState:
-        lives = tuple(self.lives.get(number, ()))
+        attempts = tuple(self.attempts.get(number, ()))
         last, job = self._last(number), self.jobs.get(number)
-        job_id, node = job.id if job else "", lives[-1].node if lives else ""
+        job_id, node = job.id if job else "", attempts[-1].node if attempts else ""
         if last in OVER:
-            return TaskState(number, last, lives, job_id, node)
+            return TaskState(number, last, attempts, job_id, node)
         if self.is_silent:
             return self._elsewhere(number, "killed")
         if job is None:
             state = "waiting" if self.submission.is_being_submitted else "gone"
-            return TaskState(number, state, lives, note="never submitted")
+            return TaskState(number, state, attempts, note="never submitted")
         if self.known is None:  # nobody was asked
             state = "running" if last == "running" else "waiting"
-            return TaskState(number, state, lives, job_id, node)
+            return TaskState(number, state, attempts, job_id, node)
         found = self.known[job.id]
         if not found.is_alive and (ended := self._ended(number)):
             return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
@@ -276,9 +276,9 @@ class _Look:
             state = "held"
         if found.state == "gone" and (self._is_elsewhere or self._writes(number)):
             return self._elsewhere(number, state)
-        if found.state == "gone" and not lives:
+        if found.state == "gone" and not attempts:
             state = "cancelled" if self._was_cancelled(number) else "gone"
-        return TaskState(number, state, lives, job_id, found.node or node, found.reason)
+        return TaskState(number, state, attempts, job_id, found.node or node, found.reason)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
         """Return the state of a task of which its files alone can tell: it runs while they change.
@@ -286,18 +286,18 @@ class _Look:
         Whoever goes on with the sweep here lets what waits there never start.
         """
         runs = self._last(number) in ("running", UNREADABLE) and self._writes(number)
-        lives, job = tuple(self.lives.get(number, ())), self.jobs.get(number)
-        job_id, node = job.id if job else "", lives[-1].node if lives else ""
+        attempts, job = tuple(self.attempts.get(number, ())), self.jobs.get(number)
+        job_id, node = job.id if job else "", attempts[-1].node if attempts else ""
         note = ELSEWHERE if self.is_silent or self._is_other_cluster else UNSEEN
-        return TaskState(number, "running" if runs else otherwise, lives, job_id, node, note)
+        return TaskState(number, "running" if runs else otherwise, attempts, job_id, node, note)
 
     def _writes(self, number: int) -> bool:
-        """Whether a task's last life told of itself in the last minutes: then it is alive."""
-        if not (lives := self.lives.get(number)):
+        """Whether a task's last attempt told of itself in the last minutes: then it is alive."""
+        if not (attempts := self.attempts.get(number)):
             return False
-        life = lives[-1].folder
-        leases = self._leases.get(life_lease(life.name), ())
-        return any(map(_is_fresh, (life / PROGRESS, *leases)))
+        attempt = attempts[-1].folder
+        leases = self._leases.get(attempt_lease(attempt.name), ())
+        return any(map(_is_fresh, (attempt / PROGRESS, *leases)))
 
     @cached_property
     def _leases(self) -> dict[str, list[Path]]:
@@ -309,9 +309,9 @@ class _Look:
         return found
 
     def _ended(self, number: int) -> tuple[Attempt, ...]:
-        """Return a task's lives where it told of its end since they were read."""
-        lives = self.submission.lives(number)
-        return tuple(lives) if lives and lives[-1].state in OVER else ()
+        """Return a task's attempts where it told of its end since they were read."""
+        attempts = self.submission.attempts(number)
+        return tuple(attempts) if attempts and attempts[-1].state in OVER else ()
 
     def _was_cancelled(self, number: int) -> bool:
         """Whether a task that never began was kept from it by what users wished since.

@@ -178,8 +178,8 @@ class _Submitter:
         observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
         costs = cost.seconds(self.plan, observed)
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
-        lives = cluster.lives_on(earlier, profile.name)
-        nodes = {} if is_environment(lives) else broken_nodes(lives)
+        attempts = cluster.attempts_on(earlier, profile.name)
+        nodes = {} if is_environment(attempts) else broken_nodes(attempts)
         profile = cluster.without_nodes(profile, sorted(nodes))
         with scheduler_of(profile.slurm_conf).active():
             there = discover()
@@ -264,7 +264,7 @@ class _Submitter:
         building = self.paths.unfinished_submission(uuid.uuid4().hex)
         with appearing(self.folder, building) as folder:
             files = SubmissionPaths(folder)
-            files.lives.mkdir()
+            files.attempts.mkdir()
             shards = []
             for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
                 task.write(files.task(number))

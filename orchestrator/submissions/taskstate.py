@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from manyseed.orchestrator.tasks.attempts import Attempt
 
 OVER = ("finished", "stopped", "broken")
-"""How a life says that its task is over, wherever it ran."""
+"""How an attempt says that its task is over, wherever it ran."""
 
 _NONE = Attempt("", "", started=0.0)
 
@@ -24,10 +24,10 @@ class TaskState:
     number : int
     state : str
         waiting, held, running; finished, stopped, broken (the machine was at fault); killed
-        (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any life),
+        (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any attempt),
         cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
-    lives : tuple of Life
-        What each life last told of itself, oldest first.
+    attempts : tuple of Attempt
+        What each attempt last told of itself, oldest first.
     job_id : str
         SLURM's, empty on this machine and where there is none.
     node, note : str
@@ -36,7 +36,7 @@ class TaskState:
 
     number: int
     state: str
-    lives: tuple[Attempt, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     job_id: str = ""
     node: str = ""
     note: str = ""
@@ -53,15 +53,15 @@ class TaskState:
 
     @property
     def done(self) -> int:
-        """Runs that its lives finished."""
-        return sum(life.n_done for life in self.lives)
+        """Runs that its attempts finished."""
+        return sum(attempt.n_done for attempt in self.attempts)
 
     @property
     def failed(self) -> int:
-        """Runs that its lives saw failing."""
-        return sum(life.n_failed for life in self.lives)
+        """Runs that its attempts saw failing."""
+        return sum(attempt.n_failed for attempt in self.attempts)
 
     @property
     def last(self) -> Attempt:
-        """What its last life told; before the first, nothing."""
-        return self.lives[-1] if self.lives else _NONE
+        """What its last attempt told; before the first, nothing."""
+        return self.attempts[-1] if self.attempts else _NONE

@@ -1,4 +1,4 @@
-"""What the lives of tasks leave in their folders: how far each is, and which runs failed.
+"""What the attempts of tasks leave in their folders: how far each is, and which runs failed.
 
 Read by tasks as they start: imports no table library.
 """
@@ -18,7 +18,7 @@ from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
-"""The state of a life whose file cannot be read: what became of it, others have to tell."""
+"""The state of an attempt whose file cannot be read; others know what became of it."""
 
 _REMEDY = "remove it: the runs that failed there count as missing then"
 
@@ -29,7 +29,7 @@ _Seconds = Annotated[float, Interval(ge=0, le=2.0**40)]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a life last told of itself.
+    """What an attempt last reported.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Attempt:
     node, job_id : str
         As `orchestrator.working.node.Node` has them.
     started, updated : float
-        When it began and when it told this, in seconds since the epoch.
+        When it began and when it reported this, in seconds since the epoch.
     runs, pending : int
         Runs of the task, and those of them that are neither finished nor failed.
     set_aside, killed : int
         Runs in whose training processes died over and over; processes that were killed.
     done, failed : mapping
-        Runs that this life finished, and that raised, by group; of an analysis the ``blocks``.
+        Runs that this attempt finished, and that raised, by group; of an analysis the ``blocks``.
     workers : int
         Training processes.
     reason, details : str
@@ -59,7 +59,7 @@ class Attempt:
     exit_code : int, optional
         Of an analysis that has ended: what `analyze` ends with.
     folder : Path
-        Where it is told.
+        Where it is reported.
     """
 
     state: str
@@ -84,7 +84,7 @@ class Attempt:
 
     @classmethod
     def read(cls, folder: Path) -> Attempt:
-        """Read what the life of a folder tells; `UNREADABLE` where its file is damaged."""
+        """Read what the attempt of a folder reports; `UNREADABLE` where its file is damaged."""
         file = folder / PROGRESS
         try:
             return replace(read_record(file, cls), folder=folder)
@@ -93,7 +93,7 @@ class Attempt:
             return cls(UNREADABLE, "", started=began, reason=reason, folder=folder)
 
     def write(self, folder: Path, *, durable: bool = True) -> None:
-        """Tell it in the life's folder; what is no fault, and no analysis, says nothing of them."""
+        """Write it to the attempt's folder, without the keys of faults and analyses it has not."""
         value = asdict(self)
         left_out = ["folder"]
         left_out += [] if self.reason else ["reason", "details", "node_at_fault"]
@@ -131,7 +131,7 @@ class Failure:
     error, traceback : str
         The exception in a line, and all that was printed of it.
     file : Path
-        Where it is told.
+        Where it is reported.
     """
 
     group: _Number
@@ -144,36 +144,38 @@ class Failure:
     file: Path = field(default=Path())
 
 
-def life_lease(life: str) -> str:
-    """Return the name of the lease that a life keeps while it, or a process of it, may write.
+def attempt_lease(attempt: str) -> str:
+    """Return the name of the lease that an attempt keeps while it, or a process of it, may write.
 
-    Whether a life lives, also where nothing of its process can be seen, tells
-    ``LeaseWatch.wait_until_dead([life_lease(life)])``: by its counter, and no clock but one's own.
+    ``LeaseWatch.wait_until_dead([attempt_lease(attempt)])`` finds whether an attempt is alive, also
+    where its process cannot be seen: by the lease's counter, and no clock but one's own.
     """
-    return f"life-{life}"
+    return f"life-{attempt}"
 
 
-def read_lives(submission: Path, task: int | None = None) -> list[Attempt]:
-    """Return what a submission's lives, of one task or of all, last told, oldest first."""
-    files = SubmissionPaths(submission).of_lives(PROGRESS, task)
-    return sorted((Attempt.read(file.parent) for file in files), key=lambda life: life.started)
+def read_attempts(submission: Path, task: int | None = None) -> list[Attempt]:
+    """Return what a submission's attempts, of one task or of all, last reported, oldest first."""
+    files = SubmissionPaths(submission).of_attempts(PROGRESS, task)
+    return sorted(
+        (Attempt.read(file.parent) for file in files), key=lambda attempt: attempt.started
+    )
 
 
-def add_failures(life: Path, failures: Iterable[Failure]) -> None:
-    """Tell of runs that failed in a life."""
-    with (life / FAILURES).open("a") as file:
+def add_failures(attempt: Path, failures: Iterable[Failure]) -> None:
+    """Report runs that failed in an attempt."""
+    with (attempt / FAILURES).open("a") as file:
         for failure in failures:
             value = asdict(failure)
             del value["file"]
             file.write(json.dumps(value) + "\n")
 
 
-def read_failures(life: Path) -> list[Failure]:
-    """Return the runs that failed in a life, oldest first.
+def read_failures(attempt: Path) -> list[Failure]:
+    """Return the runs that failed in an attempt, oldest first.
 
     Raises
     ------
     DamagedFile
     """
-    file = life / FAILURES
+    file = attempt / FAILURES
     return [replace(failure, file=file) for failure in read_records(file, Failure, _REMEDY)]

@@ -18,7 +18,7 @@ from manyseed.orchestrator.tasks.attempts import Failure, read_failures
 
 @dataclass(frozen=True, slots=True)
 class _SetBack:
-    """Rows by group number, and the lives, below ``tasks``, whose failures of them are void."""
+    """Rows by group number, and the attempts, below ``tasks``, whose failures of them are void."""
 
     rows: dict[int, list[int]]
     lives: list[str]
@@ -26,33 +26,35 @@ class _SetBack:
 
 def set_back(paths: SweepPaths, rows: Mapping[int, Collection[int]]) -> None:
     """Make void what failed of these rows, by group number, until now."""
-    lives = {
-        life for life, failure in _failures(paths) if failure.row in rows.get(failure.group, ())
+    attempts = {
+        attempt
+        for attempt, failure in _failures(paths)
+        if failure.row in rows.get(failure.group, ())
     }
-    if lives:
+    if attempts:
         numbers = {group: sorted(some) for group, some in rows.items()}
-        write_json(paths.set_back(uuid.uuid4().hex), asdict(_SetBack(numbers, sorted(lives))))
+        write_json(paths.set_back(uuid.uuid4().hex), asdict(_SetBack(numbers, sorted(attempts))))
 
 
-def failures(paths: SweepPaths, lives: Iterable[Path] | None = None) -> Iterator[Failure]:
-    """Yield the failures that count, oldest submission first: of all lives, or of these folders."""
+def failures(paths: SweepPaths, attempts: Iterable[Path] | None = None) -> Iterator[Failure]:
+    """Yield the failures that count, oldest submission first: all attempts', or these folders'."""
     void = [read_record(file, _SetBack) for file in paths.all_set_back()]
     rows = [{group: set(some) for group, some in one.rows.items()} for one in void]
-    void_lives = [set(one.lives) for one in void]
-    for life, failure in _failures(paths, lives):
+    void_attempts = [set(one.lives) for one in void]
+    for attempt, failure in _failures(paths, attempts):
         if not any(
-            life in some and failure.row in which.get(failure.group, ())
-            for which, some in zip(rows, void_lives, strict=True)
+            attempt in some and failure.row in which.get(failure.group, ())
+            for which, some in zip(rows, void_attempts, strict=True)
         ):
             yield failure
 
 
 def _failures(
-    paths: SweepPaths, lives: Iterable[Path] | None = None
+    paths: SweepPaths, attempts: Iterable[Path] | None = None
 ) -> Iterator[tuple[str, Failure]]:
-    if lives is None:
-        files = (SubmissionPaths(one).of_lives(FAILURES) for one in paths.submissions())
-        lives = (file.parent for some in files for file in some)
-    for life in lives:
-        for failure in read_failures(life):
-            yield life.relative_to(paths.tasks).as_posix(), failure
+    if attempts is None:
+        files = (SubmissionPaths(one).of_attempts(FAILURES) for one in paths.submissions())
+        attempts = (file.parent for some in files for file in some)
+    for attempt in attempts:
+        for failure in read_failures(attempt):
+            yield attempt.relative_to(paths.tasks).as_posix(), failure

@@ -19,9 +19,9 @@ from manyseed.orchestrator.working.queue import Shard
 _NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(JOURNAL)}")
 
 
-def journal_name(life: str, process: int) -> str:
-    """Return the name of the journal of one process of a life, ``<submission>-<task>-<random>``."""
-    return f"{life}-{process:03d}{JOURNAL}"
+def journal_name(attempt: str, process: int) -> str:
+    """Return the name of a process's journal; `attempt` is ``<submission>-<task>-<random>``."""
+    return f"{attempt}-{process:03d}{JOURNAL}"
 
 
 def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:

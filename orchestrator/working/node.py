@@ -16,7 +16,7 @@ from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SubmissionPaths
-from manyseed.orchestrator.tasks.attempts import Attempt, read_lives
+from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm import ClusterError, control, local
 
@@ -31,7 +31,7 @@ GPU that the node gives to the task."""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where a life runs.
+    """Where an attempt runs.
 
     Attributes
     ----------
@@ -78,24 +78,24 @@ def _n_given(env: Mapping[str, str]) -> int:
     return max(sum(device not in _NO_DEVICES for device in told.split(",")) for told in given)
 
 
-def broken_nodes(lives: Iterable[Attempt]) -> dict[str, str]:
+def broken_nodes(attempts: Iterable[Attempt]) -> dict[str, str]:
     """Return the nodes on which tasks broke before they finished a run, and why.
 
-    A node on which a later life finished runs is well again; one is forgiven after a day.
+    A node on which a later attempt finished runs is well again; one is forgiven after a day.
     """
     broken: dict[str, str] = {}
-    for life in sorted(lives, key=lambda life: life.started):
-        if life.n_done:
-            broken.pop(life.node, None)
-        elif life.node_at_fault and time.time() - life.updated < _FORGIVEN_SECONDS:
-            broken[life.node] = life.reason
+    for attempt in sorted(attempts, key=lambda attempt: attempt.started):
+        if attempt.n_done:
+            broken.pop(attempt.node, None)
+        elif attempt.node_at_fault and time.time() - attempt.updated < _FORGIVEN_SECONDS:
+            broken[attempt.node] = attempt.reason
     return broken
 
 
-def is_environment(lives: Collection[Attempt]) -> bool:
+def is_environment(attempts: Collection[Attempt]) -> bool:
     """Whether no node is at fault, but what all are given: several broke, and none worked."""
-    worked = any(life.n_done for life in lives)
-    return not worked and len(broken_nodes(lives)) >= _SUSPECTS
+    worked = any(attempt.n_done for attempt in attempts)
+    return not worked and len(broken_nodes(attempts)) >= _SUSPECTS
 
 
 def read_jobs(submission: Path) -> dict[int, str]:
@@ -128,11 +128,11 @@ def keep_away(submission: Path, intent: Intent) -> None:
 
     A broken node ends task after task within seconds, and would soon have ended all.
     """
-    lives = read_lives(submission)
-    started = {life.job_id for life in lives}
+    attempts = read_attempts(submission)
+    started = {attempt.job_id for attempt in attempts}
     jobs = read_jobs(submission)
-    nodes = broken_nodes(lives)
-    if stops := is_environment(lives):
+    nodes = broken_nodes(attempts)
+    if stops := is_environment(attempts):
         SubmissionPaths(submission).stop.touch()
     for array in intent.arrays:
         numbers = range(array.first, array.first + array.count)

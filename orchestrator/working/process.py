@@ -165,12 +165,12 @@ def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
 
 def main(arguments: list[str]) -> int:
     """Serve batches until the pipe says None or closes."""
-    directory, task_file, life, index, descriptor = arguments
+    directory, task_file, attempt, index, descriptor = arguments
     pipe = Connection(int(descriptor))
     belong_to_parent()
     paths = SweepPaths(Path(directory))
     try:
-        journal = paths.journals / journal_name(life, int(index))
+        journal = paths.journals / journal_name(attempt, int(index))
         process = _Process(paths, Path(task_file), journal)
         pipe.send(Ready())
         while True:

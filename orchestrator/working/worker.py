@@ -19,7 +19,7 @@ from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.paths import LOG, SubmissionPaths, SweepPaths
-from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, life_lease, read_lives
+from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.orchestrator.tasks.requests import skipped_cells, stop_wish
 from manyseed.orchestrator.tasks.setback import failures
@@ -35,8 +35,8 @@ from manyseed.slurm import processes, signals
 _TICK = 0.2
 _REPORT_SECONDS = 1.0
 _REPORT_ON_CLUSTER = 10.0
-"""Between two reports of progress, and two looks for what users wish. On a shared disk a young life
-reports more often, at most a tenth as often as its age in seconds: it is being watched."""
+"""Between two reports of progress, and two looks for what users requested. On a shared disk a young
+attempt, which is being watched, reports more often: after a tenth of its age in seconds."""
 _GRACE_SECONDS = 20.0
 _PUBLISH_SECONDS = 20.0
 _DEATHS = 2
@@ -46,7 +46,7 @@ _SUSPENDED = "suspended"
 _INTERRUPTED = "interrupted"
 _STOPPED = "stopped"
 _LAST_SECONDS = 180.0
-"""A life that ends so long before its walltime, or later, was ended by it."""
+"""An attempt that ends so long before its walltime, or later, was ended by it."""
 _RESERVE_BYTES = 2**13
 
 
@@ -64,16 +64,16 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     paths = SweepPaths(Path(directory))
     node = Node.here()
     n_workers = node.processes(workers)
-    life = TaskLife(paths, paths.submission(int(submission)), int(number), n_workers, node)
-    state = life.run()
-    if state == "broken" and life.fault and node.job_id:
-        if life.is_node_at_fault:
-            keep_away(life.submission, life.intent)
-        raise RuntimeError(life.fault.reason)
+    attempt = TaskAttempt(paths, paths.submission(int(submission)), int(number), n_workers, node)
+    state = attempt.run()
+    if state == "broken" and attempt.fault and node.job_id:
+        if attempt.is_node_at_fault:
+            keep_away(attempt.submission, attempt.intent)
+        raise RuntimeError(attempt.fault.reason)
     return _STOPPED if state == _INTERRUPTED else state
 
 
-class TaskLife:
+class TaskAttempt:
     """One execution of a task."""
 
     def __init__(
@@ -83,10 +83,10 @@ class TaskLife:
         files = SubmissionPaths(submission)
         self.task = Task.read(files.task(number))
         self.intent = Intent.read(submission)
-        self.earlier = read_lives(submission, number)
-        self.folder = files.life(number, uuid.uuid4().hex[:8])
+        self.earlier = read_attempts(submission, number)
+        self.folder = files.attempt(number, uuid.uuid4().hex[:8])
         self.folder.mkdir(parents=True)
-        # room to tell how the life ended, on a disk that is full by then
+        # room to tell how the attempt ended, on a disk that is full by then
         self.reserve = self.folder / "reserve"
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
@@ -114,8 +114,8 @@ class TaskLife:
     def run(self) -> str:
         """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
         signals.on_stop(self.stop.on_signal)
-        # the lease tells everybody that this life's journals are still written
-        lease = Lease(self.publisher.watch, life_lease(self.folder.name), vanishes=True)
+        # the lease tells everybody that this attempt's journals are still written
+        lease = Lease(self.publisher.watch, attempt_lease(self.folder.name), vanishes=True)
         state = _SUSPENDED
         try:
             if self._is_startable():
@@ -151,7 +151,7 @@ class TaskLife:
 
     @property
     def is_node_at_fault(self) -> bool:
-        """Whether the life broke before it had finished a run, and not by its own work."""
+        """Whether the attempt broke before it had finished a run, and not by its own work."""
         worked = self.done.total() + self.failed.total() > 0
         return self.fault is not None and not (self.is_task_at_fault or worked)
 
@@ -161,7 +161,7 @@ class TaskLife:
             self.fault = Fault(f"the task asks for a GPU, and {self.node.name} gives it none", "")
         elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
             self.fault = Fault(
-                f"the walltime ended {times} lives of this task one after another, and none "
+                f"the walltime ended {times} attempts of this task one after another, and none "
                 "finished a run: give tasks more time in the cluster's profile",
                 "",
             )
@@ -169,13 +169,13 @@ class TaskLife:
         return self.fault is None
 
     def _fruitless(self) -> int:
-        """Return how many lives until now were ended by the walltime without any progress."""
+        """Return how many attempts until now were ended by the walltime without any progress."""
         walltime = self.intent.walltime[self.task.resource]
         saved = _last_checkpoint(self.paths, self.task)
         times = 0
-        for life in reversed(self.earlier):
-            timed_out = life.updated - life.started > walltime - _LAST_SECONDS
-            if not timed_out or life.n_done + life.n_failed or saved > life.started:
+        for attempt in reversed(self.earlier):
+            timed_out = attempt.updated - attempt.started > walltime - _LAST_SECONDS
+            if not timed_out or attempt.n_done + attempt.n_failed or saved > attempt.started:
                 break
             times += 1
         return times
@@ -283,10 +283,10 @@ class TaskLife:
         self._publish_if_complete(batch)
 
     def _settled(self) -> dict[int, set[int]]:
-        """Rows that are finished, or failed in a life of this task and were not set back since."""
+        """Rows that are finished, or failed in this task and were not set back since."""
         settled = self.publisher.finished()
-        lives = [life.folder for life in self.earlier]
-        for failure in failures(self.paths, [*lives, self.folder]):
+        attempts = [attempt.folder for attempt in self.earlier]
+        for failure in failures(self.paths, [*attempts, self.folder]):
             settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 

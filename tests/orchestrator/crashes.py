@@ -86,8 +86,8 @@ def _train(arguments: list[str]) -> None:
             index = np.arange(y_true.size).reshape(y_true.shape)
             write_splits(group, 0, y_true, index, LeaseWatch(paths.leases))
         recipe = register(paths.recipes, Recipe.here())
-        life = f"{int(submission):04d}-{int(number):04d}-{uuid.uuid4().hex[:8]}"
-        with JournalWriter(paths.journals / journal_name(life, 0)) as journal:
+        attempt = f"{int(submission):04d}-{int(number):04d}-{uuid.uuid4().hex[:8]}"
+        with JournalWriter(paths.journals / journal_name(attempt, 0)) as journal:
             for span in task.spans:
                 spec = open_group(paths.store, task.groups[span.group]).spec
                 for row, _ in span.runs():

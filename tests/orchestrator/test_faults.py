@@ -162,8 +162,8 @@ def test_a_task_that_was_taken_for_dead_wakes_up(
 def look_like_another_machine(sweep: Sweep) -> None:
     """Make a submission one of which nothing is seen but files that do not change any more."""
     folder = sweep.paths.submission(1)
-    lives = list((folder / "lives").glob("*/progress.json"))
-    for file in (folder / "job.json", folder / "intent.json", *lives):
+    attempts = list((folder / "lives").glob("*/progress.json"))
+    for file in (folder / "job.json", folder / "intent.json", *attempts):
         value = read_json(file)
         for key in {"process", "submitter"} & value.keys():
             value[key] = " ".join(["elsewhere", *value[key].split()[1:]])
@@ -391,7 +391,7 @@ def test_tens_of_kills_of_a_whole_sweep(
 def kill(sweep: Sweep) -> None:
     """Kill the processes of a sweep's tasks, all at once."""
     for submission in sweep.running():
-        names = [life.process for life in submission.lives() if life.state == "running"]
+        names = [attempt.process for attempt in submission.attempts() if attempt.state == "running"]
         if (submission.folder / "job.json").exists():
             names.append(read_json(submission.folder / "job.json")["process"])
         for pid in [int(name.split()[2]) for name in names] + training_processes(sweep):

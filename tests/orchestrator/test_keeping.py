@@ -350,19 +350,19 @@ def test_a_run_that_is_set_back_is_missing_also_where_it_failed_before(
 ) -> None:
     monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
     group = list_groups(copy.paths.store)[0]
-    life = next((copy.paths.submissions()[0] / "lives").iterdir())
+    attempt = next((copy.paths.submissions()[0] / "lives").iterdir())
     cell, repeat, run = (
         int(read_array(group, n)[5]) for n in ("cell", "repeat_index", "run_index")
     )
     failure = {"group": 0, "row": 5, "cell": cell, "repeat": repeat, "run": run}
     failure |= {"error": "ValueError: no", "traceback": "no"}
-    (life / "failures.jsonl").write_text(json.dumps(failure) + "\n")
+    (attempt / "failures.jsonl").write_text(json.dumps(failure) + "\n")
     assert copy.status()["runs"]["failed"] == 0
     HARMS["flip"](group.file(group.spec.array("margin"), 0))
     assert copy.verify(repair=True)["runs_set_back"] == 32
     counts = copy.status()["runs"]
     assert (counts["failed"], counts["missing"]) == (0, 32)
-    later = life.with_name("9999-later")
+    later = attempt.with_name("9999-later")
     later.mkdir()
     (later / "failures.jsonl").write_text(json.dumps(failure) + "\n")  # of another attempt
     counts = copy.status()["runs"]

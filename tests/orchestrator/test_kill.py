@@ -99,8 +99,8 @@ def at_work(sweep: Sweep) -> list[int]:
     found = []
     for pid in training_processes(sweep):
         with contextlib.suppress(OSError, ValueError):  # it has ended, or only just begun
-            *_, life, index, _, _ = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if (sweep.paths.journals / journal_name(life, int(index))).stat().st_size:
+            *_, attempt, index, _, _ = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if (sweep.paths.journals / journal_name(attempt, int(index))).stat().st_size:
                 found.append(pid)
     return found
 
@@ -135,7 +135,7 @@ def freeze_in_flight(sweep: Sweep) -> list[int]:
         for pid in training:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-        task = int(running[0].lives()[-1].process.split()[2])
+        task = int(running[0].attempts()[-1].process.split()[2])
         controller = int(read_json(running[0].folder / "job.json")["process"].split()[2])
         return [*training, task, controller]
     return []

@@ -21,8 +21,8 @@ from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     Failure,
     add_failures,
+    read_attempts,
     read_failures,
-    read_lives,
 )
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.orchestrator.tasks.requests import skip_cells, skipped_cells
@@ -30,7 +30,7 @@ from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm.processes import Process
 from tests.orchestrator.tasks.test_intent import WHOLE
 
-LIFE = Attempt(
+ATTEMPT = Attempt(
     "running",
     "h b 1 2",
     "n1",
@@ -83,9 +83,9 @@ PROGRESS = (
             '{"crc32c":"6202ca22","cluster":"local","submitter":"h b 1 2","submitted":3.0,'
             '"user":"me","runs":3,"workers":3,"gpu":"none"}\n',
         ),
-        (LIFE.write, "progress.json", f'{{"crc32c":"f833fd2e",{PROGRESS}}}\n'),
+        (ATTEMPT.write, "progress.json", f'{{"crc32c":"f833fd2e",{PROGRESS}}}\n'),
         (
-            replace(LIFE, state="broken", reason="why").write,
+            replace(ATTEMPT, state="broken", reason="why").write,
             "progress.json",
             f'{{"crc32c":"12b69e0a",{PROGRESS.replace("running", "broken")},'
             '"reason":"why","details":"","node_at_fault":false}\n',
@@ -158,14 +158,14 @@ def test_a_lease_keeps_its_bytes() -> None:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     paths, files = SweepPaths(tmp_path), SubmissionPaths(tmp_path)
     paths.plan.mkdir()
-    life = files.life(3, "a")
-    life.mkdir(parents=True)
-    LIFE.write(life)
-    add_failures(life, [FAILURE])
-    assert read_lives(tmp_path, 3) == [LIFE]
-    assert read_lives(tmp_path, 4) == []
-    assert (LIFE.n_done, LIFE.n_failed, read_lives(tmp_path)[0].task) == (4, 1, 3)
-    assert read_failures(life) == [replace(FAILURE, file=life / "failures.jsonl")]
+    attempt = files.attempt(3, "a")
+    attempt.mkdir(parents=True)
+    ATTEMPT.write(attempt)
+    add_failures(attempt, [FAILURE])
+    assert read_attempts(tmp_path, 3) == [ATTEMPT]
+    assert read_attempts(tmp_path, 4) == []
+    assert (ATTEMPT.n_done, ATTEMPT.n_failed, read_attempts(tmp_path)[0].task) == (4, 1, 3)
+    assert read_failures(attempt) == [replace(FAILURE, file=attempt / "failures.jsonl")]
     write_jobs(tmp_path, {0: "7_0"})
     assert read_jobs(tmp_path) == {0: "7_0"}
     assert skip_cells(tmp_path, {3}) | skip_cells(tmp_path, {1}) == {1, 3}
@@ -178,18 +178,18 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert Promise.read(paths) == Promise(3, 99, 7, 3.25)
 
 
-def test_the_life_of_an_earlier_versions_analysis_is_read(tmp_path: Path) -> None:
+def test_the_attempt_of_an_earlier_versions_analysis_is_read(tmp_path: Path) -> None:
     """It told no counts of runs, and its end beside them."""
-    life = SubmissionPaths(tmp_path).life(0, "a")
-    life.mkdir(parents=True)
+    attempt = SubmissionPaths(tmp_path).attempt(0, "a")
+    attempt.mkdir(parents=True)
     old = {"state": "broken", "started": 5.5, "node": "n1", "job_id": "7_0", "process": "h b 1 2"}
     old |= {"done": {"blocks": 2}, "failed": {}, "blocks": 3, "reason": "why", "exit_code": 4}
-    (life / "progress.json").write_text(json.dumps(old))
-    (read,) = read_lives(tmp_path)
+    (attempt / "progress.json").write_text(json.dumps(old))
+    (read,) = read_attempts(tmp_path)
     assert {name: value for name, value in asdict(read).items() if name in old} == old
     assert (read.updated, read.workers, read.node_at_fault) == (0.0, 0, False)
-    read.write(life)
-    assert read_lives(tmp_path) == [read]
+    read.write(attempt)
+    assert read_attempts(tmp_path) == [read]
 
 
 def test_recipes_and_drops_of_earlier_versions_are_read(tmp_path: Path) -> None:

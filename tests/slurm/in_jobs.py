@@ -23,7 +23,7 @@ def environment(path: str) -> str:
 
 
 def work(path: str, steps: str) -> str:
-    """Work step by step, in a log that all lives share; end when asked to."""
+    """Work step by step, in a log that all attempts share; end when asked to."""
     stops: list[int] = []
     signals.on_stop(lambda: stops.append(1))
     log = Path(path)

@@ -167,7 +167,7 @@ def test_what_the_cluster_has_is_known(slurm: Slurm) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_that_reaches_its_walltime_goes_on_in_another_life(
+def test_a_task_that_reaches_its_walltime_goes_on_in_another_attempt(
     slurm: Slurm, tmp_path: Path
 ) -> None:
     log, deaf = tmp_path / "log.txt", tmp_path / "deaf.txt"
@@ -201,7 +201,7 @@ def test_a_task_that_is_preempted_goes_on_later(slurm: Slurm, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_task_whose_node_dies_waits_for_its_next_life(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_task_whose_node_dies_waits_for_its_next_attempt(slurm: Slurm, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     profile = with_options(slurm.profile, nodelist="c3")
     jobs = slurm.submit("work", [str(log), "40"], profile=profile)

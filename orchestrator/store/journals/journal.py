@@ -1,4 +1,4 @@
-"""Finished runs, appended to one file for each worker process and life.
+"""Finished runs, appended to one file for each worker process and attempt.
 
 Imports neither zarr nor anything else that is slow: it runs beside training.
 """
@@ -29,7 +29,7 @@ class JournalWriter:
     ----------
     path : Path
         A name that was never used before, with the suffix ``.journal``: names order records and
-        tell lives apart.
+        tell attempts apart.
 
     Raises
     ------

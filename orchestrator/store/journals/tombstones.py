@@ -2,7 +2,7 @@
 
 `verify --repair` and `drop` set published rows back to missing. Before they do, a tombstone names
 the rows and the journals that there were when they were judged: records of those rows in those
-journals are void from then on. A new life's journal has a new name, so what it trains counts.
+journals are void from then on. A new attempt's journal has a new name, so what it trains counts.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from manyseed.orchestrator.tasks.attempts import Attempt
 WORKERS = 4
 
 
-def life(done: dict[str, int], elapsed: float) -> Attempt:
+def attempt(done: dict[str, int], elapsed: float) -> Attempt:
     return Attempt("running", "", started=time.time() - elapsed, done=done, workers=WORKERS)
 
 
@@ -42,23 +42,23 @@ def test_time_left_follows_the_speed_that_was_seen(quick: Sweep, expected: float
     todo = dataclasses.replace(survey, states=states)
     fits = 64 - 2 * 3  # without copies
     left = expected * fits / WORKERS
-    assert seconds_left(quick.paths, todo, [life({}, 0.0)]) == pytest.approx(left, rel=0.01)
+    assert seconds_left(quick.paths, todo, [attempt({}, 0.0)]) == pytest.approx(left, rel=0.01)
     states[0][:16] = DONE
     half = expected * (fits - 16) / WORKERS
     elapsed = 16 * 5 * expected / WORKERS
-    slow = [life({"0": 16}, elapsed)]
+    slow = [attempt({"0": 16}, elapsed)]
     assert 2 * half < seconds_left(quick.paths, todo, slow) < 5 * half
     states[0][:16] = MISSING
     for fits_seen in (1_000, 100_000):  # of a larger sweep's
         elapsed = fits_seen * 5 * expected / WORKERS
-        found = seconds_left(quick.paths, todo, [life({"0": fits_seen}, elapsed)])
+        found = seconds_left(quick.paths, todo, [attempt({"0": fits_seen}, elapsed)])
     assert found == pytest.approx(5 * left, rel=0.1)
 
 
 def test_a_first_fit_that_takes_its_time_is_no_standstill(quick: Sweep, expected: float) -> None:
-    found = [seconds_left(quick.paths, quick.survey(), [life({}, n)]) for n in (0.0, 20.0)]
+    found = [seconds_left(quick.paths, quick.survey(), [attempt({}, n)]) for n in (0.0, 20.0)]
     assert found == [0.0, 0.0], "nothing is missing"
     states = {g: np.full_like(each, MISSING) for g, each in quick.survey().states.items()}
     todo = dataclasses.replace(quick.survey(), states=states)
-    first, later = (seconds_left(quick.paths, todo, [life({}, n)]) for n in (0.0, expected))
+    first, later = (seconds_left(quick.paths, todo, [attempt({}, n)]) for n in (0.0, expected))
     assert first < later < 1.5 * first

@@ -119,8 +119,8 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
             job.run(str(sweep.directory), "0001")
     else:
         assert job.run(str(sweep.directory), "0001") == STOPPED
-    (life,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
-    assert read_json(life)["state"] == state
+    (attempt,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
+    assert read_json(attempt)["state"] == state
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from manyseed.orchestrator.store.publishing import shards
 from tests.orchestrator.store.world import NUMBER, values
 
 
-def work(folder: Path, made: GroupSpec, seconds: float, life: str, seed: int) -> None:
+def work(folder: Path, made: GroupSpec, seconds: float, attempt: str, seed: int) -> None:
     """Finish rows and publish shards at random until killed; note what was synced."""
     chance = random.Random(seed)
     group = open_group(folder / "predictions.zarr", made.path)
@@ -33,8 +33,8 @@ def work(folder: Path, made: GroupSpec, seconds: float, life: str, seed: int) ->
 
     whole.rename = rename
     with (
-        JournalWriter(folder / "journals" / f"{life}.journal") as journal,
-        (folder / f"{life}.log").open("a") as log,
+        JournalWriter(folder / "journals" / f"{attempt}.journal") as journal,
+        (folder / f"{attempt}.log").open("a") as log,
     ):
         while True:
             finished = [chance.randrange(group.rows) for _ in range(chance.randrange(1, 6))]

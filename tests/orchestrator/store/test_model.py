@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
     # --- workers ---
 
     @rule(target=writers)
-    def start_life(self):
+    def start_attempt(self):
         journal = self.world.journal()
         self.alive.append(journal)
         self.unsynced[journal.path.name] = set()
@@ -113,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
         keep = journal._synced + round(lost * journal.unsynced)
         os.truncate(journal.path, keep)
 
-    def end_lives(self) -> None:
+    def end_attempts(self) -> None:
         """Kill all workers, as whoever compacts or repairs has to make sure."""
         for journal in self.alive:
             if journal._file is not None:
@@ -201,13 +201,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.end_lives()
+        self.end_attempts()
         compact(self.world.store, self.world.journals, self.world.watch)
         self.published |= self.readable()
 
     @rule(data=st.data())
     def drop(self, data) -> None:
-        self.end_lives()
+        self.end_attempts()
         row = data.draw(st.sampled_from(sorted(self.planned)))
         drop({self.world.group: [row]}, self.world.journals, self.world.watch)
         self.forget(row)
@@ -215,7 +215,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.published)
     def damage_and_repair(self, data) -> None:
-        self.end_lives()
+        self.end_attempts()
         row = data.draw(st.sampled_from(sorted(self.published)))
         overwrite(self.world, "margin", row, 3.25)
         findings = list(verify(self.world.group))

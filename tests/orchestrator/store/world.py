@@ -80,7 +80,7 @@ class World:
         self.spec = made or spec()
         self.watch = LeaseWatch(folder / "leases", seconds)
         self.group = create_group(self.store, self.spec, rows(n), REPEATS)
-        self.lives = 0
+        self.attempts = 0
 
     def write_splits(self) -> None:
         index = np.arange(REPEATS * SAMPLES).reshape(REPEATS, SAMPLES)
@@ -91,15 +91,15 @@ class World:
         write_splits(self.group, 0, truth(self.spec), index, self.watch)
 
     def journal(self) -> JournalWriter:
-        self.lives += 1
-        return JournalWriter(self.journals / f"{self.lives:04d}.journal")
+        self.attempts += 1
+        return JournalWriter(self.journals / f"{self.attempts:04d}.journal")
 
     def append(self, journal: JournalWriter, *numbers: int) -> None:
         for row in numbers:
             journal.append(NUMBER, row, values(self.spec, row), recipe=1, fit_seconds=float(row))
 
     def finish(self, *numbers: int) -> None:
-        """Train rows in a life of their own."""
+        """Train rows in an attempt of their own."""
         with self.journal() as journal:
             self.append(journal, *numbers)
 

@@ -27,14 +27,14 @@ def training(tmp_path: Path, stopped: list[Sweep]) -> Sweep:
     stopped.append(sweep)
     submission = sweep.submit(workers=1)
     assert submission is not None
-    wait_until(lambda: bool(submission.lives()), "a task that trains")
+    wait_until(lambda: bool(submission.attempts()), "a task that trains")
     return sweep
 
 
 def freeze(sweep: Sweep) -> int:
     """Let its task do nothing any more, as in a fit that takes its time; return its process."""
-    (life,) = sweep.submissions()[-1].lives()
-    pid = int(life.process.split()[2])
+    (attempt,) = sweep.submissions()[-1].attempts()
+    pid = int(attempt.process.split()[2])
     os.kill(pid, signal.SIGSTOP)
     return pid
 

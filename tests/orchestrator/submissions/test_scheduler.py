@@ -157,9 +157,9 @@ def test_another_cluster_is_told_apart_once(
     """What is reached here may be another cluster than the one that has the jobs."""
     submission = submit(2)
     (submission.folder / "lives" / "0000-a").mkdir()
-    life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "node": "n7"}
-    life |= {"workers": 2, "done": {"0": 1}, "failed": {}}
-    (submission.folder / "lives" / "0000-a" / "progress.json").write_text(json.dumps(life))
+    attempt = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "node": "n7"}
+    attempt |= {"workers": 2, "done": {"0": 1}, "failed": {}}
+    (submission.folder / "lives" / "0000-a" / "progress.json").write_text(json.dumps(attempt))
     for _ in range(3):
         tasks = submission.tasks()
         assert [(task.state, task.note) for task in tasks] == [
@@ -179,8 +179,8 @@ def test_of_what_never_began_it_is_told_who_cancelled_it(
         span = Span(0, 0, 0, cells[0], 0, 0, 1)
         Task({0: "a/b"}, asked, (span,)).write(submission.files.task(number))
     (submission.folder / "lives" / "0002-a").mkdir()
-    life = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
-    (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(life))
+    attempt = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4", "done": {}}
+    (submission.folder / "lives" / "0002-a" / "progress.json").write_text(json.dumps(attempt))
     os.utime(submission.folder / "lives" / "0002-a" / "progress.json", (0, 0))
 
     def states() -> list[str]:
@@ -283,14 +283,17 @@ def test_what_writes_is_alive_though_slurm_does_not_show_it(
     leases.mkdir()
     for submission in (ours, annas):
         for number in range(2):
-            life = submission.folder / "lives" / f"000{number}-{submission.number}"
-            life.mkdir()
+            attempt = submission.folder / "lives" / f"000{number}-{submission.number}"
+            attempt.mkdir()
             value = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4"}
             value |= {"workers": 2, "done": {"0": 1}, "failed": {}}
-            (life / "progress.json").write_text(json.dumps(value))
-            (leases / f"life-{life.name}.00000001.lease").write_text("{}")
-            silent = [life / "progress.json"] if told == "lease" and number == 0 else []
-            for file in silent or (life / "progress.json", *leases.glob(f"life-{life.name}.*")):
+            (attempt / "progress.json").write_text(json.dumps(value))
+            (leases / f"life-{attempt.name}.00000001.lease").write_text("{}")
+            silent = [attempt / "progress.json"] if told == "lease" and number == 0 else []
+            for file in silent or (
+                attempt / "progress.json",
+                *leases.glob(f"life-{attempt.name}.*"),
+            ):
                 if number or silent:
                     os.utime(file, (0, 0))
     states = tasks_of([ours, annas])
@@ -306,10 +309,10 @@ def test_what_slurm_says_has_ended_is_over_however_lately_it_wrote(
     cluster: Cluster, submit: Callable[..., Submission]
 ) -> None:
     submission = submit(1)
-    life = submission.folder / "lives" / "0000-a"
-    life.mkdir()
+    attempt = submission.folder / "lives" / "0000-a"
+    attempt.mkdir()
     value = {"state": "running", "started": 1.0, "process": "elsewhere boot 3 4"}
     value |= {"workers": 2, "done": {"0": 1}, "failed": {}}
-    (life / "progress.json").write_text(json.dumps(value))
+    (attempt / "progress.json").write_text(json.dumps(value))
     cluster.rows = [row(1, 0, "CANCELLED")]
     assert [task.state for task in submission.tasks()] == ["cancelled"]

@@ -183,7 +183,7 @@ def test_gpu_runs_go_to_gpus_and_end_at_once_where_there_is_none(
 
     def both_started() -> bool:
         nodes.update(
-            (task.node[:1], task.last.node[:1]) for task in submission.tasks() if task.lives
+            (task.node[:1], task.last.node[:1]) for task in submission.tasks() if task.attempts
         )
         return {node for _, node in nodes} == {"c", "g"}
 

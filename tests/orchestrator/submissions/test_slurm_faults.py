@@ -133,12 +133,12 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         told = Path(f"{asked}-{pid(task)}")
         wait_until(told.exists, "SLURM to tell of the walltime")
     finish(sweep, expected)
-    life = len(task.lives) - 1
+    attempt = len(task.attempts) - 1
     (task,) = submission.tasks()
-    assert len(task.lives) > life + 1, report(sweep)
-    assert task.lives[life].state == "interrupted"
-    assert task.lives[life].n_done > 0
-    assert sweep.status()["duplicates"] <= 2 * len(task.lives)
+    assert len(task.attempts) > attempt + 1, report(sweep)
+    assert task.attempts[attempt].state == "interrupted"
+    assert task.attempts[attempt].n_done > 0
+    assert sweep.status()["duplicates"] <= 2 * len(task.attempts)
 
 
 def test_a_task_that_gets_nowhere_stops_itself(
@@ -166,11 +166,11 @@ def test_a_task_that_gets_nowhere_stops_itself(
 
     wait_until(gave_up, lambda: f"the end of a task that gets nowhere\n{report(sweep)}", 240)
     (task,) = submission.tasks()
-    assert [life.state for life in task.lives] == ["interrupted"] * 3 + ["broken"]
+    assert [attempt.state for attempt in task.attempts] == ["interrupted"] * 3 + ["broken"]
     state = sweep.status()
     assert state["runs"]["failed"] == state["runs"]["done"] == 0
     (problem,) = state["problems"]
-    assert problem.startswith("1 task was ended: the walltime ended 3 lives of this task")
+    assert problem.startswith("1 task was ended: the walltime ended 3 attempts of this task")
     sweep.wait()
     assert submitted(sweep, str(tmp_path / "lab.toml")).intent.excluded == {}, "no node's fault"
 
@@ -190,7 +190,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
     state = sweep.status()
     assert state["runs"]["failed"] == state["runs"]["done"] == 0
     assert set(state["tasks"]) <= {"broken", "cancelled", "stopped"}, report(sweep)
-    assert {task.last.node for task in submission.tasks() if task.lives} == {"c1", "c2", "c3"}
+    assert {task.last.node for task in submission.tasks() if task.attempts} == {"c1", "c2", "c3"}
     (problem,) = (text for text in state["problems"] if "broke" in text)
     assert "none worked, so the submission stopped itself" in problem
     assert "this environment is broken" in problem
@@ -219,7 +219,7 @@ def test_preempted_and_requeued_tasks_go_on(
     urgent = ["sbatch", "-p", "urgent", "-N", "3", "--exclusive", "-o", "/dev/null"]
     slurm.cluster.command([*urgent, "--wrap", "sleep 1"])
     finish(sweep, expected)
-    assert max(len(task.lives) for task in submission.tasks()) > 1
+    assert max(len(task.attempts) for task in submission.tasks()) > 1
 
 
 def test_a_killed_node_and_a_node_taken_for_dead_lose_nothing(
@@ -316,7 +316,7 @@ def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
     changes = {"cpus-per-task": "whole-node = true", "parallelism": "parallelism = 2"}
     file = profile(slurm_without_accounting, tmp_path, **changes)
     submission = submitted(sweep, file)
-    workers = lambda: {life.workers for life in submission.lives()}  # noqa: E731
+    workers = lambda: {attempt.workers for attempt in submission.attempts()}  # noqa: E731
     wait_until(lambda: CORES in workers(), lambda: f"a process a core: {workers()}")
     training(sweep, submission)
     slurm_without_accounting.cluster.command(

@@ -1,4 +1,4 @@
-"""What lives leave is read where it is whole; what is damaged is named."""
+"""What attempts leave is read where it is whole; what is damaged is named."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, read_failures, read_lives
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, read_attempts, read_failures
 
 FAILURE = (
     b'{"group":0,"row":4,"cell":1,"repeat":0,"run":2,"error":"ValueError: x","traceback":"T"}\n'
 )
 
 
-def _life(submission: Path, name: str, **values: object) -> Path:
+def _attempt(submission: Path, name: str, **values: object) -> Path:
     folder = submission / "lives" / name
     folder.mkdir(parents=True)
     told = {"state": "running", "process": "a b 1 2", "done": {"0": 3}, "failed": {}}
@@ -24,34 +24,34 @@ def _life(submission: Path, name: str, **values: object) -> Path:
     return folder
 
 
-def test_lives_come_by_age_with_what_earlier_versions_did_not_tell(tmp_path: Path) -> None:
-    _life(tmp_path, "0000-b", started=2.0, later="x")
-    _life(tmp_path, "0000-a", state="finished")
-    _life(tmp_path, "0001-a")
-    lives = read_lives(tmp_path, 0)
-    assert [(life.folder.name, life.state) for life in lives] == [
+def test_attempts_come_by_age_with_what_earlier_versions_did_not_tell(tmp_path: Path) -> None:
+    _attempt(tmp_path, "0000-b", started=2.0, later="x")
+    _attempt(tmp_path, "0000-a", state="finished")
+    _attempt(tmp_path, "0001-a")
+    attempts = read_attempts(tmp_path, 0)
+    assert [(attempt.folder.name, attempt.state) for attempt in attempts] == [
         ("0000-a", "finished"),
         ("0000-b", "running"),
     ]
-    assert lives[0].done == {"0": 3}
-    assert (lives[0].node, lives[0].set_aside) == ("", 0)
+    assert attempts[0].done == {"0": 3}
+    assert (attempts[0].node, attempts[0].set_aside) == ("", 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"state":"running"}', None])
-def test_a_life_whose_file_is_damaged_tells_nothing_but_that(
+def test_an_attempt_whose_file_is_damaged_tells_nothing_but_that(
     tmp_path: Path, content: bytes | None
 ) -> None:
-    _life(tmp_path, "0000-a")
-    file = _life(tmp_path, "0000-b") / "progress.json"
+    _attempt(tmp_path, "0000-a")
+    file = _attempt(tmp_path, "0000-b") / "progress.json"
     file.unlink()
     if content is None:
         os.mkfifo(file)
     else:
         file.write_bytes(content)
-    (lost,) = [life for life in read_lives(tmp_path) if life.folder.name == "0000-b"]
+    (lost,) = [attempt for attempt in read_attempts(tmp_path) if attempt.folder.name == "0000-b"]
     assert lost.state == UNREADABLE
     assert str(file) in lost.reason
-    assert len(read_lives(tmp_path)) == 2
+    assert len(read_attempts(tmp_path)) == 2
 
 
 def test_failures_are_read_up_to_a_torn_line_and_a_damaged_one_is_named(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ sys.exit(process.main(sys.argv[2:]))
 """
 
 
-class Life:
-    """One life of a training process, which is given the sweep's first run."""
+class Process:
+    """One attempt of a training process, which is given the sweep's first run."""
 
     def __init__(self, sweep: Sweep, name: str, stop: int = 0) -> None:
         ours, theirs = socketpair()
@@ -119,15 +119,15 @@ def saved(sweep: Sweep) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_killed_fit_goes_on_in_a_later_life_and_ends_bit_equal(sweep: Sweep) -> None:
-    Life(sweep, "first", stop=20).kill_at(20)
+def test_a_killed_fit_goes_on_in_a_later_attempt_and_ends_bit_equal(sweep: Sweep) -> None:
+    Process(sweep, "first", stop=20).kill_at(20)
     assert saved(sweep) == ["0-0"]
     held = (sweep.paths.checkpoints / "0-0").read_bytes()
     sweep.compact()
     assert saved(sweep) == ["0-0"]  # its run is missing: it is waited for
-    assert Life(sweep, "second").epochs() == list(range(1, EPOCHS - 19 + 1))
+    assert Process(sweep, "second").epochs() == list(range(1, EPOCHS - 19 + 1))
     assert saved(sweep) == []
-    (sweep.paths.checkpoints / "0-0").write_bytes(held)  # of a life that was killed too late
+    (sweep.paths.checkpoints / "0-0").write_bytes(held)  # of an attempt that was killed too late
     sweep.compact()
     assert saved(sweep) == []
     assert sweep.rerun("0:0:0")["equal"]

@@ -40,8 +40,8 @@ def submission(paths: SweepPaths, number: int, tasks: Iterable[Task]) -> None:
     write_shards(folder, [shards_of(each) for each in tasks])
 
 
-def journal(paths: SweepPaths, life: str) -> JournalWriter:
-    return JournalWriter(paths.journals / journal_name(life, 0))
+def journal(paths: SweepPaths, attempt: str) -> JournalWriter:
+    return JournalWriter(paths.journals / journal_name(attempt, 0))
 
 
 @pytest.fixture
@@ -54,17 +54,17 @@ def test_a_task_finds_all_that_its_shards_have_and_opens_nothing_else(world: Wor
     own, beside, stranger = task(world, 4, 5, 6), task(world, 7, 8), task(world, 0, 1)
     submission(paths, 1, [own, beside, stranger])
     submission(paths, 2, [stranger, own])
-    for life, row in (
-        ("0001-0000-aaaaaaaa", 4),  # an earlier life
+    for attempt, row in (
+        ("0001-0000-aaaaaaaa", 4),  # an earlier attempt
         ("0001-0001-bbbbbbbb", 7),  # another task, the same shard
         ("0003-0000-cccccccc", 5),  # a submission that noted nothing
         ("by-hand", 6),
     ):
-        with journal(paths, life) as writer:
+        with journal(paths, attempt) as writer:
             world.append(writer, row)
     unread = ("0001-0002-dddddddd", "0002-0000-eeeeeeee")
-    for life in unread:
-        (paths.journals / journal_name(life, 0)).mkdir()  # whoever opens it fails
+    for attempt in unread:
+        (paths.journals / journal_name(attempt, 0)).mkdir()  # whoever opens it fails
     publisher = Publisher(paths, own)
     assert publisher.finished() == {NUMBER: {4, 5, 6, 7}}
     publisher.publish(NUMBER, 1)
@@ -134,8 +134,8 @@ def test_submissions_note_what_tasks_were_given(quick: Sweep) -> None:
     (folder,) = paths.submissions()
     every = shards_of(Task.read(folder / "task-0000.json"))
     assert read_shards(folder) == [every]
-    (life,) = (folder / "lives").iterdir()
-    name = journal_name(f"{folder.name}-{life.name}", 0)
+    (attempt,) = (folder / "lives").iterdir()
+    name = journal_name(f"{folder.name}-{attempt.name}", 0)
     assert all(SharedJournals(paths, {shard}).may_hold(name) for shard in every)
     group, shard = np.max(sorted(every), axis=0)
     assert not SharedJournals(paths, {(group, shard + 1)}).may_hold(name)

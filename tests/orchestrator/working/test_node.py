@@ -17,7 +17,7 @@ from manyseed.orchestrator.working.node import (
 )
 
 
-def life(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> Attempt:
+def attempt(node: str, *, done: int = 0, broke: bool = False, age: float = 0.0) -> Attempt:
     now = time.time() - age
     told = Attempt("broken", "", node, started=now, updated=now, done={"0": done}, reason="why")
     return replace(told, node_at_fault=broke)
@@ -46,13 +46,15 @@ def test_a_job_counts_the_gpus_that_it_was_given(
 
 
 def test_a_node_is_broken_until_it_works_or_a_day_has_gone() -> None:
-    assert broken_nodes([life("a", done=3, age=9), life("b", broke=True, age=5)]) == {"b": "why"}
-    assert broken_nodes([life("b", broke=True, age=9), life("b", done=1, age=5)]) == {}
-    assert broken_nodes([life("b", broke=True, age=25 * 3600)]) == {}
+    assert broken_nodes([attempt("a", done=3, age=9), attempt("b", broke=True, age=5)]) == {
+        "b": "why"
+    }
+    assert broken_nodes([attempt("b", broke=True, age=9), attempt("b", done=1, age=5)]) == {}
+    assert broken_nodes([attempt("b", broke=True, age=25 * 3600)]) == {}
 
 
 def test_where_several_break_and_none_works_it_is_not_the_nodes() -> None:
-    three = [life(node, broke=True) for node in "abc"]
+    three = [attempt(node, broke=True) for node in "abc"]
     assert not is_environment(three[:2])
     assert is_environment(three)
-    assert not is_environment([*three, life("d", done=1)])
+    assert not is_environment([*three, attempt("d", done=1)])

@@ -1,4 +1,4 @@
-"""A task's life, in a process of its own, with training processes that do what the test wants."""
+"""An attempt, in a process of its own, with training processes that do what the test wants."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.submissions import submitting
-from manyseed.orchestrator.tasks.attempts import Attempt, read_lives
+from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
 from manyseed.orchestrator.tasks.requests import NOW, STOPPED
 from manyseed.orchestrator.tasks.setback import set_back
 from manyseed.orchestrator.working.node import Node
-from manyseed.orchestrator.working.worker import TaskLife
+from manyseed.orchestrator.working.worker import TaskAttempt
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import Process
 from tests.orchestrator.conftest import wait_until, write
@@ -88,8 +88,8 @@ print(worker.run_task(sys.argv[1], "1", "0", "1"))
 
 
 def last(sweep: Sweep) -> Attempt:
-    """Return what the life tells of itself."""
-    return read_lives(sweep.paths.submission(1))[-1]
+    """Return what the attempt tells of itself."""
+    return read_attempts(sweep.paths.submission(1))[-1]
 
 
 def test_a_training_process_that_dies_idle_is_replaced(sweep: Sweep, start: Start) -> None:
@@ -125,7 +125,7 @@ def test_a_users_stop_waits_for_the_fit_in_flight_unless_it_says_now(
     assert sweep.status()["runs"]["done"] == (wish == STOPPED)
 
 
-def test_a_lifes_lease_is_held_until_its_processes_have_ended(
+def test_an_attempts_lease_is_held_until_its_processes_have_ended(
     sweep: Sweep, start: Start, tmp_path: Path
 ) -> None:
     task = start(
@@ -175,7 +175,7 @@ def counted(file):
     counts[1] += bool(begun)
     fsync(file)
 os.fsync = counted
-worker.TaskLife._fruitless = lambda self: 0
+worker.TaskAttempt._fruitless = lambda self: 0
 due = worker.Publisher.publish_due
 def publish_due(self):
     due(self)
@@ -196,22 +196,22 @@ worker.Publisher.publish_due = publish_due
     assert synced <= 2, "a heartbeat of the lease perhaps"
 
 
-def new_life(sweep: Sweep) -> TaskLife:
-    """Return a life of the task, in this process."""
-    return TaskLife(sweep.paths, sweep.paths.submission(1), 0, 1, Node.here())
+def new_attempt(sweep: Sweep) -> TaskAttempt:
+    """Return an attempt of the task, in this process."""
+    return TaskAttempt(sweep.paths, sweep.paths.submission(1), 0, 1, Node.here())
 
 
-def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_lives_failed(
+def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_attempts_failed(
     sweep: Sweep,
 ) -> None:
     fields = {"group": 0, "cell": 0, "repeat": 0, "error": "E", "traceback": "T"}
     told = [json.dumps(fields | {"row": row, "run": row}) + "\n" for row in (0, 1)]
-    first = new_life(sweep)
+    first = new_attempt(sweep)
     (first.folder / "failures.jsonl").write_text("".join(told))
     write_json(first.folder / "progress.json", {"state": "ended", "process": "", "started": 1.0})
-    assert new_life(sweep).queue.n_pending == 0
+    assert new_attempt(sweep).queue.n_pending == 0
     set_back(sweep.paths, {0: [1]})
-    again = new_life(sweep)
+    again = new_attempt(sweep)
     assert again.queue.n_pending == 1
     (again.folder / "failures.jsonl").write_text(told[1])  # and before it was suspended
     assert again._settled() == {0: {0, 1}}

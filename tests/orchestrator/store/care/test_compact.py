@@ -161,19 +161,19 @@ def test_a_description_that_zarr_does_not_read_is_named(world, name, key, value)
         list(consolidated(world.store, [world.group]))
 
 
-def begin(world, lives):
-    lives.append(Lease(LeaseWatch(world.watch.folder, 60), "life-a", vanishes=True))
-    lives[0].take()
+def begin(world, attempts):
+    attempts.append(Lease(LeaseWatch(world.watch.folder, 60), "life-a", vanishes=True))
+    attempts[0].take()
 
 
-def test_the_lease_of_a_life_that_begins_at_the_end_stays(world, monkeypatch):
+def test_the_lease_of_an_attempt_that_begins_at_the_end_stays(world, monkeypatch):
     world.finish(0)
-    real, lives = module.consolidate, []
+    real, attempts = module.consolidate, []
     monkeypatch.setattr(
-        module, "consolidate", lambda *arguments: (real(*arguments), begin(world, lives))
+        module, "consolidate", lambda *arguments: (real(*arguments), begin(world, attempts))
     )
     compact(world.store, world.journals, world.watch)
-    lives[0].check()
+    attempts[0].check()
     assert [file.name for file in world.watch.folder.iterdir()] == ["life-a.00000001.lease"]
 
 

@@ -441,12 +441,12 @@ def test_repair_refuses_while_somebody_works(world):
 def test_who_begins_while_rows_are_looked_at_is_not_robbed(world, monkeypatch, verb):
     """A task begins after the first look for rest, and its journal is found."""
     world.watch.seconds = 2.0
-    life = Lease(LeaseWatch(world.watch.folder, 2.0), "life-a", vanishes=True)
+    attempt = Lease(LeaseWatch(world.watch.folder, 2.0), "life-a", vanishes=True)
     real, begun = module.JournalIndex, ExitStack()
 
     def meanwhile(folder):
-        life.take()
-        begun.enter_context(life.kept())
+        attempt.take()
+        begun.enter_context(attempt.kept())
         begun.enter_context(world.journal())
         return real(folder)
 

@@ -3,6 +3,9 @@
 What a shard holds of each run besides predictions follows from these, from journals and from the
 plan: a checksum from chunks whose own checksums fit, a status from checksums that fit, how long a
 fit took and by which recipe from journals. What none of them tells is written as unknown.
+
+Labels follow from scores, or from the logit gap of two classes; a row's checksum, which goes over
+both, says whether they are the ones that were stored.
 """
 
 from __future__ import annotations
@@ -11,15 +14,22 @@ import math
 
 import numpy as np
 
+from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import remove_partial, replacing
-from manyseed.orchestrator.store.care.verify import row_checksums, wrong_seconds, wrong_status
+from manyseed.orchestrator.store.care.verify import (
+    checksums,
+    read_predictions,
+    row_checksums,
+    wrong_seconds,
+    wrong_status,
+)
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.journals.records import Header
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING, NO_RECIPE, PADDING
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.publishing.shards import lease_name
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
 
@@ -75,6 +85,49 @@ def mend_records(
                     content = encoding.encode(group.metadata(array), shard, values)[1]
                     partial.write_bytes(content)
     return tuple(array.name for array in changed)
+
+
+def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
+    """Derive the damaged labels of a shard from its scores; return how many rows that mended.
+
+    Only what gives a row its checksum is written, so a tie that rounding made mends nothing wrong.
+    Records must have been mended before.
+
+    Parameters
+    ----------
+    group : Group
+    shard : int
+    watch : LeaseWatch
+        Of the folder of leases.
+    """
+    spec = group.spec
+    if spec.scores != "all" and not (spec.scores == "margin" and spec.n_classes == 2):
+        return 0  # the margin of one of many classes does not tell which other one was predicted
+    lease = Lease(watch, lease_name(group, shard))
+    lease.take()
+    with lease.kept():
+        array, (start, stop) = spec.array("label"), group.span(shard)
+        label = encoding.filled(spec, array, stop - start)
+        crc = read_rows(group, ("crc",), range(start, stop))["crc"]
+        mended = 0
+        for first in range(start, stop, spec.chunk_length):
+            at = slice(first - start, first - start + spec.chunk_length)
+            parts, damaged = read_predictions(group, first, first + spec.chunk_length)
+            beside = np.logical_or.reduce([bad for name, bad in damaged.items() if name != "label"])
+            label[at] = parts["label"]
+            wrong = damaged["label"] | (checksums(parts) != crc[at])
+            values = parts[spec.score_name or ""]
+            values = gaps(values) if spec.scores == "all" else values
+            parts["label"] = labels(values, spec.n_classes).astype(array.dtype)
+            wrong &= (crc[at] != 0) & ~beside & (checksums(parts) == crc[at])
+            label[at][wrong] = parts["label"][wrong]
+            mended += int(wrong.sum())
+        if mended:
+            path = group.file(array, shard)
+            remove_partial(path.parent, path.name)
+            with replacing([path], lease.check) as (partial,):
+                partial.write_bytes(encoding.encode(group.metadata(array), shard, label)[1])
+    return mended
 
 
 class _Records:

@@ -14,7 +14,7 @@ from manyseed.jobs import whole
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld, SplitMismatch
-from manyseed.orchestrator.store.care.mending import mend_records
+from manyseed.orchestrator.store.care.mending import mend_labels, mend_records
 from manyseed.orchestrator.store.care.verify import Finding, impossible_sets, verify
 from manyseed.orchestrator.store.care.verifyjournals import verify_journals
 from manyseed.orchestrator.store.journals.index import JournalIndex
@@ -110,6 +110,7 @@ def repair(
     for path, numbers in shards.items():
         for shard in sorted(numbers):
             mend_records(by_path[path], shard, copies.get(path), journals, watch)
+            mend_labels(by_path[path], shard, watch)
 
     healed: dict[str, set[int]] = {path: set() for path in by_path}
     dropped: dict[str, set[int]] = {path: set() for path in by_path}

@@ -149,7 +149,7 @@ def _split_stamp(group: Group) -> list[object]:
 def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint32], Bools]:
     """Return the checksum of each row's stored bytes, and which rows cannot be decoded."""
     parts, damaged = _predictions(group, start, stop)
-    return _checksums(parts), damaged
+    return checksums(parts), damaged
 
 
 Parts = dict[str, Array]
@@ -271,7 +271,7 @@ def _verify_chunk(
     parts, damaged = _predictions(group, first, first + spec.chunk_length)
     yield from _findings(spec, first, damaged & finished, "predictions cannot be decoded", True)
     good = finished & ~damaged
-    wrong = good & (_checksums(parts) != crc)
+    wrong = good & (checksums(parts) != crc)
     yield from _findings(spec, first, wrong, "predictions differ from their checksum", True)
     good &= ~wrong
     for problem, bad in wrong_values(spec, parts, y_true):
@@ -322,15 +322,27 @@ def _disagrees(spec: GroupSpec, label: Array, values: Array, y_true: Array) -> B
     return np.asarray(wrong & (truth >= 0))
 
 
-def _predictions(group: Group, start: int, stop: int) -> tuple[Parts, Bools]:
-    """Read the predictions of rows of one shard, in the order of the checksum."""
+def read_predictions(group: Group, start: int, stop: int) -> tuple[Parts, Parts]:
+    """Read the predictions of rows of one shard, in the order of the checksum.
+
+    Returns
+    -------
+    parts : dict of arrays (run, ...)
+        By name; fill values where they cannot be decoded.
+    damaged : dict of bool arrays (run,)
+        By name, where they cannot.
+    """
     parts: Parts = {}
-    damaged = np.zeros(stop - start, dtype=np.bool_)
+    damaged: Parts = {}
     for array in group.spec.arrays:
         if array.role == "prediction":
-            parts[array.name], bad = _read(group, array, start, stop)
-            damaged |= bad
+            parts[array.name], damaged[array.name] = _read(group, array, start, stop)
     return parts, damaged
+
+
+def _predictions(group: Group, start: int, stop: int) -> tuple[Parts, Bools]:
+    parts, damaged = read_predictions(group, start, stop)
+    return parts, np.logical_or.reduce([*damaged.values()])
 
 
 def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
@@ -338,7 +350,8 @@ def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array,
     return values, encoding.read_file(group, array, start, stop, values)
 
 
-def _checksums(parts: Parts) -> NDArray[np.uint32]:
+def checksums(parts: Parts) -> NDArray[np.uint32]:
+    """Return the checksum of each row, from arrays (run, ...) in the order of the checksum."""
     contiguous = [np.ascontiguousarray(part) for part in parts.values()]
     crcs = np.zeros(len(contiguous[0]), dtype=np.uint32)
     for row in range(len(crcs)):

@@ -62,8 +62,8 @@ class SweepPaths:
         return sorted(self.plan.glob(f"dropped-{_NUMBERED}.json"))
 
     @property
-    def promise(self) -> Path:
-        """What the plan was expected to take."""
+    def estimate(self) -> Path:
+        """What the plan was estimated to cost."""
         return self.plan / "promise.json"
 
     @property
@@ -235,7 +235,7 @@ class SubmissionPaths:
 
     @property
     def skip(self) -> Path:
-        """Cells of which its tasks shall train no more."""
+        """Cells that its tasks no longer train."""
         return self.folder / "skip.json"
 
     @property

@@ -25,8 +25,8 @@ _callbacks: list[Callable[[], None]] = []
 def on_stop(callback: Callable[[], None]) -> None:
     """Call back whenever this process is asked to end soon; at once when it already was.
 
-    Listens to SIGTERM, SIGINT and SIGUSR2, in the main thread. A callback only notes the wish: it
-    runs between two instructions of the main thread.
+    Listens to SIGTERM, SIGINT and SIGUSR2, in the main thread. A callback runs between two
+    instructions of that thread: it must only note the request.
     """
     _callbacks.append(callback)
     for number in _STOPS:
@@ -44,8 +44,8 @@ def received() -> frozenset[int]:
 def shielded() -> Iterator[None]:
     """Within this block, new processes are started deaf to the signals that ask a job to end.
 
-    SLURM sends them to every process of a job; only the one that listens shall decide what the
-    others still finish.
+    SLURM sends them to every process of a job; the one that listens decides what the others
+    still finish.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:

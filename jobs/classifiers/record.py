@@ -141,7 +141,7 @@ class ClassifierInfo:
         The record's streams, or none where a fit at the anchors does not draw: all runs of a
         repeat are then the same model.
     device : {"cpu", "gpu"}
-        The resource class that is wished for; no part of the identity.
+        The resource class requested; no part of the identity.
     defaults : {"study", "library"}
         Whose defaults the anchors are; the library's can be neither perturbed nor tuned. The
         values are the identity, not this.

@@ -94,7 +94,7 @@ def run(
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)
     print_summary(sweep)
-    _print_promise(sweep)
+    _print_estimate(sweep)
     tell_report(page)
     found = sweep.status()["runs"]
     if found["failed"]:
@@ -119,11 +119,11 @@ def _stop(sweep: Sweep) -> None:
             sweep.wait()
 
 
-def _print_promise(sweep: Sweep) -> None:
-    """Print what the plan promised beside what there is."""
-    from manyseed.orchestrator.plans.estimate import promise_and_outcome
+def _print_estimate(sweep: Sweep) -> None:
+    """Print the plan's estimate beside what there is."""
+    from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 
-    figures = promise_and_outcome(sweep.paths)
+    figures = estimate_and_outcome(sweep.paths)
     shown = {
         "fits": lambda value: f"{value:,.0f}",
         "hours": lambda value: duration(3600 * value),
@@ -131,9 +131,9 @@ def _print_promise(sweep: Sweep) -> None:
         "store_files": lambda value: f"{value:,.0f}",
     }
     names = {"hours": "training", "store_bytes": "store", "store_files": "files"}
-    told = [
+    figures_shown = [
         f"{names.get(name, name)} {shown[name](found)} "
-        f"(planned {'–' if math.isnan(promised) else shown[name](promised)})"
-        for name, (promised, found) in figures.items()
+        f"(planned {'–' if math.isnan(estimated) else shown[name](estimated)})"
+        for name, (estimated, found) in figures.items()
     ]
-    say(f"\nCost: {', '.join(told)}.")
+    say(f"\nCost: {', '.join(figures_shown)}.")

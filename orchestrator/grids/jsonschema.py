@@ -71,7 +71,7 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             "properties": {hparam.name: _hparam(hparam) for hparam in record.space},
         },
         "device": {
-            "description": "Where to train: a wish, no part of the identity (default: cpu).",
+            "description": "Where to train; no part of the identity (default: cpu).",
             "enum": [*record.devices],
         },
     }

@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.plans.cost import estimate
-from manyseed.orchestrator.plans.estimate import Promise
+from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -124,11 +124,11 @@ class Change:
         )
         return hours.join(sizes, on=by, how="left", maintain_order="left")
 
-    def promise(self) -> Promise:
+    def estimated(self) -> Estimate:
         """Return the figures that are held against what becomes of the plan."""
         cost = self.cost
         hours = sum(float(cost[f"{device}_hours"].sum()) for device in ("core", "gpu"))
-        return Promise(
+        return Estimate(
             fits=int(cost["fits"].sum()),
             store_bytes=store_bytes(self.stored),
             store_files=store_files(self.stored),

@@ -38,7 +38,7 @@ def seconds(plan: Plan, observed: pl.DataFrame | None = None) -> pl.DataFrame:
     -------
     DataFrame
         Of the cells that were not dropped, by number: cell, seconds (a fit's, on one core or on
-        one GPU), device ("cpu" or "gpu", the resource class that is wished for).
+        one GPU), device ("cpu" or "gpu", the resource class requested).
     """
     return _priced(plan.cells, observed).select("cell", "seconds", "device")
 
@@ -108,7 +108,7 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
 
 
 def _priced(cells: pl.DataFrame, observed: pl.DataFrame | None) -> pl.DataFrame:
-    """Return cells with the column seconds, on the wished device and as corrected."""
+    """Return cells with the column seconds, on the requested device and as corrected."""
     on_gpu = pl.col("device") == "gpu"
     expected = cells.with_columns(
         seconds=pl.col("core_seconds") / pl.when(on_gpu).then(GPU_SPEEDUP).otherwise(1.0)

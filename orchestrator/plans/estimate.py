@@ -1,4 +1,4 @@
-"""What a plan promised, and what became of it."""
+"""What a plan was estimated to cost, and what it did cost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_array
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
-"""What can be promised and counted; hours are of cores and of GPUs together."""
+"""What is estimated and counted; hours are of cores and of GPUs together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Estimate:
     """The figures of a plan, or of what has become of it; NaN where they are not known.
 
     Attributes
@@ -40,25 +40,25 @@ class Promise:
     hours: float = math.nan
 
     @classmethod
-    def read(cls, paths: SweepPaths) -> Promise:
-        """Return what a plan promised; what cannot be read, as of a damaged file, is not known."""
+    def read(cls, paths: SweepPaths) -> Estimate:
+        """Return a plan's estimate; figures that cannot be read, as of a damaged file, are NaN."""
         try:
-            return read_record(paths.promise, cls)
+            return read_record(paths.estimate, cls)
         except (FileNotFoundError, DamagedFile):
             return cls()
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
         """Record it beside the plan."""
-        write_json(paths.promise, asdict(self), before_rename=before_rename)
+        write_json(paths.estimate, asdict(self), before_rename=before_rename)
 
 
-def promise_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
-    """Return for each of `FIGURES` what the plan promised and what there is."""
-    promised, found = asdict(Promise.read(paths)), asdict(_outcome(paths))
-    return {name: (promised[name], found[name]) for name in FIGURES}
+def estimate_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
+    """Return for each of `FIGURES` the plan's estimate and what there is."""
+    estimated, found = asdict(Estimate.read(paths)), asdict(_outcome(paths))
+    return {name: (estimated[name], found[name]) for name in FIGURES}
 
 
-def _outcome(paths: SweepPaths) -> Promise:
+def _outcome(paths: SweepPaths) -> Estimate:
     searches = [TunedHparams.read(file) for file in paths.all_tuned()]
     draws = [draw.seconds for search in searches for draw in search.draws]
     fits, seconds = len(draws), float(sum(draws))
@@ -72,4 +72,4 @@ def _outcome(paths: SweepPaths) -> Promise:
     for folder, _, names in os.walk(paths.store):
         n_files += 1 + len(names)
         n_bytes += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
-    return Promise(fits, n_bytes, n_files, seconds / 3600)
+    return Estimate(fits, n_bytes, n_files, seconds / 3600)

@@ -23,7 +23,7 @@ def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        Columns dataset, classifier, feature_hours (of cores or of GPUs, as the classifier wishes),
+        Columns dataset, classifier, feature_hours (of the device that the classifier requests),
         of the pairs that have any.
     """
     found = []

@@ -49,7 +49,7 @@ CELLS: Mapping[str, pl.DataType] = {
     "part": pl.UInt32(),
 }
 """``cells.parquet``: `cell` numbers the cells of this sweep, `group` and `path` say where their
-predictions are, `device` is the resource class that is wished for, `core_seconds` what a fit is
+predictions are, `device` is the resource class requested, `core_seconds` what a fit is
 expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
 the plan part that brought the cell."""
 

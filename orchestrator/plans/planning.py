@@ -126,7 +126,7 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
     elif not change.is_empty:
         write_plan(paths, change.after, new_part=True, before_rename=check)
     if not change.is_empty:
-        change.promise().write(paths, check)
+        change.estimated().write(paths, check)
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
         place(paths.sweep_file, change.text, check)
 
@@ -206,7 +206,7 @@ def _extend(
     before: Plan, asked: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> tuple[Plan, pl.DataFrame]:
     """Return the enlarged plan, and its new runs with their rows."""
-    asked = _with_wishes(asked, expansion)
+    asked = _with_devices(asked, expansion)
     new = asked.filter(pl.col("cell").is_null())
     first = len(before.all_cells)
     names = new.select("dataset", "classifier").unique(maintain_order=True)
@@ -224,8 +224,8 @@ def _extend(
             part=pl.lit(len(before.parts) + 1, dtype=pl.UInt32),
         )
     )
-    wishes = asked.drop_nulls("cell").select("cell", "device", "core_seconds")
-    held = before.all_cells.update(wishes, on="cell", how="left")
+    devices = asked.drop_nulls("cell").select("cell", "device", "core_seconds")
+    held = before.all_cells.update(devices, on="cell", how="left")
     after = pl.concat([held, cells.select(*CELLS)])
     extents = pl.concat(
         [
@@ -254,7 +254,7 @@ def _of_groups(
     return columns
 
 
-def _with_wishes(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
     by = ["dataset", "classifier", "train_fraction"]
     sizes = asked.select(by).unique()
@@ -264,8 +264,8 @@ def _with_wishes(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
         times.append(core_seconds(data, model, rows))
-    wishes = sizes.with_columns(
+    described = sizes.with_columns(
         pl.Series("device", devices, dtype=pl.String),
         pl.Series("core_seconds", times, dtype=pl.Float64),
     )
-    return asked.join(wishes, on=by, how="left", maintain_order="left")
+    return asked.join(described, on=by, how="left", maintain_order="left")

@@ -34,7 +34,7 @@ class Search:
     cell : Cell
         One of its cells; the search depends on what all of them share.
     device : {"cpu", "gpu"}
-        Where its fits are wished for.
+        The device requested for its fits.
     """
 
     dataset: str

@@ -56,7 +56,7 @@ def submit(
     dask: str,
     workers: int | None,
 ) -> Submission | None:
-    """Submit an analysis; return None where one with the same wishes waits or runs.
+    """Submit an analysis; return None where one with the same request waits or runs.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def submit(
     Raises
     ------
     UserError
-        While an analysis with other wishes waits or runs, and when SLURM refuses.
+        While an analysis with another request waits or runs, and when SLURM refuses.
     UnavailableError
         When the cluster does not answer.
     """

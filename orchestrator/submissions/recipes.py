@@ -11,17 +11,17 @@ from manyseed.orchestrator.provenance import Recipe, read_recipes
 
 
 def require_same(
-    paths: SweepPaths, wishes: Mapping[str, bool], *, gpu: str | None, is_here: bool
+    paths: SweepPaths, has_finished: Mapping[str, bool], *, gpu: str | None, is_here: bool
 ) -> None:
     """Refuse to go on in another recipe than before.
 
     Parameters
     ----------
     paths : SweepPaths
-    wishes : mapping
-        Devices that the runs' classifiers wish for, and whether runs with that wish are finished.
+    has_finished : mapping
+        For each device that the runs request: whether runs that request it are finished.
     gpu : str, optional
-        The model of the GPU that fulfils such a wish.
+        The model of the GPU for those that request one.
     is_here : bool
         Whether they are trained on this machine: its processor says nothing of a cluster's nodes.
 
@@ -31,11 +31,11 @@ def require_same(
         With what differs.
     """
     recorded = list(read_recipes(paths.recipes).values())
-    for wish, are_finished in wishes.items():
-        now = Recipe.here(gpu if wish == "gpu" else None)
+    for device, is_known in has_finished.items():
+        now = Recipe.here(gpu if device == "gpu" else None)
         before = recorded
         if is_here:
-            made_on = _made_on(wish, recorded) if are_finished else now.device
+            made_on = _made_on(device, recorded) if is_known else now.device
             before = [recipe for recipe in recorded if (recipe.device or "cpu") == made_on]
         else:
             now = replace(now, device=None, device_class=None)
@@ -43,9 +43,9 @@ def require_same(
             raise _refusal(paths, before[-1].changes(now))
 
 
-def _made_on(wish: str, recorded: Sequence[Recipe]) -> str:
-    """Return where finished runs were trained: wishes for a GPU are met always or never."""
-    return wish if any(recipe.device == wish for recipe in recorded) else "cpu"
+def _made_on(requested: str, recorded: Sequence[Recipe]) -> str:
+    """Return where finished runs were trained: requests for a GPU are met always or never."""
+    return requested if any(recipe.device == requested for recipe in recorded) else "cpu"
 
 
 def _refusal(paths: SweepPaths, changes: Mapping[str, tuple[object, object]]) -> UserError:

@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.orchestrator.tasks.task import turns
 
 _LEAST_SECONDS = 300.0
-"""A task shall train at least so long, or its start would cost more than it brings."""
+"""A task trains at least so long, or its start would cost more than it brings."""
 _LEAST_FIT = 1e-4
 
 
@@ -86,7 +86,7 @@ def cut(
 
 
 def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
-    """Return how many tasks there shall be."""
+    """Return how many tasks these runs are cut into."""
     total = float(rows["seconds"].sum()) / shape.processes
     needed = math.ceil(total / shape.seconds)
     spread = min(shape.parallelism, math.ceil(total / _LEAST_SECONDS))

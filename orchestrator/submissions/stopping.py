@@ -15,7 +15,7 @@ from manyseed.orchestrator.submissions.scheduler import Scheduler
 from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.submissions.taskstate import TaskState
 from manyseed.orchestrator.tasks.intent import LOCAL
-from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, skip_cells, stop_wish
+from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, skip_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.slurm import control
 
@@ -102,7 +102,7 @@ def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
 def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[int, int]:
     alive = [submission for submission, _ in _alive(submissions)]
     for submission in alive:
-        if content == NOW or stop_wish(submission.folder) in (None, PAUSED):
+        if content == NOW or stop_request(submission.folder) in (None, PAUSED):
             place(submission.files.stop, content.encode())
     running = waiting = 0
     # a task that starts from here on finds the file; one that started before is seen running

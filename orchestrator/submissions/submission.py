@@ -20,7 +20,7 @@ from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, s
 from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
-from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_wish
+from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
@@ -60,11 +60,11 @@ class Submission:
     @property
     def is_paused(self) -> bool:
         """Whether it was asked to stop until somebody resumes it: what waits is held."""
-        return stop_wish(self.folder) == PAUSED
+        return stop_request(self.folder) == PAUSED
 
     @property
     def skipped_cells(self) -> list[int]:
-        """The cells of which its tasks shall train no more."""
+        """The cells that its tasks no longer train."""
         return skipped_cells(self.folder)
 
     def attempts(self, task: int | None = None) -> list[Attempt]:
@@ -314,7 +314,7 @@ class _Look:
         return tuple(attempts) if attempts and attempts[-1].state in OVER else ()
 
     def _was_cancelled(self, number: int) -> bool:
-        """Whether a task that never began was kept from it by what users wished since.
+        """Whether a task that never began was kept from it by what users requested since.
 
         Accounting may leave out what was cancelled while it waited.
         """

@@ -115,9 +115,9 @@ def submit(
             return None
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_hparams(paths, cells)
-        wished = cells["device"].unique().sort()
-        gpu = _gpu_here(wished, request)
-        _check_recipe(paths, state, wished, gpu, request)
+        devices = cells["device"].unique().sort()
+        gpu = _gpu_here(devices, request)
+        _check_recipe(paths, state, devices, gpu, request)
         _check_data(paths, state, rows)
         groups = Groups.read(paths)
         _check_room(paths, state, groups, rows)
@@ -127,7 +127,7 @@ def submit(
         number = _next_number(paths)
         submitter = _Submitter(paths, number, state.plan, groups, request, lease)
         if request.profile is None:
-            return submitter.to_this_machine(rows, wished, gpu)
+            return submitter.to_this_machine(rows, devices, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
 
 
@@ -147,14 +147,16 @@ class _Submitter:
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
         self.intent = Intent.now(request.profile.name if request.profile else LOCAL)
 
-    def to_this_machine(self, rows: pl.DataFrame, wished: pl.Series, gpu: str | None) -> Submission:
+    def to_this_machine(
+        self, rows: pl.DataFrame, devices: pl.Series, gpu: str | None
+    ) -> Submission:
         """One task, which keeps all processes busy."""
         resource = pl.lit("gpu" if gpu else "cpu")
         work = rows.with_columns(resource=resource, task=pl.lit(0, dtype=pl.UInt32))
         self.intent = replace(
             self.intent,
             workers=self.request.workers,
-            gpu=(gpu or "none") if "gpu" in wished else "",
+            gpu=(gpu or "none") if "gpu" in devices else "",
         )
         files = SubmissionPaths(self.folder)
         try:
@@ -377,18 +379,18 @@ def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataF
 
 
 def _check_recipe(
-    paths: SweepPaths, state: Survey, wished: pl.Series, gpu: str | None, request: Request
+    paths: SweepPaths, state: Survey, devices: pl.Series, gpu: str | None, request: Request
 ) -> None:
     if request.other_recipe:
         return
     finished = state.with_state("done", "copy").select("cell").unique()
     trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
-    wishes = {device: device in trained for device in wished}
-    require_same(paths, wishes, gpu=gpu, is_here=request.profile is None)
+    has_finished = {device: device in trained for device in devices}
+    require_same(paths, has_finished, gpu=gpu, is_here=request.profile is None)
 
 
-def _gpu_here(wished: pl.Series, request: Request) -> str | None:
-    """Return the model of the GPU that wishes on this machine are met with."""
-    if request.profile is not None or "gpu" not in wished:
+def _gpu_here(devices: pl.Series, request: Request) -> str | None:
+    """Return the model of the GPU for runs that request one, on this machine."""
+    if request.profile is not None or "gpu" not in devices:
         return None
     return next(iter(gpus().values()), None)

@@ -79,7 +79,7 @@ class Intent:
     workers : int
         Training processes on this machine; 0 on a cluster.
     gpu : str
-        On this machine, where a classifier wishes for one: its model, or ``none``.
+        On this machine, where a classifier requests one: its model, or ``none``.
     scheduler : str
         SLURM's name of the cluster.
     profile : str

@@ -1,4 +1,4 @@
-"""What users wish of tasks that run: files of a submission, as its tasks read them."""
+"""What users request of running tasks: files of a submission, as its tasks read them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NOW = "now\n"
 """End at once; fits in flight are trained again."""
 
 
-def stop_wish(submission: Path) -> str | None:
-    """Return how the tasks of a submission shall stop; None where they shall go on.
+def stop_request(submission: Path) -> str | None:
+    """Return how the tasks of a submission must stop; None where they go on.
 
     A stop file of unknown content means what an empty one does.
     """
@@ -33,7 +33,7 @@ def stop_wish(submission: Path) -> str | None:
 
 
 def skipped_cells(submission: Path) -> list[int]:
-    """Return the cells of which the tasks of a submission shall train no more.
+    """Return the cells that the tasks of a submission must no longer train.
 
     Earlier versions wrote their list alone, without a checksum.
 
@@ -56,7 +56,7 @@ def skipped_cells(submission: Path) -> list[int]:
 
 
 def skip_cells(submission: Path, cells: Collection[int]) -> set[int]:
-    """Let the tasks of a submission train no more of these cells, too; return all such cells."""
+    """Request that a submission's tasks train no more of these cells; return all such cells."""
     skipped = {*skipped_cells(submission), *cells}
     write_json(SubmissionPaths(submission).skip, {"cells": sorted(skipped)})
     return skipped

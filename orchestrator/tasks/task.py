@@ -57,7 +57,7 @@ class TaskCell:
     canonical: Mapping[str, object]
     snapshots: tuple[int, ...]
     device: str = "cpu"
-    """The resource class that is wished for; met where the task's own is ``gpu``."""
+    """The resource class requested; met where the task's own is ``gpu``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,13 @@ class Node:
             n_gpus=_n_given(env) if is_job else len(gpus()),
         )
 
-    def processes(self, wished: str) -> int:
+    def processes(self, requested: str) -> int:
         """Return how many training processes a task has here: a number, `EACH_CORE`, `EACH_GPU`."""
-        if wished == EACH_CORE:
+        if requested == EACH_CORE:
             return self.cores
-        if wished.startswith(EACH_GPU):
-            return self.n_gpus * int(wished.removeprefix(EACH_GPU))
-        return int(wished)
+        if requested.startswith(EACH_GPU):
+            return self.n_gpus * int(requested.removeprefix(EACH_GPU))
+        return int(requested)
 
 
 def _n_given(env: Mapping[str, str]) -> int:

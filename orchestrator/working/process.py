@@ -102,7 +102,7 @@ class _Process:
     def sync(self, seconds: float = 0.0) -> None:
         """Make the journal durable where it is time, or the next fit may take as long as this one.
 
-        Nothing can be synced during a fit, and no finished run shall wait longer than 30 s.
+        Nothing can be synced during a fit, and no finished run may wait longer than 30 s.
         """
         self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
 
@@ -138,9 +138,9 @@ class _Process:
         return self._recipes[key]
 
     def _device(self, cell: int) -> Device:
-        """Return where a cell's runs are trained: on a GPU where it is wished for and given."""
-        wished = self._task.cells[cell].device == "gpu"
-        return "gpu" if wished and self._task.resource == "gpu" else "cpu"
+        """Return where a cell's runs are trained: on a GPU where it is requested and given."""
+        requests_gpu = self._task.cells[cell].device == "gpu"
+        return "gpu" if requests_gpu and self._task.resource == "gpu" else "cpu"
 
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:

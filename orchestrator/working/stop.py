@@ -1,4 +1,4 @@
-"""Whether a task shall stop, and how long it waits for its fits in flight.
+"""Whether a task must stop, and how long it waits for its fits in flight.
 
 Users are waited for: whoever stops a task, by its stop file or by a first signal on this machine,
 loses no fit in flight. A scheduler's signal means that the job will be killed soon: then a minute
@@ -29,7 +29,7 @@ class Stop:
         self._is_job = is_job
         self._signals = 0
         self._until = math.inf
-        self._wish: str | None = None
+        self._request: str | None = None
 
     def on_signal(self) -> None:
         """Note a signal."""
@@ -37,20 +37,20 @@ class Stop:
         if self._is_job:
             self._until = min(self._until, time.monotonic() + _GRACE_SECONDS)
 
-    def hear(self, wish: str | None) -> None:
+    def hear(self, request: str | None) -> None:
         """Note what is in the stop file, None where there is none: a stop may be taken back."""
-        self._wish = wish
+        self._request = request
 
     @property
     def is_asked(self) -> bool:
-        """Whether nothing new shall be begun."""
-        return self._signals > 0 or self._wish is not None
+        """Whether nothing new may be begun."""
+        return self._signals > 0 or self._request is not None
 
     @property
     def is_urgent(self) -> bool:
         """Whether fits in flight are not waited for any longer."""
         is_twice = self._signals > 1 and not self._is_job
-        return self._wish == NOW or is_twice or time.monotonic() >= self._until
+        return self._request == NOW or is_twice or time.monotonic() >= self._until
 
     @property
     def is_schedulers(self) -> bool:

@@ -21,7 +21,7 @@ from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.paths import LOG, SubmissionPaths, SweepPaths
 from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.requests import skipped_cells, stop_wish
+from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
 from manyseed.orchestrator.tasks.setback import failures
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
@@ -59,7 +59,7 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     Raises
     ------
     RuntimeError
-        As a job of a scheduler, which shall see it fail, when the machine is at fault.
+        As a job of a scheduler, which must see it fail, when the machine is at fault.
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
@@ -303,10 +303,10 @@ class TaskAttempt:
             self._look()
 
     def _look(self) -> None:
-        """See what users wish: to stop, or to train no more of some cells."""
+        """Read what users request: to stop, or to train no more of some cells."""
         self._looked = time.monotonic()
-        with suppress(DamagedFile):  # a wish that cannot be read ends nothing
-            self.stop.hear(stop_wish(self.submission))
+        with suppress(DamagedFile):  # a request that cannot be read ends nothing
+            self.stop.hear(stop_request(self.submission))
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 

@@ -24,7 +24,7 @@ class Daemons:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of the daemons, and of SLURM's commands that shall reach them."""
+        """The environment of the daemons, and of SLURM's commands that must reach them."""
         kept = {
             k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SRUN", "SBATCH"))
         }

@@ -114,7 +114,7 @@ def test_a_training_process_imports_what_its_classifiers_need(sgd: Sweep) -> Non
     task = sgd.paths.submission(1) / "task-0000.json"
     loaded = set(seen(TRAIN, sgd.directory, task)["modules"])
     assert "sklearn.linear_model" in loaded
-    others = {"polars", "torch", "xgboost", "dask", "xarray"}  # pandas is scikit-learn's own wish
+    others = {"polars", "torch", "xgboost", "dask", "xarray"}  # pandas is scikit-learn's own doing
     assert loaded.isdisjoint(others)
     assert sgd.status()["runs"]["done"] == 2
 

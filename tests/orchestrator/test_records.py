@@ -12,7 +12,7 @@ import pytest
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator.disk.leasefiles import LeaseRecord
 from manyseed.orchestrator.paths import LEDGER, SubmissionPaths, SweepPaths
-from manyseed.orchestrator.plans.estimate import Promise
+from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.plan import Dropped
 from manyseed.orchestrator.plans.tuned import TunedHparams
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
@@ -112,7 +112,7 @@ PROGRESS = (
             '{"crc32c":"4049e40a","count":3,"journals":["a","b"]}\n',
         ),
         (
-            lambda folder: Promise(3, 99, 7, 3.25).write(SweepPaths(folder)),
+            lambda folder: Estimate(3, 99, 7, 3.25).write(SweepPaths(folder)),
             "plan/promise.json",
             '{"crc32c":"9dcdbd19","fits":3,"store_bytes":99,"store_files":7,"hours":3.25}\n',
         ),
@@ -174,8 +174,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_recipes(paths.recipes) == {1: RECIPE}
     FOUND.write(tmp_path / "found.json", lambda: None)
     assert TunedHparams.read(tmp_path / "found.json") == FOUND
-    Promise(3, 99, 7, 3.25).write(paths)
-    assert Promise.read(paths) == Promise(3, 99, 7, 3.25)
+    Estimate(3, 99, 7, 3.25).write(paths)
+    assert Estimate.read(paths) == Estimate(3, 99, 7, 3.25)
 
 
 def test_the_attempt_of_an_earlier_versions_analysis_is_read(tmp_path: Path) -> None:
@@ -203,5 +203,5 @@ def test_recipes_and_drops_of_earlier_versions_are_read(tmp_path: Path) -> None:
         '"draws":[{"hparams":{"alpha":1},"accuracy":1,"seconds":2}]}'
     )
     assert TunedHparams.read(tmp_path / "found.json").recipe == Recipe()
-    paths.promise.write_text('{"fits":"many"}')
-    assert str(Promise.read(paths).hours) == "nan"
+    paths.estimate.write_text('{"fits":"many"}')
+    assert str(Estimate.read(paths).hours) == "nan"

@@ -15,7 +15,7 @@ from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UserError
-from manyseed.orchestrator.plans.estimate import promise_and_outcome
+from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.tuned import require_hparams, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.runs import show
@@ -89,7 +89,7 @@ def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
             assert "tuned" not in recipe
         exact = shown["perturb_hparams"] == "none" and shown["hparams"] == "tuned"
         assert (shown["fitted_with"] == kept["hparams"]) == exact
-    assert promise_and_outcome(sweep.paths)["fits"] == (8 + 4, 8 + 4)
+    assert estimate_and_outcome(sweep.paths)["fits"] == (8 + 4, 8 + 4)
     recipes = read_recipes(sweep.paths.recipes).values()
     assert [recipe.of_machine.to_json() for recipe in recipes] == [kept["recipe"]] * 2
 
@@ -163,7 +163,7 @@ def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> Non
 
 
 @pytest.mark.parametrize(("gpus", "device"), [({}, "cpu"), ({"0": "H100"}, "gpu")])
-def test_a_wish_for_a_gpu_is_met_where_there_is_one(
+def test_a_request_for_a_gpu_is_met_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: dict[str, str], device: str
 ) -> None:
     text = TEXT.replace("lr-sgd", "mlp") + '[classifier.mlp]\ndevice = "gpu"\n'

@@ -144,13 +144,13 @@ def test_patches_follow_the_size_of_the_image(image, patch):
     assert classifiers.resolve("vit", {}, described).canonical["patch"] == patch
 
 
-def test_wishes_are_no_part_of_the_identity():
+def test_device_and_snapshots_are_no_part_of_the_identity():
     plain = classifiers.resolve("mlp", {}, TABLE)
-    wished = classifiers.resolve(
+    requested = classifiers.resolve(
         "mlp-small", {"kind": "mlp", "device": "gpu", "snapshots": [20, 2, 2]}, TABLE
     )
-    assert wished.canonical == plain.canonical
-    assert (wished.name, wished.device, wished.snapshots) == ("mlp-small", "gpu", (2, 20))
+    assert requested.canonical == plain.canonical
+    assert (requested.name, requested.device, requested.snapshots) == ("mlp-small", "gpu", (2, 20))
     assert (plain.name, plain.device, plain.snapshots) == ("mlp", "cpu", (20,))
 
 

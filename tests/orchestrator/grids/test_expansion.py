@@ -153,7 +153,7 @@ def test_tables_that_no_grid_uses_and_samples_that_no_class_takes_are_named():
     )
 
 
-def test_device_and_keep_are_wishes_that_change_no_identity():
+def test_device_and_keep_are_requests_that_change_no_identity():
     grid = {"dataset": ["vehicle"], "classifier": ["mlp"]}
     plain = expand(sweep(grid), HERE)
     other = expand(

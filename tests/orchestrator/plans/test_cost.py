@@ -1,4 +1,4 @@
-"""What a plan promises: hours, bytes, files."""
+"""What a plan estimates: hours, bytes, files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost, room
 from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
-from manyseed.orchestrator.plans.estimate import promise_and_outcome
+from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 
@@ -110,16 +110,16 @@ def test_epochs_count(name, options, tmp_path, monkeypatch):
     assert many == pytest.approx(10 * few, rel=0.05)
 
 
-def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
+def test_every_cell_has_seconds_on_the_device_that_is_asked_for(tmp_path):
     file = tmp_path / "s.toml"
     file.write_text(TEXT)
     on_cpu = plan_sweep(file, tmp_path / "out").after
     file.write_text(TEXT + '[classifier.mlp]\ndevice = "gpu"\n')
-    assert plan_sweep(file, tmp_path / "out").is_empty  # a wish may change
+    assert plan_sweep(file, tmp_path / "out").is_empty  # it may change
     plan = Plan.read(SweepPaths(tmp_path / "out"))
     for table, factor in ((cost.seconds(on_cpu), 1), (cost.seconds(plan), GPU_SPEEDUP)):
         assert table.columns == ["cell", "seconds", "device"]
-        rows = plan.cells.join(table, on="cell", suffix="_wish").iter_rows(named=True)
+        rows = plan.cells.join(table, on="cell", suffix="_asked").iter_rows(named=True)
         for row in rows:
             dataset = datasets.resolve(row["dataset"])
             rows_used = row["train_fraction"] * dataset.n_train
@@ -129,7 +129,7 @@ def test_every_cell_has_seconds_on_the_device_that_is_wished_for(tmp_path):
             if row["classifier"] == "mlp":
                 expected /= factor
             assert row["seconds"] == pytest.approx(expected)
-            assert row["device_wish"] == (
+            assert row["device_asked"] == (
                 "gpu" if row["classifier"] == "mlp" and factor > 1 else "cpu"
             )
 
@@ -199,8 +199,8 @@ def test_features_are_priced_once_for_a_dataset_and_for_perturbed_rows(tmp_path,
     assert on_gpu["feature_hours"] == pytest.approx(shared["feature_hours"] / GPU_SPEEDUP)
     assert on_gpu["core_hours"] == 0
     plan_sweep(tmp_path / "s.toml", tmp_path / "out")
-    promised, _ = promise_and_outcome(SweepPaths(tmp_path / "out"))["hours"]
-    assert promised == pytest.approx(on_gpu["gpu_hours"] - on_gpu["feature_hours"])
+    estimated, _ = estimate_and_outcome(SweepPaths(tmp_path / "out"))["hours"]
+    assert estimated == pytest.approx(on_gpu["gpu_hours"] - on_gpu["feature_hours"])
 
 
 def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
@@ -280,13 +280,13 @@ def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):
         plan_sweep(tmp_path / "s.toml", tmp_path / "out")
 
 
-def test_the_promise_of_bytes_and_files_is_kept(quick):
+def test_the_estimate_of_bytes_and_files_is_kept(quick):
     """Within a tenth, on a sweep that was trained to its end."""
-    found = promise_and_outcome(quick.paths)
+    found = estimate_and_outcome(quick.paths)
     assert found["fits"][0] == found["fits"][1] == 58
     for name in ("store_bytes", "store_files"):
-        promised, is_ = found[name]
-        assert abs(promised - is_) <= is_ / 10, name
+        estimated, is_ = found[name]
+        assert abs(estimated - is_) <= is_ / 10, name
     assert found["hours"][1] > 0
 
 

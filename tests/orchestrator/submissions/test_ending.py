@@ -13,7 +13,7 @@ import pytest
 from manyseed.orchestrator.errors import StillRunning
 from manyseed.orchestrator.submissions.submitting import Request, submit
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, stop_wish
+from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, stop_request
 from tests.orchestrator.conftest import MANYSEED, inside, wait_until, write
 from tests.orchestrator.test_run import SLOWER
 
@@ -86,16 +86,16 @@ def test_a_stop_can_be_made_more_urgent_and_not_less(training: Sweep) -> None:
     try:
         code, printed = inside("pause", training.directory)
         assert (code, "after the fits in flight" in printed) == (0, True), printed
-        assert stop_wish(submission.folder) == PAUSED
+        assert stop_request(submission.folder) == PAUSED
         code, printed = inside("cancel", training.directory)
         assert (code, "--now" in printed) == (0, True), printed
-        assert stop_wish(submission.folder) == STOPPED
+        assert stop_request(submission.folder) == STOPPED
         training.pause()
-        assert stop_wish(submission.folder) == STOPPED
+        assert stop_request(submission.folder) == STOPPED
         code, printed = inside("cancel", training.directory, "--now")
         assert (code, "asked to stop now" in printed) == (0, True), printed
         training.cancel()
-        assert stop_wish(submission.folder) == NOW
+        assert stop_request(submission.folder) == NOW
         assert inside("cancel", training.directory, "--now", "--only", "cell = 0")[0] == 2
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -30,20 +30,20 @@ def test_the_first_recipe_is_as_it_is(paths: SweepPaths) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "wishes", "gpu"),
+    ("before", "has_finished", "gpu"),
     [
         ((None,), {"cpu": True}, None),
         ((None,), {"cpu": True, "gpu": False}, "H100"),  # classifiers on a GPU come to others
-        ((None,), {"gpu": True}, None),  # a wish that was not met before either
+        ((None,), {"gpu": True}, None),  # a request that was not met before either
         ((None, "H100"), {"cpu": True, "gpu": True}, "H100"),
         (("H100",), {"cpu": False}, None),
     ],
 )
 def test_the_same_recipe_goes_on(
-    paths: SweepPaths, before: tuple[str | None], wishes: dict[str, bool], gpu: str | None
+    paths: SweepPaths, before: tuple[str | None], has_finished: dict[str, bool], gpu: str | None
 ) -> None:
     recorded(paths, *before)
-    require_same(paths, wishes, gpu=gpu, is_here=True)
+    require_same(paths, has_finished, gpu=gpu, is_here=True)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_was_found_for_tuned_cells_is_no_other_machine(paths: SweepPaths) -
     require_same(paths, {"cpu": True}, gpu=None, is_here=True)
 
 
-def test_a_task_keeps_wishes_and_its_resource_class(tmp_path: Path) -> None:
+def test_a_task_keeps_requests_and_its_resource_class(tmp_path: Path) -> None:
     cells = {0: TaskCell({"v": 1}, (1, 2), "gpu"), 1: TaskCell({"v": 1}, ())}
     task = Task({0: "a/b"}, cells, (Span(0, 0, 0, 0, 0, 0, 2),), "gpu")
     task.write(tmp_path / "task.json")

@@ -274,7 +274,7 @@ def test_what_a_cluster_that_is_gone_was_given_is_trained_elsewhere(
     assert not submission.files.stop.exists()
     went_on = command("resume", sweep.directory, "--cluster", "local", "--workers", 2)
     assert went_on.returncode == 0, went_on.stderr
-    assert submission.files.stop.exists(), "what waits there shall end as it starts"
+    assert submission.files.stop.exists(), "what waits there must end as it starts"
     shown: dict[str, object] = {}
 
     def whole() -> bool:

@@ -340,8 +340,8 @@ def test_processes_of_a_whole_node_share_its_gpus(slurm: Slurm, tmp_path: Path) 
             pathlib.Path(f"{tmp_path}/seen/{{os.getpid()}}").write_text(" ".join(told))
         """,
     )
-    wishes = "whole-node = true\nprocesses-per-gpu = 2"
-    changes = {"gres": f'gres = "gpu:1"\n{wishes}', "mem": f'mem = "4G"\n{setup}'}
+    requests = "whole-node = true\nprocesses-per-gpu = 2"
+    changes = {"gres": f'gres = "gpu:1"\n{requests}', "mem": f'mem = "4G"\n{setup}'}
     sweep.submit(cluster=profile(slurm, tmp_path, **changes), only="classifier = 'mlp'")
 
     def seen() -> list[str]:

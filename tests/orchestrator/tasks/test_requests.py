@@ -1,4 +1,4 @@
-"""What users wish of tasks reaches them as it was meant, or is named."""
+"""What users request of tasks reaches them as it was meant, or is named."""
 
 from __future__ import annotations
 

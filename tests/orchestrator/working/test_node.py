@@ -42,7 +42,7 @@ def test_a_job_counts_the_gpus_that_it_was_given(
         monkeypatch.setenv(name, value)
     node = Node.here()
     assert node.n_gpus == n
-    assert [node.processes(wish) for wish in ("5", EACH_CORE, f"{EACH_GPU}3")] == [5, 12, 3 * n]
+    assert [node.processes(given) for given in ("5", EACH_CORE, f"{EACH_GPU}3")] == [5, 12, 3 * n]
 
 
 def test_a_node_is_broken_until_it_works_or_a_day_has_gone() -> None:

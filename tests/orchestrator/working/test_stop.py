@@ -1,4 +1,4 @@
-"""How long a task that shall stop waits for its fits in flight."""
+"""How long a task that must stop waits for its fits in flight."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("is_job", [False, True])
-@pytest.mark.parametrize("wish", [STOPPED, PAUSED])
+@pytest.mark.parametrize("requested", [STOPPED, PAUSED])
 def test_a_users_stop_waits_for_ever_and_can_be_taken_back(
-    now: list[float], is_job: bool, wish: str
+    now: list[float], is_job: bool, requested: str
 ) -> None:
     stop = Stop(is_job=is_job)
     assert not stop.is_asked
-    stop.hear(wish)
+    stop.hear(requested)
     now[0] = 1e6
     assert stop.is_asked
     assert not stop.is_urgent

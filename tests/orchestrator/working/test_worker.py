@@ -108,21 +108,21 @@ def test_training_processes_that_all_die_idle_break_the_task(sweep: Sweep, start
     assert last(sweep).details.count("ouch") == 3
 
 
-@pytest.mark.parametrize("wish", [STOPPED, NOW])
+@pytest.mark.parametrize("request_", [STOPPED, NOW])
 def test_a_users_stop_waits_for_the_fit_in_flight_unless_it_says_now(
-    sweep: Sweep, start: Start, tmp_path: Path, wish: str
+    sweep: Sweep, start: Start, tmp_path: Path, request_: str
 ) -> None:
     task = start(WAITS, "worker._GRACE_SECONDS = 0.1")
     wait_until(lambda: (tmp_path / "training").exists(), "a fit in flight")
-    (sweep.paths.submission(1) / "stop").write_text(wish)
-    if wish == STOPPED:
+    (sweep.paths.submission(1) / "stop").write_text(request_)
+    if request_ == STOPPED:
         for _ in range(3):
             before = last(sweep).updated
             wait_until(lambda then=before: last(sweep).updated != then, "another report")  # type: ignore[misc]
         assert last(sweep).state == "running"
         (tmp_path / "go").touch()
     assert task.communicate(timeout=120)[0] == "stopped\n"
-    assert sweep.status()["runs"]["done"] == (wish == STOPPED)
+    assert sweep.status()["runs"]["done"] == (request_ == STOPPED)
 
 
 def test_an_attempts_lease_is_held_until_its_processes_have_ended(

@@ -28,7 +28,7 @@ UNPERTURBED = {
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCell:
-    """A cell, and what the plan tells about it.
+    """A cell, and what the plan says about it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Checks of users' values; a refusal is told as facts, and whoever knows the file words them."""
+"""Checks of users' values; a refusal holds facts, and whoever knows the file words them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Identities: 128 bits of SHA-256 over a canonical JSON text.
 
 Frozen: a change of any rule here gives every existing sweep other identities. ``docs/identity.md``
-tells how to recompute them without this package.
+says how to recompute them without this package.
 """
 
 from __future__ import annotations

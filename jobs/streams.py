@@ -3,7 +3,7 @@
 Frozen: a generator is PCG64 on a ``numpy.random.SeedSequence`` of the eight little-endian 32-bit
 words of SHA-256 over the canonical JSON of ``[v, sweep seed, stream, keys]``. Keys are identities
 and numbers, never positions or aliases, so that a run draws the same numbers in every sweep that
-holds it. ``docs/identity.md`` tells how to recompute them.
+holds it. ``docs/identity.md`` says how to recompute them.
 """
 
 from __future__ import annotations

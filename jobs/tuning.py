@@ -57,7 +57,7 @@ class Draw:
 
 
 def is_tuned(cell: Cell) -> bool:
-    """Tell whether a cell's hparams are what a search finds."""
+    """Return whether a cell's hparams are what a search finds."""
     return SEARCH in cell.hparams
 
 

@@ -110,7 +110,7 @@ def rename(partial: Path, path: Path, before: Callable[[], None] | None) -> None
 
 @contextmanager
 def _still_there(path: Path) -> Iterator[None]:
-    """Tell whoever finds the temporary file of `path` gone what happened."""
+    """Say to whoever finds the temporary file of `path` gone what happened."""
     try:
         yield
     except FileNotFoundError:
@@ -144,8 +144,8 @@ def appearing(folder: Path, building: Path | None = None) -> Iterator[Path]:
         try:
             building.rename(folder)
         except OSError as error:
-            told = isinstance(error, FileExistsError | NotADirectoryError)
-            if told or (folder.is_dir() and any(folder.iterdir())):
+            is_occupied = isinstance(error, FileExistsError | NotADirectoryError)
+            if is_occupied or (folder.is_dir() and any(folder.iterdir())):
                 raise Taken(f"{folder} exists already") from None
             raise
     except BaseException:

@@ -14,17 +14,17 @@ _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @cache
-def _told() -> tuple[tuple[str, str, str], ...]:
+def _listed() -> tuple[tuple[str, str, str], ...]:
     """Return index, UUID and model of each GPU of the machine.
 
     A GPU that is cut into parts (MIG) is used by parts alone: its parts, their UUID for the index.
     """
     try:
-        told = subprocess.run(_QUERY, capture_output=True, text=True, timeout=30, check=True)
+        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for line in told.stdout.splitlines():
+    for line in answer.stdout.splitlines():
         if gpu := _GPU.match(line):
             index, model, uuid = gpu.groups()
             found[index] = [(index, uuid, model)]
@@ -37,7 +37,7 @@ def _told() -> tuple[tuple[str, str, str], ...]:
 
 def gpus() -> dict[str, str]:
     """Return the model of each GPU, by the name that CUDA_VISIBLE_DEVICES has for it, in order."""
-    found = _told()
+    found = _listed()
     if _VARIABLE not in os.environ:
         return {index: model for index, _, model in found}
     visible = {}

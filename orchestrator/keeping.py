@@ -51,7 +51,7 @@ def verify(
         and set only those back to missing whose predictions nothing else holds. Nobody may train
         or plan meanwhile.
     progress : callable
-        Told before the first shard and after each: (shards that were checked, all shards).
+        Called before the first shard and after each with (shards that were checked, all shards).
 
     Returns
     -------
@@ -68,10 +68,10 @@ def verify(
 def _verified(
     paths: SweepPaths, plan: Plan, progress: Callable[[int, int], None], *, repair: bool
 ) -> dict[str, Any]:
-    """Verify; mend what the plan tells before, so that all else can be read."""
+    """Verify; mend first what the plan holds, so that all else can be read."""
     specs = Groups.read(paths)
     wrong_files = wrong_descriptions(paths, plan, specs, mend=repair) if plan.parts else {}
-    told = [
+    others = [
         Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
         for path, files in wrong_files.items()
     ]
@@ -83,34 +83,34 @@ def _verified(
     ]
     wrong_columns = wrong_coordinates(plan, groups, mend=repair) if groups else {}
     for path, names in wrong_columns.items():
-        told.append(Finding(path, f"{', '.join(names)} cannot be read or differ from the plan"))
+        others.append(Finding(path, f"{', '.join(names)} cannot be read or differ from the plan"))
     if not repair:  # which runs the rows are cannot be known
         groups = [group for group in groups if group.spec.path not in wrong_columns]
     journals = JournalIndex(paths.journals)
     shards = sum(len(shards_to_verify(group)) for group in groups)
     checked: list[int] = []  # finished runs of each shard, then those in journals
 
-    def tell(runs: int) -> None:
+    def report(runs: int) -> None:
         checked.append(runs)
         progress(min(len(checked), shards), shards)
 
     progress(0, shards)
     found: list[Finding] = []
     for group in groups:
-        found += verify_group(group, tell, journals=journals)
+        found += verify_group(group, report, journals=journals)
     for group in groups:
         found += verify_journals(group, journals, checked.append)
     unknown = list(_unknown_recipes(paths, groups, journals))
-    told += unknown
+    others += unknown
     wrong = {(finding.group, row) for finding in found for row in finding.rows}
     result: dict[str, Any] = {
         "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
         "findings": [
-            {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in (*told, *found)
+            {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in (*others, *found)
         ],
     }
-    if repair and (told or found):
+    if repair and (others or found):
         from manyseed.orchestrator.plans.testsets import TestSets  # which loads what makes data
 
         named: list[str] = []
@@ -141,9 +141,9 @@ def _verified(
 def _unknown_recipes(
     paths: SweepPaths, groups: Iterable[Group], journals: JournalIndex
 ) -> Iterator[Finding]:
-    """Yield the recipes of finished runs that are lost or damaged: nothing else tells them."""
+    """Yield the recipes of finished runs that are lost or damaged: nothing else holds them."""
     for group in groups:
-        with suppress(DamagedShard):  # which `verify_group` tells
+        with suppress(DamagedShard):  # which `verify_group` reports
             for number, count in recipes_of(group, journals).items():
                 try:
                     read_recipe(paths.recipes, number)
@@ -221,7 +221,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
     require_sound(paths)
     if output.suffix == ".zip":
         planned = (file for file in paths.plan.rglob("*") if file.is_file())
-        # what marks numbers is no part of the form; in a copy the store tells which were given
+        # what marks numbers is no part of the form; in a copy the store shows which were given
         files = [paths.sweep_file, *(file for file in planned if file.suffix != GIVEN)]
         beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}
         export_zip(paths.store, output, beside)

@@ -28,7 +28,7 @@ _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How runs were made; None for what was not told, as of imported ones.
+    """How runs were made; None for what is unknown, as of imported ones.
 
     Attributes
     ----------
@@ -70,13 +70,12 @@ class Recipe:
         return replace(self, tuned=None)
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
-        """Return what `now` tells otherwise, by name: the values of this one and of that."""
-        told = now.to_json()
-        pairs = {name: (getattr(self, name), told[name]) for name in told}
+        """Return in what `now` differs, by name: the values of this one and of that."""
+        pairs = {name: (getattr(self, name), value) for name, value in now.to_json().items()}
         return {name: (before, after) for name, (before, after) in pairs.items() if before != after}
 
     def to_json(self) -> dict[str, object]:
-        """Return what is told, as JSON values."""
+        """Return what is known, as JSON values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 

@@ -102,7 +102,7 @@ class Unseen:
 
 
 class Compared:
-    """The versions of shards whose rows were compared with their checksums, as a file tells."""
+    """The versions of shards whose rows were compared with their checksums, as a file records."""
 
     def __init__(self, paths: SweepPaths) -> None:
         self._file = paths.compared

@@ -127,7 +127,7 @@ class Sweep:
         memory : str
             Memory for each task on a cluster, ``32G``, instead of the profile's.
         tell : callable
-            Told that tasks are waited for that were asked to stop.
+            Called to say that tasks are waited for that were asked to stop.
 
         Raises
         ------
@@ -159,13 +159,13 @@ class Sweep:
             Processes; by default the cores that this process may use. Given, they are meant to be
             on this machine.
         progress : callable
-            Told after each draw: (draws that are judged, all draws).
+            Called after each draw with (draws that are judged, all draws).
         """
         from manyseed.orchestrator.tuning import tune
 
         if not workers:
             profiles.require_search_here(cluster, last_intent(self.paths))
-        return tune(self.paths, workers=workers or local.available_cores(), tell=progress)
+        return tune(self.paths, workers=workers or local.available_cores(), report=progress)
 
     def submissions(self) -> list[Submission]:
         """Return all submissions, oldest first."""
@@ -266,8 +266,8 @@ class Sweep:
         """Publish what journals hold, remove what is no longer needed, consolidate metadata.
 
         It raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
-        told before the first shard and after each: (shards that hold what journals hold, all of
-        these).
+        called before the first shard and after each with (shards done, all shards that hold what
+        journals hold).
         """
         from manyseed.orchestrator.keeping import compact
 
@@ -283,8 +283,8 @@ class Sweep:
 
         What follows from something else is made again: coordinates and descriptions from the plan,
         test sets from the data, checksums from predictions. Runs are taken from journals where
-        these hold them, and set back to missing only where nothing does. `progress` is told before
-        the first shard and after each: (shards that were checked, all shards).
+        these hold them, and set back to missing only where nothing does. `progress` is called
+        before the first shard and after each with (shards that were checked, all shards).
 
         Returns
         -------
@@ -339,9 +339,9 @@ class Sweep:
             others. Those that the sweep file names are code that may come from anybody; they are
             left out, with a warning, unless they are named here, too.
         progress : callable
-            Told of each block that is done: (done, all).
+            Called after each block with (done, all).
         tell : callable
-            Told what has become of the jobs, with slurm.
+            Called with what has become of the jobs, with slurm.
         """
         from manyseed.orchestrator.results.conventions import conventions
         from manyseed.orchestrator.results.here import analyze

@@ -29,10 +29,12 @@ from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.working.pool import ONE_THREAD
 from manyseed.slurm.signals import belong_to_parent
 
-Tell = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
-def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None) -> list[Search]:
+def tune(
+    paths: SweepPaths, *, workers: int, report: Report = lambda done, of: None
+) -> list[Search]:
     """Do every search of a sweep that is still to be done; return these.
 
     Parameters
@@ -40,8 +42,8 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
     paths : SweepPaths
     workers : int
         Processes, one thread each.
-    tell : callable
-        Told after each draw: (draws that are judged, all draws).
+    report : callable
+        Called after each draw with (draws that are judged, all draws).
 
     Raises
     ------
@@ -67,12 +69,12 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
         ]
         total = sum(n_draws(search.cell) for search in todo)
         done = total - len(open_draws)
-        tell(done, total)
+        report(done, total)
         try:
             for search, number, draw in _judged(open_draws, workers):
                 logs[search.id].add(number, draw)
                 done += 1
-                tell(done, total)
+                report(done, total)
         except (MachineError, ImportError, MemoryError, OSError) as error:
             said = f"the search cannot go on: {error}{remedy(error, paths)}"
             raise UnavailableError(said) from None
@@ -83,7 +85,7 @@ def tune(paths: SweepPaths, *, workers: int, tell: Tell = lambda done, of: None)
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A draw that was judged; the first line of a file, which is the recipe, tells of none."""
+    """A draw that was judged; the first line of a file, which is the recipe, is of none."""
 
     number: int = -1
     draw: Draw | None = None

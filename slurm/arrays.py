@@ -79,7 +79,7 @@ def submit_array(
     Raises
     ------
     ClusterError
-        When SLURM refuses, with its message. Arrays submitted before that stay, and were told to
+        When SLURM refuses, with its message. Arrays submitted before that stay, and were asked to
         `submitted`.
     ClusterUnavailable
         When the cluster does not answer.

@@ -38,7 +38,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster allows; a limit is None where there is none, or nobody tells."""
+    """What a cluster allows; a limit is None where there is none, or it is unknown."""
 
     name: str
     version: str
@@ -57,8 +57,8 @@ class Cluster:
     def max_submit_jobs(self, options: Mapping[str, str]) -> int | None:
         """Return how many jobs with these options of sbatch the user may have at once."""
         account, qos = options.get("account", ""), options.get("qos", "")
-        told = [self.limits.most(p.name, account, qos) for p in self.asked(options)]
-        return min((limit for limit in told if limit is not None), default=None)
+        limits = [self.limits.most(p.name, account, qos) for p in self.asked(options)]
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def discover() -> Cluster:

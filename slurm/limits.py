@@ -63,9 +63,9 @@ class Limits:
         own = [one for one in mine if one.partition == partition]
         found = own or [one for one in mine if not one.partition]
         names = {qos or one.qos for one in found} or {qos or _DEFAULT_QOS}
-        told = [one.most for one in found]
-        told += [self.qos.get(name) for name in names | {self.partitions.get(partition, "")}]
-        return min((limit for limit in told if limit is not None), default=None)
+        limits = [one.most for one in found]
+        limits += [self.qos.get(name) for name in names | {self.partitions.get(partition, "")}]
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def ask(cluster: str) -> Limits:
@@ -76,30 +76,30 @@ def ask(cluster: str) -> Limits:
     user = getpass.getuser()
     try:
         associations = tuple(_associations(user, cluster))
-        qos = {name: least for name, *told in _told("qos", _QOS) if (least := _least(told))}
+        qos = {name: least for name, *numbers in _show("qos", _QOS) if (least := _least(numbers))}
         return Limits(associations, qos, dict(_partitions()) if qos else {})
     except ClusterError:
         return Limits()
 
 
 def _associations(user: str, cluster: str) -> Iterator[Association]:
-    for default, where, account, partition, qos, *told in _told(
+    for default, where, account, partition, qos, *numbers in _show(
         "user", _ASSOCIATION, user, "withassoc"
     ):
         if where == cluster:
             yield Association(
-                account, account == default, partition, qos or _DEFAULT_QOS, _least(told)
+                account, account == default, partition, qos or _DEFAULT_QOS, _least(numbers)
             )
 
 
 def _partitions() -> Iterator[tuple[str, str]]:
     for line in commands.run(["scontrol", "-o", "show", "partition"]).splitlines():
-        told = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        if "PartitionName" in told and told.get("QoS", "N/A") != "N/A":
-            yield told["PartitionName"], told["QoS"]
+        shown = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "PartitionName" in shown and shown.get("QoS", "N/A") != "N/A":
+            yield shown["PartitionName"], shown["QoS"]
 
 
-def _told(what: str, fields: str, *more: str) -> Iterator[list[str]]:
+def _show(what: str, fields: str, *more: str) -> Iterator[list[str]]:
     """Yield what accounting prints, a line of fields each; a site's own lines have fewer."""
     printed = commands.run(["sacctmgr", "-nP", "show", what, *more, f"format={fields}"])
     for line in printed.splitlines():
@@ -107,5 +107,5 @@ def _told(what: str, fields: str, *more: str) -> Iterator[list[str]]:
             yield found
 
 
-def _least(told: list[str]) -> int | None:
-    return min((int(word) for word in told if word.isdigit()), default=None)
+def _least(numbers: list[str]) -> int | None:
+    return min((int(word) for word in numbers if word.isdigit()), default=None)

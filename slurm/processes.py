@@ -1,8 +1,8 @@
-"""Which process it was, and whether it lives: the one identity of a process, on paper and on disk.
+"""Which process it was, and whether it is alive: the one identity of a process, also on disk.
 
 A process is its number and its start, within one process namespace of one boot of one host. Where
-any of these differs from here nothing can be told of it, and also of a process that this user may
-not see (``hidepid``): then only what it writes tells whether it lives.
+any of these differs from here nothing is known of it, and also of a process that this user may
+not see (``hidepid``): then only what it writes shows whether it is alive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 State = Literal["alive", "dead", "unknown"]
 """Dead is certain: nothing that was thought dead so ever writes again."""
 
-_UNTOLD = "-"
+_UNKNOWN = "-"
 _ENDED = -1
 _UNSEEN = 0
 
@@ -30,7 +30,7 @@ class Process:
     host : str
         The host's name.
     boot, namespace : str
-        Of the kernel, and of process numbers; ``-`` where that was not told.
+        Of the kernel, and of process numbers; ``-`` where that is unknown.
     pid : int
         Process number.
     started : int
@@ -55,7 +55,7 @@ class Process:
 
     @classmethod
     def parse(cls, fingerprint: str) -> Process:
-        """Read what `str` made, also of versions that told no namespace.
+        """Read what `str` made, also of versions that wrote no namespace.
 
         Raises
         ------
@@ -65,19 +65,19 @@ class Process:
         fields = fingerprint.split()
         if not 3 <= len(fields) <= 5:
             raise ValueError(f"{fingerprint!r} names no process")
-        # versions before told no namespace, and no start of what had ended
-        host, boot, pid, started, namespace = fields + [str(_ENDED), _UNTOLD][len(fields) - 3 :]
+        # versions before wrote no namespace, and no start of what had ended
+        host, boot, pid, started, namespace = fields + [str(_ENDED), _UNKNOWN][len(fields) - 3 :]
         return cls(host, boot, namespace, int(pid), int(started))
 
     def __str__(self) -> str:
         return f"{self.host} {self.boot} {self.pid} {self.started} {self.namespace}"
 
     def state(self) -> State:
-        """Return whether the process lives: alive, dead, or unknown where that cannot be told."""
+        """Return whether the process is alive, dead, or unknown."""
         host, boot, namespace = _here()
-        if (self.host, self.boot) != (host, boot) or boot == _UNTOLD or self.pid <= 0:
+        if (self.host, self.boot) != (host, boot) or boot == _UNKNOWN or self.pid <= 0:
             return "unknown"
-        if self.namespace == _UNTOLD:  # an older version's: as sure as its words are
+        if self.namespace == _UNKNOWN:  # an older version's: as sure as its words are
             is_it = self.started == _started(self.pid) > 0
             return "alive" if is_it else "unknown"
         if self.namespace != namespace:
@@ -96,7 +96,7 @@ def fingerprint(pid: int) -> str:
 
 
 def state(fingerprint: str) -> State:
-    """Return whether a process lives, by its fingerprint; of what is none nothing is known."""
+    """Return whether a process is alive, by its fingerprint; unknown for what is none."""
     try:
         return Process.parse(fingerprint).state()
     except ValueError:
@@ -104,7 +104,7 @@ def state(fingerprint: str) -> State:
 
 
 def is_alive(fingerprint: str) -> bool:
-    """Whether a process certainly lives, on this machine."""
+    """Whether a process is certainly alive, on this machine."""
     return state(fingerprint) == "alive"
 
 
@@ -115,7 +115,7 @@ def _here() -> tuple[str, str, str]:
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         boot = namespace = ""
-    return socket.gethostname(), boot or _UNTOLD, namespace or _UNTOLD
+    return socket.gethostname(), boot or _UNKNOWN, namespace or _UNKNOWN
 
 
 def _started(pid: int) -> int:

@@ -52,7 +52,7 @@ _OURS = {
     "open-mode": "every attempt of a task writes to the same log",
     "output": "logs are kept in the sweep directory",
     "requeue": "tasks are always requeued",
-    "signal": "tasks are told of their walltime by it",
+    "signal": "it announces the end of the walltime to tasks",
 }
 # fmt: off
 KEYS = (

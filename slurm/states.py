@@ -63,7 +63,7 @@ class JobState:
 
     @property
     def submission(self) -> str:
-        """The submission's name; empty where nobody tells."""
+        """The submission's name; empty where it is unknown."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -90,7 +90,7 @@ def ask(
     since : float
         When the first of them was submitted, in seconds since the epoch.
     logs : Path, optional
-        The submission's folder: tells jobs killed for memory where SLURM itself does not.
+        The submission's folder: shows jobs killed for memory where SLURM itself does not.
     names : collection of str
         Submissions whose jobs are asked for, too, by their names: for a submitter that died
         between sbatch and the note of the job ids.
@@ -122,7 +122,7 @@ def ask(
 def _as_the_rest(job: str, found: Mapping[str, JobState]) -> JobState:
     """Return the state of a job that has no line of its own.
 
-    What never started of an array that was cancelled is one line, which tells of no element.
+    What never started of an array that was cancelled is one line, which names no element.
     """
     rest = found.get(job.partition("_")[0])
     if rest is not None and rest.state == "cancelled":
@@ -136,12 +136,12 @@ def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str
     if wanted is not None and wanted == known and all(queued[job].is_alive for job in known):
         return queued
     states = dict(queued)
-    for job, told in _sacct(which, since).items():
+    for job, accounted in _sacct(which, since).items():
         seen = queued.get(job)
-        if told.is_alive:  # accounting is late, or never heard of the end
-            states.setdefault(job, replace(told, state="gone"))
+        if accounted.is_alive:  # accounting is late, or never heard of the end
+            states.setdefault(job, replace(accounted, state="gone"))
         elif seen is None or not seen.is_alive:  # a job that a node lost waits for its next attempt
-            states[job] = told
+            states[job] = accounted
     return states
 
 
@@ -178,9 +178,9 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
     states: dict[str, JobState] = {}
     for jobs, raw, code, reason, node, started, ended, name in _fields(printed, 8):
         raw_word = raw.split()[0]  # "CANCELLED by 1000"
-        told = (_known(reason), code, _known(node), _known(started), _known(ended))
+        known = (_known(reason), code, _known(node), _known(started), _known(ended))
         for job in expand(jobs):
-            states[job] = JobState(job, name, WORDS.get(raw_word, "running"), raw_word, *told)
+            states[job] = JobState(job, name, WORDS.get(raw_word, "running"), raw_word, *known)
     return states
 
 

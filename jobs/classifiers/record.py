@@ -50,7 +50,7 @@ class Classifier:
         share one, `jobs.training.network.Network`.
     core_seconds : callable
         ``core_seconds(dataset, info, rows)``: roughly what a fit on so many training rows takes on
-        one core, in seconds, as the plan tells it before anything ran. `info` is the resolved
+        one core, in seconds, as the plan estimates it before anything ran. `info` is the resolved
         `ClassifierInfo`.
     settings : callable
         ``settings(dataset, options)`` returns what else decides a result, such as the optimizer:

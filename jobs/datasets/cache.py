@@ -47,7 +47,7 @@ def folder(canonical: Mapping[str, Any], home: Path) -> Path:
 
 
 def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
-    """Tell whether a prepared copy is there and its files are as long as they should be."""
+    """Return whether a prepared copy is there and its files are as long as they should be."""
     where = folder(canonical, home)
     try:
         files = _about(where)["files"].items()

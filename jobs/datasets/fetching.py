@@ -13,12 +13,12 @@ from manyseed.jobs.run import MachineError
 
 
 def needs_fetching(canonical: Mapping[str, Any]) -> bool:
-    """Tell whether workers read a prepared copy of this dataset, rather than make it themselves."""
+    """Return whether workers read a prepared copy of this dataset rather than make one."""
     return of(canonical)[0].fetch is not None
 
 
 def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
-    """Tell whether workers will find a dataset on this machine.
+    """Return whether workers will find a dataset on this machine.
 
     Quick: files are there and as long as they should be; what they hold is checked by `fetch` and
     on loading.

@@ -55,7 +55,7 @@ def _fetch(origin: Mapping[str, Any], _: str | None, home: Path) -> Samples:
         # The faster parser takes labels that are whole numbers for numbers, and fails on them
         # with pandas 3.1 (scikit-learn, pull request 34902).
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is told
+            warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is raised
             found = fetch_openml(
                 data_id=entry.id, data_home=home, as_frame=True, parser="liac-arff"
             )

@@ -1,7 +1,7 @@
 """Datasets of OpenML: ids, shapes and classes, known without reading them.
 
 Only the standard library is imported: planning needs this table and nothing else. Where the numbers
-come from is told in ``docs/datasets.md``; fetching holds the data to all of them.
+come from is said in ``docs/datasets.md``; fetching holds the data to all of them.
 """
 
 from __future__ import annotations

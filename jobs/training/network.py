@@ -26,7 +26,7 @@ class Network:
     """The `fit` of a network's record.
 
     The record's settings name the ``optimizer`` (adam or adamw) and the ``schedule`` (constant or
-    cosine) and its space has ``lr``, ``weight_decay`` and, unless a setting ``batch_size`` tells
+    cosine) and its space has ``lr``, ``weight_decay`` and, unless a setting ``batch_size`` says
     it, ``batch``: the rows of a step.
 
     Attributes

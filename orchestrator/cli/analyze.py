@@ -113,7 +113,7 @@ def analyze(
     sweep file's table [analysis]. A metric of one's own that it names is computed only where
     --metric names it, too.
 
-    With --cluster the analysis is submitted as one job, and the command returns; status tells what
+    With --cluster the analysis is submitted as one job, and the command returns; status shows what
     becomes of it. With --wait, it is followed, and ends as an analysis here does; a job with the
     same options that waits or runs already is the one that is followed.
 
@@ -162,10 +162,10 @@ def report(directory: Directory) -> None:
     """Write the report: one page with tables and figures, DIR/report/index.html."""
     from manyseed.orchestrator.sweep import Sweep
 
-    tell_report(Sweep(directory).report())
+    say_report(Sweep(directory).report())
 
 
-def tell_report(page: Path) -> None:
+def say_report(page: Path) -> None:
     """Say where the page is, on an unbroken line."""
     console.print(f"Report: {page}", soft_wrap=True)
 
@@ -189,10 +189,10 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
     find_modules_here(sweep.paths, [*asked.get("metrics", ()), *(asked["own"] or ())])
 
-    def tell(text: str) -> None:
+    def warn(text: str) -> None:
         say(text, style="yellow", to=errors)
 
-    return conventions(sweep.paths, tell=tell, **asked)
+    return conventions(sweep.paths, tell=warn, **asked)
 
 
 def print_summary(sweep: Sweep) -> None:
@@ -223,8 +223,8 @@ def print_summary(sweep: Sweep) -> None:
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
         same = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of whose runs are"
         say(f"† {same} copies: left out of ± seeds, range, EC, churn and α̂.")
-    if (told := amounts(read_analysis(sweep.paths)[1])) is not None:
-        say(told)
+    if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
+        say(sentence)
     found = caveats(sweep)
     for note in (*found["not_computed"], *found["undefined"], *found["outdated"]):
         say(note, style="yellow")
@@ -270,14 +270,14 @@ def _analyze(
     with progress:
         task = progress.add_task("analysing", total=None, note="")
 
-        def tell(done: int, total: int) -> None:
+        def advance(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
         def note(text: str) -> None:
             progress.update(task, note=text)
 
         sweep.analyze(
-            options, workers=workers, dask=dask, cluster=cluster, progress=tell, tell=note
+            options, workers=workers, dask=dask, cluster=cluster, progress=advance, tell=note
         )
 
 
@@ -290,13 +290,13 @@ def _submit(
     *,
     quiet: bool,
 ) -> AnalysisJob:
-    """Submit the analysis, unless it is; tell of its job."""
+    """Submit the analysis, unless it is; report its job."""
     new = sweep.submit_analysis(options, cluster=cluster, dask=dask, workers=workers)
     job = sweep.analysis_job()
     assert job is not None
     if not quiet:
-        told = "Submitted the analysis" if new else f"The same analysis is {job.state} already"
-        say(f"{told}: job {job.job} of {job.cluster}; log: {job.log}")
+        what = "Submitted the analysis" if new else f"The same analysis is {job.state} already"
+        say(f"{what}: job {job.job} of {job.cluster}; log: {job.log}")
         say_next("What becomes of it", "status", sweep.directory)
     return job
 

@@ -33,8 +33,8 @@ def drop(
     sweep = Sweep(directory)
     chosen = sweep.drop(where, dry_run=True)
     names = ("cell", "dataset", "classifier")
-    telling = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
-    print_frame(chosen.cells.select(*names, *telling), 20, more="")
+    differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
+    print_frame(chosen.cells.select(*names, *differing), 20, more="")
     text = f"{counted(len(chosen.cells), 'cell')} of {counted(chosen.runs, 'run')}"
     text += f", {chosen.finished:,} finished"
     if dry_run:

@@ -32,8 +32,8 @@ errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
     """Print sentences: broken between words on a terminal, unbroken where they may be searched."""
     to = to or console
-    told = Text(text, style) if isinstance(text, str) else text
-    padded = Padding(told, (0, 0, 0, indent), expand=False) if indent else told
+    shown = Text(text, style) if isinstance(text, str) else text
+    padded = Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown
     to.print(padded, soft_wrap=not to.is_terminal)
 
 

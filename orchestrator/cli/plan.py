@@ -72,8 +72,11 @@ def plan(
             no_room = error
     if as_json:
         done = {"directory": str(directory), "written": not dry_run}
-        told = {"beyond_walltime": too_long, "no_room": None if no_room is None else str(no_room)}
-        print_json(change.summary() | done | told)
+        problems = {
+            "beyond_walltime": too_long,
+            "no_room": None if no_room is None else str(no_room),
+        }
+        print_json(change.summary() | done | problems)
         return
     columns, rows, total = _table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
@@ -134,7 +137,7 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
 
 
 def _sentences(change: Change) -> Iterator[str]:
-    """Yield what is told below the table."""
+    """Yield what is printed below the table."""
     summary = change.summary()
     for removed in summary["runs_excluded"]:
         yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
@@ -201,7 +204,7 @@ def _devices(summary: dict[str, Any]) -> list[str]:
 
 
 def _unit(summary: dict[str, Any]) -> tuple[str, int]:
-    """Return the unit that a plan's times are told in, and how many make an hour."""
+    """Return the unit that a plan's times are printed in, and how many make an hour."""
     return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
 
 

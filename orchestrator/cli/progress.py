@@ -40,7 +40,7 @@ def bar() -> Progress:
 
 @contextmanager
 def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show, on a terminal, how many shards are done; yield what is to be told: (done, all)."""
+    """Show, on a terminal, how many shards are done; yield what takes (done, all)."""
     progress = bar()
     progress.disable = quiet or not console.is_terminal
     with progress:

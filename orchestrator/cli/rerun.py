@@ -22,7 +22,7 @@ def rerun(
 ) -> None:
     """Train one run again and compare it with what is stored.
 
-    In the recipe that it was made in it must be equal, bit for bit; in another one this tells how
+    In the recipe that it was made in it must be equal, bit for bit; in another one this reports how
     much differs.
 
     Examples:

@@ -9,7 +9,7 @@ import typer
 from manyseed.orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
 from manyseed.orchestrator.cli.output import say
 from manyseed.orchestrator.cli.status import follow
-from manyseed.orchestrator.cli.submit import Limit, Only, Watch, tell
+from manyseed.orchestrator.cli.submit import Limit, Only, Watch, say_submitted
 
 
 def resume(
@@ -48,6 +48,6 @@ def resume(
         other_recipe=other_recipe,
         tell=say,
     )
-    tell(sweep, submission, failed=failed)
+    say_submitted(sweep, submission, failed=failed)
     if watch:
         follow(sweep)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from manyseed.orchestrator.cli.analyze import analyze_and_report, print_summary, tell_report
+from manyseed.orchestrator.cli.analyze import analyze_and_report, print_summary, say_report
 from manyseed.orchestrator.cli.common import (
     Cluster,
     OtherRecipe,
@@ -21,7 +21,7 @@ from manyseed.orchestrator.cli.common import (
 from manyseed.orchestrator.cli.output import counted, duration, say, say_next, size
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.cli.status import raise_if_broken
-from manyseed.orchestrator.cli.submit import tell_gpu
+from manyseed.orchestrator.cli.submit import say_gpu
 from manyseed.orchestrator.cli.tune import search
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED
 
@@ -74,7 +74,7 @@ def run(
     submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     running = sweep.running()
     if submission is not None:
-        tell_gpu(submission)
+        say_gpu(submission)
     for watched in [submission] if submission else running:
         try:
             last = show(watched)
@@ -95,7 +95,7 @@ def run(
     page = analyze_and_report(sweep, metric, None if profile is None else where)
     print_summary(sweep)
     _print_estimate(sweep)
-    tell_report(page)
+    say_report(page)
     found = sweep.status()["runs"]
     if found["failed"]:
         say(f"\n{counted(found['failed'], 'run')} failed.")

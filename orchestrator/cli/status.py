@@ -35,7 +35,7 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell what has become of every run and every task.
+    """Report what has become of every run and every task.
 
     Exit code 0 when all is done, 1 when runs failed, 3 when runs are missing.
     """
@@ -44,17 +44,17 @@ def status(
     sweep = Sweep(directory)
     if watch:
         follow(sweep, as_json=as_json)
-    _tell(sweep, as_json=as_json)
+    _report(sweep, as_json=as_json)
 
 
 def follow(sweep: Sweep, *, as_json: bool = False) -> None:
-    """Show progress until nothing runs; tell of the sweep, and end with its exit code."""
+    """Show progress until nothing runs; report on the sweep, and end with its exit code."""
     for submission in sweep.running():
         show(submission)
-    _tell(sweep, as_json=as_json)
+    _report(sweep, as_json=as_json)
 
 
-def _tell(sweep: Sweep, *, as_json: bool) -> None:
+def _report(sweep: Sweep, *, as_json: bool) -> None:
     state = sweep.status()
     if as_json:
         print_json(state)

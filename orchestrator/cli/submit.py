@@ -65,18 +65,18 @@ def submit(
         other_recipe=other_recipe,
         tell=say,
     )
-    tell(sweep, submission, failed=False)
+    say_submitted(sweep, submission, failed=False)
     if watch:
         follow(sweep)
 
 
-def tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
+def say_submitted(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
     """Report what was submitted, or why nothing was."""
     if submission is None:
-        _tell_nothing(sweep, failed)
+        _say_nothing_to_submit(sweep, failed)
         return
     intent = submission.intent
-    tell_gpu(submission)
+    say_gpu(submission)
     where = counted(intent.workers, "local process")
     if intent.arrays:
         where = f"{intent.cluster}: " + ", ".join(
@@ -89,7 +89,7 @@ def tell(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
     say_next("Watch", "status", sweep.directory, "--watch")
 
 
-def tell_gpu(submission: Submission) -> None:
+def say_gpu(submission: Submission) -> None:
     """Say where classifiers with device = "gpu" are trained on this machine."""
     gpu = submission.intent.gpu
     if gpu == "none":
@@ -98,7 +98,7 @@ def tell_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
-def _tell_nothing(sweep: Sweep, failed: bool) -> None:
+def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
     if sweep.is_running:
         say("Nothing to submit: what is missing waits or is being trained.")
         say_next("Watch", "status", sweep.directory, "--watch")

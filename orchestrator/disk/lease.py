@@ -163,7 +163,7 @@ class Lease:
     name : str
         What is leased.
     doing : str
-        What for: told to those who find it held.
+        What for: shown to those who find it held.
     vanishes : bool
         Let no file stay when it is released: for what has a name of its own, or is rarely wanted.
     """

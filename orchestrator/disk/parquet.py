@@ -50,11 +50,11 @@ def write_parquet(
     orchestrator.errors.StoreUnavailable
         Where the file system refuses.
     """
-    told = {**(metadata or {}), **_CHECKSUM}
+    metadata = {**(metadata or {}), **_CHECKSUM}
     if isinstance(frame, pl.DataFrame):
         buffer = io.BytesIO()
         frame.write_parquet(
-            buffer, compression="zstd", compression_level=compression_level, metadata=told
+            buffer, compression="zstd", compression_level=compression_level, metadata=metadata
         )
         _write_checksum(buffer)
         (place_new if is_new else place)(path, buffer.getvalue(), before_rename)
@@ -62,7 +62,7 @@ def write_parquet(
     with placing(path) as partial:
         try:
             frame.sink_parquet(
-                partial, compression="zstd", compression_level=compression_level, metadata=told
+                partial, compression="zstd", compression_level=compression_level, metadata=metadata
             )
         except pl.exceptions.PolarsError as error:  # of a full disk, too, polars says no more
             raise StoreUnavailable(
@@ -98,14 +98,14 @@ def read_parquet(
         Where it is no plain file, no Parquet file, not as it was written, or of another schema.
     """
     frame = scan_parquet(path, schema, remedy)
-    with telling_damage(path, remedy):
+    with damage_named(path, remedy):
         return (frame if columns is None else frame.select(columns)).collect()
 
 
 def scan_parquet(
     path: Path, schema: Mapping[str, pl.DataType] | None = None, remedy: str | None = None
 ) -> pl.LazyFrame:
-    """Check a table as `read_parquet` does, and return it lazily; collect it in `telling_damage`.
+    """Check a table as `read_parquet` does, and return it lazily; collect it in `damage_named`.
 
     Only the columns and rows that are needed are decoded.
     """
@@ -113,7 +113,7 @@ def scan_parquet(
         require_intact(path)
     except DamagedFile as error:
         raise _damaged(path, error.reason, remedy) from None
-    with telling_damage(path, remedy):
+    with damage_named(path, remedy):
         frame = pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
         found = frame.collect_schema()
     for name, dtype in (schema or {}).items():
@@ -125,7 +125,7 @@ def scan_parquet(
 
 
 @contextmanager
-def telling_damage(path: Path, remedy: str | None = None) -> Iterator[None]:
+def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
     """Turn what polars says of a file that it cannot decode into `DamagedFile`."""
     try:
         yield

@@ -1,6 +1,6 @@
 """Files of the store: placed whole by `jobs.whole`, looked at before they are read.
 
-What goes wrong is told as the store's errors: `StoreUnavailable` where the file system refuses, and
+What goes wrong is raised as the store's errors: `StoreUnavailable` where the file system refuses,
 `LeaseLost` where the next holder of a lease has removed a temporary file.
 """
 

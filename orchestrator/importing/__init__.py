@@ -70,7 +70,7 @@ def import_predictions(
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    with _telling(files):
+    with _one_message(files):
         kinds = {_kind(file) for file in files}
     if len(kinds) > 1 or (kinds <= {".zip", "exported"} and len(files) > 1):
         raise UserError(
@@ -83,8 +83,8 @@ def import_predictions(
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
-    # what overflows is not finite afterwards, and told
-    with ExitStack() as stack, _telling(files), np.errstate(all="ignore"):
+    # what overflows is not finite afterwards, and refused
+    with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
         sources: list[PredictionFile]
         if kind == "exported":
             sources = read_exported(files[0])
@@ -105,7 +105,7 @@ def import_predictions(
 
 
 @contextmanager
-def _telling(files: Sequence[Path]) -> Iterator[None]:
+def _one_message(files: Sequence[Path]) -> Iterator[None]:
     """Make one message of whatever a file that anybody made leads to."""
     try:
         yield

@@ -182,7 +182,7 @@ def _largest(
 
 
 def _check_whole(paths: SweepPaths) -> None:
-    """Refuse a sweep whose state can't be told."""
+    """Refuse a sweep whose state is unknown."""
     from manyseed.orchestrator.grids.sweepfile import read_sweep_file
     from manyseed.orchestrator.survey import survey
 
@@ -202,11 +202,11 @@ def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
     except Exception as error:  # a stranger's file may break whatever reads it
         if isinstance(error, UserError) and error.file == file:
             raise
-        told = f"holds no whole sweep: {_told(error, paths.directory)}"
-        raise UserError(told, file=file, remedy=_WHOLE) from None
+        problem = f"holds no whole sweep: {_reason(error, paths.directory)}"
+        raise UserError(problem, file=file, remedy=_WHOLE) from None
 
 
-def _told(error: Exception, directory: Path) -> str:
+def _reason(error: Exception, directory: Path) -> str:
     """Return what is wrong in a sweep that came out of a zip, with paths inside of it."""
 
     def inside(path: str | Path | None) -> Path | str:

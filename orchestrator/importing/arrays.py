@@ -271,10 +271,10 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
     y_true = texts(np.asarray(given["y_true"]), "y_true", path)
     n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
     if "class_names" in given:
-        told = texts(np.asarray(given["class_names"]), "class_names", path)
-        if told.ndim != 1 or told.dtype.kind not in "Uiu":
+        given_names = texts(np.asarray(given["class_names"]), "class_names", path)
+        if given_names.ndim != 1 or given_names.dtype.kind not in "Uiu":
             raise UserError("is no list of names", file=path, key="class_names")
-        names = tuple(str(name) for name in told.tolist())
+        names = tuple(str(name) for name in given_names.tolist())
     elif y_true.dtype.kind == "U":
         names = tuple(str(name) for name in np.unique(y_true))
     else:

@@ -112,14 +112,14 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
     class_names, confident = _classes(paths)
     for number, path in enumerate(paths):
         for key, own in _runs(path, number).items():
-            repeat, told = key[0], own.row(0, named=True)
+            repeat, first_row = key[0], own.row(0, named=True)
             keys.append(
                 pl.DataFrame(
                     {
                         "file": [number],
                         "repeat": [repeat],
                         "run": [key[1]],
-                        **{k: [told[k]] for k in (*DEFAULTS, "fit_seconds") if k in told},
+                        **{k: [first_row[k]] for k in (*DEFAULTS, "fit_seconds") if k in first_row},
                     }
                 )
             )
@@ -269,7 +269,7 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
 
 def read_exported(path: Path) -> list[PredictionFile]:
     """Open a table that ``export`` wrote: labels of every dataset and classifier in it."""
-    told = _collected(
+    table = _collected(
         path,
         _scan(path)
         .select(
@@ -284,28 +284,28 @@ def read_exported(path: Path) -> list[PredictionFile]:
         )
         .with_row_index("line"),
     )
-    for name in told.columns:
-        if name != "fit_seconds" and told[name].has_nulls():
+    for name in table.columns:
+        if name != "fit_seconds" and table[name].has_nulls():
             raise UserError("lacks values", file=path, key=name)
-    if told.is_empty():
+    if table.is_empty():
         raise UserError("has no rows", file=path)
     return [
         _exported(path, own)
-        for own in told.partition_by("dataset", "classifier", maintain_order=True)
+        for own in table.partition_by("dataset", "classifier", maintain_order=True)
     ]
 
 
-def _exported(path: Path, told: pl.DataFrame) -> PredictionFile:
-    epochs = tuple(told["epoch"].unique().sort().to_list())
-    cells = told.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
-    whole = told.height % len(epochs) == 0 and bool(
-        (told["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
-        and cells.to_series().n_unique() * len(epochs) == told.height
-        and (np.diff(told["line"].to_numpy()) == 1).all()
+def _exported(path: Path, table: pl.DataFrame) -> PredictionFile:
+    epochs = tuple(table["epoch"].unique().sort().to_list())
+    cells = table.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
+    whole = table.height % len(epochs) == 0 and bool(
+        (table["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
+        and cells.to_series().n_unique() * len(epochs) == table.height
+        and (np.diff(table["line"].to_numpy()) == 1).all()
     )
     if not whole:
         raise UserError("a run lacks snapshots, or they stand in no order", file=path, key="epoch")
-    runs = told.filter(pl.col("epoch") == epochs[0])
+    runs = table.filter(pl.col("epoch") == epochs[0])
     lines = runs["line"].to_numpy().astype(np.int64)
     samples = _lines(path, lines[:1])
     if samples["class_names"][0] is None or samples["label"][0] is None:
@@ -346,7 +346,7 @@ def _exported(path: Path, told: pl.DataFrame) -> PredictionFile:
         found = codes(label.to_numpy(), class_names, "label", path)
         return Predicted(found.reshape(len(positions), len(epochs), shape[1]), None)
 
-    dataset, classifier = told.select("dataset", "classifier").row(0)
+    dataset, classifier = table.select("dataset", "classifier").row(0)
     return PredictionFile(
         file=path,
         dataset=dataset,

@@ -21,7 +21,7 @@ from manyseed.orchestrator.store.layout.schema import Keep, Probability, ScoreTy
 Positions = NDArray[np.int64]
 
 DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
-"""What tells cells apart, and its value where nothing is said."""
+"""What distinguishes cells, and its value where nothing is said."""
 
 ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
 _LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
@@ -149,12 +149,12 @@ def _is_plain(text: str) -> bool:
 
 
 def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
-    """Return what is told of each run, with defaults filled in.
+    """Return the attributes of each run, with defaults filled in.
 
     Raises
     ------
     UserError
-        For an unknown attribute, one of another length, or two runs that are told to be one.
+        For an unknown attribute, one of another length, or two runs with the same address.
     """
     for name, values in given.items():
         if name not in ATTRIBUTES:

@@ -15,7 +15,7 @@ from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 
 
 def fetch_datasets(
-    infos: Mapping[str, DatasetInfo], tell: Callable[[str], None] = lambda name: None
+    infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
 ) -> list[str]:
     """Make the prepared copies that are not there; return the names of those made.
 
@@ -26,7 +26,7 @@ def fetch_datasets(
     """
     made = []
     for name, info in infos.items():
-        tell(name)
+        report(name)
         try:
             if datasets.fetch(info):
                 made.append(name)

@@ -79,7 +79,7 @@ class Groups:
         for number, *names in named.sort("group").iter_rows():
             spec = self.specs[number] if number < len(self.specs) else None
             if spec is None or [spec.dataset, spec.classifier, spec.path] != names:
-                reason = f"group {number} is not the one that {paths.cells.name} tells of"
+                reason = f"group {number} is not the one that {paths.cells.name} describes"
                 raise DamagedFile(paths.groups, reason)
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:

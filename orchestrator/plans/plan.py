@@ -54,7 +54,7 @@ expected to take on one core, `canonical` the description that `cell_id` is the 
 the plan part that brought the cell."""
 
 _UNKNOWN_SECONDS = 1.0
-"""What a fit is expected to take where a plan does not tell."""
+"""What a fit is expected to take where a plan does not say it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _FAILURES_SHOWN = 3
 def status(paths: SweepPaths) -> dict[str, Any]:
     """Look at a sweep's files, and ask its scheduler once.
 
-    Where that does not answer, what tasks tell of themselves has to do.
+    Where that does not answer, what tasks report must do.
 
     Returns
     -------
@@ -100,8 +100,8 @@ def _problems(
 
     Files that cannot be read are named whichever submission they are of.
     """
-    if told := retraining.damage(paths.journals):
-        yield told
+    if damage := retraining.damage(paths.journals):
+        yield damage
     yield from _unreadable(tasks)
     if not listed:
         return

@@ -1,4 +1,4 @@
-"""How far a submission is, as its tasks tell; the core of progress bars, without one."""
+"""How far a submission is, as its tasks report; the core of progress bars, without one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _last_words(submission: Submission) -> tuple[str, str]:
 def watch(submission: Submission) -> Iterator[Progress]:
     """Yield a submission's progress several times a second, until nothing of it lives.
 
-    While its cluster does not answer, what tasks tell of themselves has to do.
+    While its cluster does not answer, what tasks report must do.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from manyseed.orchestrator.disk.parquet import checksum, read_parquet, scan_parquet, telling_damage
+from manyseed.orchestrator.disk.parquet import checksum, damage_named, read_parquet, scan_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis, remedy
@@ -61,7 +61,7 @@ class Results(Mapping[str, pl.DataFrame]):
         self._files, self._checksums, self._remedy = dict(files), dict(checksums), remedy
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        with self.telling_damage(table):
+        with self.damage_named(table):
             return self.scan(table).collect()
 
     def __iter__(self) -> Iterator[str]:
@@ -97,15 +97,15 @@ class Results(Mapping[str, pl.DataFrame]):
         if not drawn.join(analysed, on=list(INPUT_COLUMNS), how="anti").is_empty():
             raise DamagedFile(ensembles, "is of other predictions than those that were analysed")
 
-    def telling_damage(self, table: str) -> AbstractContextManager[None]:
+    def damage_named(self, table: str) -> AbstractContextManager[None]:
         """Turn what polars says where a table cannot be decoded into `DamagedFile`."""
-        return telling_damage(self._files[table], self._remedy)
+        return damage_named(self._files[table], self._remedy)
 
     def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
         """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""
         from manyseed.analysis.tables.schema import Tables
 
-        with self.telling_damage("pairs"):
+        with self.damage_named("pairs"):
             pairs = self.scan("pairs").select(pair_columns).collect()
         return Tables(self["runs"], pairs, self["repeats"], self["cells"])
 

@@ -19,7 +19,7 @@ def wait_for_ending(
     submissions: Sequence[Submission],
     seconds: float,
     dispensable: Callable[[Scheduler], bool],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> int:
     """Wait until tasks that were asked to stop have ended; return how many have not.
 
@@ -33,8 +33,8 @@ def wait_for_ending(
         How long to wait at most.
     dispensable : callable
         As `tasks_of` takes it.
-    tell : callable
-        Told once that there is something to wait for.
+    report : callable
+        Called once, to say that there is something to wait for.
 
     Raises
     ------
@@ -42,16 +42,16 @@ def wait_for_ending(
         When a cluster does not answer that is needed.
     """
     stopped = [one for one in submissions if one.files.stop.exists()]
-    until, told = time.monotonic() + seconds, False
+    until, is_reported = time.monotonic() + seconds, False
     while stopped:
         began = time.monotonic()
         looked = tasks_of(stopped, dispensable=dispensable)
         left = [sum(_is_ending(s, t) for t in ts) for s, ts in zip(stopped, looked, strict=True)]
         if not sum(left) or began > until:
             return sum(left)
-        if not told:
-            tell("Waiting for tasks that were asked to stop: they finish their fits in flight.")
-            told = True
+        if not is_reported:
+            report("Waiting for tasks that were asked to stop: they finish their fits in flight.")
+            is_reported = True
         stopped = [one for one, n in zip(stopped, left, strict=True) if n]
         time.sleep(max(_POLL_SECONDS, _PATIENCE * (time.monotonic() - began)))
     return 0

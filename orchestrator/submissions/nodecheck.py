@@ -48,7 +48,7 @@ class CheckResult:
 
 
 def check(
-    profile: Profile, folder: Path, seconds: float, tell: Callable[[str], None]
+    profile: Profile, folder: Path, seconds: float, report: Callable[[str], None]
 ) -> list[CheckResult]:
     """Check a cluster, with one job for each resource class.
 
@@ -59,8 +59,8 @@ def check(
         A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
     seconds : float
         How long to wait for the jobs.
-    tell : callable
-        Told what is being waited for.
+    report : callable
+        Called with what is being waited for.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def check(
         ]
         for resources in (profile.cpu, profile.gpu):
             if resources is not None:
-                findings += _check_node(profile, resources, folder, seconds, tell)
+                findings += _check_node(profile, resources, folder, seconds, report)
     return findings
 
 
@@ -105,7 +105,7 @@ def _check_node(
     resources: Resources,
     parent: Path,
     seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Iterator[CheckResult]:
     what = f"{resources.name} job"
     with TemporaryDirectory(
@@ -114,7 +114,9 @@ def _check_node(
         folder = Path(made).resolve()
         file = folder / "report.json"
         try:
-            state = _wait_for_job(profile, resources, file, seconds, lambda s: tell(f"{what}: {s}"))
+            state = _wait_for_job(
+                profile, resources, file, seconds, lambda s: report(f"{what}: {s}")
+            )
         except ClusterUnavailable:
             raise
         except ClusterError as error:
@@ -129,7 +131,7 @@ def _wait_for_job(
     resources: Resources,
     file: Path,
     seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> states.JobState:
     """Submit the job, and return its last state; it is cancelled where it takes too long."""
     started = time.time()
@@ -147,7 +149,7 @@ def _wait_for_job(
     state = states.JobState(job, name, "pending")
     try:
         while state.is_alive and time.time() - started < seconds:
-            tell(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
+            report(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
             time.sleep(_ASK_SECONDS)
             state = states.ask([job], started, file.parent)[job]
     finally:
@@ -160,13 +162,13 @@ def _findings(
     what: str, state: states.JobState, seen: dict[str, Any], resources: Resources, log: str
 ) -> Iterator[CheckResult]:
     if not seen:
-        told = f"{state.state} {state.reason}".strip()
+        seen_state = f"{state.state} {state.reason}".strip()
         if state.state == "pending":
             yield CheckResult(
-                what, told, "it did not start in time: give --wait more, or see squeue"
+                what, seen_state, "it did not start in time: give --wait more, or see squeue"
             )
         else:
-            yield CheckResult(what, told, f"it never came to Python; its log ends:\n{log}")
+            yield CheckResult(what, seen_state, f"it never came to Python; its log ends:\n{log}")
         return
     gpus = {0: "", 1: " and a GPU"}.get(seen["gpus"], f" and {seen['gpus']} GPUs")
     given = f"{seen['cores']} cores{gpus}"

@@ -97,20 +97,20 @@ class Scheduler:
     def _ask(self, jobs: dict[str, Job], lost: set[Array]) -> None:
         self._asked = time.monotonic()
         try:
-            told = self._told(jobs, lost)
+            answers = self._answers(jobs, lost)
         except UnavailableError as error:
             self._silence = error
             raise
-        self._known |= told
+        self._known |= answers
         arrays = {array.name: array for array in lost}
         found = {
             name: Job(name, arrays[state.submission])
-            for name, state in told.items()
+            for name, state in answers.items()
             if name not in jobs
         }
         self._wanted, self._sought, self._silence = jobs | found, lost, None
 
-    def _told(self, jobs: dict[str, Job], lost: set[Array]) -> dict[str, JobState]:
+    def _answers(self, jobs: dict[str, Job], lost: set[Array]) -> dict[str, JobState]:
         if not available():  # another machine's, or another cluster's
             return {name: JobState(name, "", "gone") for name in jobs}
         arrays = {job.array for job in jobs.values()} | lost
@@ -122,14 +122,14 @@ class Scheduler:
                 users={array.user for array in arrays},
             )
         logs = {array.name: array.logs for array in arrays}
-        told = {}
+        answers = {}
         for job, state in found.items():
             name = jobs[job].array.name if job in jobs else state.submission
             # another cluster's, or an older, job may have the same id
             is_ours = state.submission in ("", name)
             state = state if is_ours else JobState(job, "", "gone")
-            told[job] = states.named_for_memory(state, logs[name])
-        return told
+            answers[job] = states.named_for_memory(state, logs[name])
+        return answers
 
     @contextmanager
     def active(self) -> Iterator[None]:

@@ -68,7 +68,7 @@ class Submission:
         return skipped_cells(self.folder)
 
     def attempts(self, task: int | None = None) -> list[Attempt]:
-        """Return what each attempt, of one task or of all, last told of itself, oldest first."""
+        """Return what each attempt, of one task or of all, last reported, oldest first."""
         return read_attempts(self.folder, task)
 
     def is_alive(self) -> bool:
@@ -102,7 +102,7 @@ class Submission:
         """Return the job of every task, as far as its submitter noted them."""
         noted, firsts = read_jobs(self.folder), sorted(self.arrays)
         if noted and min(noted) < min(firsts, default=math.inf):
-            raise DamagedFile(self.files.jobs, "tells of tasks that were not submitted")
+            raise DamagedFile(self.files.jobs, "names tasks that were not submitted")
         return {
             number: Job(job, self.arrays[firsts[bisect_right(firsts, number) - 1]])
             for number, job in noted.items()
@@ -114,15 +114,15 @@ class Submission:
         Where the submitter died before it noted them, they are looked for by name.
         """
         lost = self.lost_arrays
-        told = self.scheduler.states([], lost) if lost else {}
-        return self.noted_jobs() | self.named(told)
+        found = self.scheduler.states([], lost) if lost else {}
+        return self.noted_jobs() | self.named(found)
 
-    def named(self, told: Mapping[str, JobState]) -> dict[int, Job]:
+    def named(self, states: Mapping[str, JobState]) -> dict[int, Job]:
         """Return the jobs of tasks that a scheduler knows by the names of this one's arrays."""
         firsts = {array.name: first for first, array in self.arrays.items()}
         return {
             first + state.index: Job(job, self.arrays[first])
-            for job, state in told.items()
+            for job, state in states.items()
             if (first := firsts.get(state.submission)) is not None
         }
 
@@ -158,7 +158,7 @@ class Submission:
         """Look at processes.
 
         Of those that cannot be seen from here, another machine's or another container's, only
-        their files are: one that tells of no end counts as alive while they change.
+        their files are: one that reports no end counts as alive while they change.
         """
         job = self.files.local_job
         # without a note of the job it is being submitted, or its submitter died
@@ -167,12 +167,12 @@ class Submission:
         if any(processes.is_alive(name) for name in (first, *running)):
             return True
         is_known = attempts and all(attempt.state != UNREADABLE for attempt in attempts)
-        told = running if is_known else [first, *running]
-        is_unclear = any(processes.state(name) == "unknown" for name in told)
+        names = running if is_known else [first, *running]
+        is_unclear = any(processes.state(name) == "unknown" for name in names)
         return is_unclear and self.changed_lately()
 
     def changed_lately(self) -> bool:
-        """Whether an attempt told of itself in the last minutes."""
+        """Whether an attempt reported in the last minutes."""
         return any(map(_is_fresh, self.files.of_attempts(PROGRESS)))
 
 
@@ -195,7 +195,7 @@ def tasks_of(
     ----------
     submissions : sequence of Submission
     ask : bool
-        Without, what tasks tell of themselves has to do: the cluster does not answer.
+        Without, what tasks report must do: the cluster does not answer.
     fresh : bool
         Ask the scheduler however lately it was asked.
     dispensable : callable
@@ -242,7 +242,7 @@ class _Look:
 
     @property
     def open_jobs(self) -> dict[int, Job]:
-        """The jobs of tasks that did not tell of their end."""
+        """The jobs of tasks that did not report their end."""
         return {number: job for number, job in self.jobs.items() if self._last(number) not in OVER}
 
     def states(self) -> list[TaskState]:
@@ -281,7 +281,7 @@ class _Look:
         return TaskState(number, state, attempts, job_id, found.node or node, found.reason)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
-        """Return the state of a task of which its files alone can tell: it runs while they change.
+        """Return the state of a task that only its files show: it runs while they change.
 
         Whoever goes on with the sweep here lets what waits there never start.
         """
@@ -292,7 +292,7 @@ class _Look:
         return TaskState(number, "running" if runs else otherwise, attempts, job_id, node, note)
 
     def _writes(self, number: int) -> bool:
-        """Whether a task's last attempt told of itself in the last minutes: then it is alive."""
+        """Whether a task's last attempt reported in the last minutes: then it is alive."""
         if not (attempts := self.attempts.get(number)):
             return False
         attempt = attempts[-1].folder
@@ -309,7 +309,7 @@ class _Look:
         return found
 
     def _ended(self, number: int) -> tuple[Attempt, ...]:
-        """Return a task's attempts where it told of its end since they were read."""
+        """Return a task's attempts where it reported its end since they were read."""
         attempts = self.submission.attempts(number)
         return tuple(attempts) if attempts and attempts[-1].state in OVER else ()
 

@@ -78,13 +78,13 @@ class Request:
 
 
 def submit(
-    paths: SweepPaths, request: Request, tell: Callable[[str], None] = lambda text: None
+    paths: SweepPaths, request: Request, report: Callable[[str], None] = lambda text: None
 ) -> Submission | None:
     """Submit every missing run; return None where nothing is to be submitted.
 
     Runs that a task has which trains or waits are never submitted again, and failed ones only when
     asked. Waiting tasks that were held by a pause are released. Those that were asked to stop are
-    waited for, which `tell` is told.
+    waited for, which `report` says.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def submit(
         # a cluster that is silent keeps nobody from going on elsewhere
         return other is not scheduler
 
-    n_ending = wait_for_ending(submissions(paths), request.patience, dispensable, tell)
+    n_ending = wait_for_ending(submissions(paths), request.patience, dispensable, report)
     with locked(paths.lock, "submitting") as lease:
         state = survey(paths)
         rows = _chosen(state, request)

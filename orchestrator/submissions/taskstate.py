@@ -24,10 +24,10 @@ class TaskState:
     number : int
     state : str
         waiting, held, running; finished, stopped, broken (the machine was at fault); killed
-        (nothing of it lives, it told of no end), gone (neither it nor SLURM tells of any attempt),
+        (nothing of it is alive, it reported no end), gone (no attempt of it is known anywhere),
         cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
     attempts : tuple of Attempt
-        What each attempt last told of itself, oldest first.
+        What each attempt last reported, oldest first.
     job_id : str
         SLURM's, empty on this machine and where there is none.
     node, note : str
@@ -48,7 +48,7 @@ class TaskState:
 
     @property
     def is_out_of_sight(self) -> bool:
-        """Whether its files alone tell of it, since no scheduler that knows it answers here."""
+        """Whether only its files show it, since no scheduler that knows it answers here."""
         return self.note in (ELSEWHERE, UNSEEN)
 
     @property
@@ -63,5 +63,5 @@ class TaskState:
 
     @property
     def last(self) -> Attempt:
-        """What its last attempt told; before the first, nothing."""
+        """What its last attempt reported; before the first, nothing."""
         return self.attempts[-1] if self.attempts else _NONE

@@ -83,7 +83,7 @@ class Intent:
     scheduler : str
         SLURM's name of the cluster.
     profile : str
-        The profile's file, as an absolute path. It tells which of a user's own profiles is meant,
+        The profile's file, as an absolute path. It says which of a user's own profiles is meant,
         and is opened for no other reason: `orchestrator.submissions.profiles`.
     arrays : tuple of TaskArray
     excluded : mapping

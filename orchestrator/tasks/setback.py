@@ -1,7 +1,7 @@
 """Runs that a repair set back to missing: what failed of them before no longer counts.
 
 A failure of a run that was finished later says nothing of it. While the run is finished that is
-plain; once it is set back only what is written here tells.
+plain; once it is set back only what is written here shows it.
 """
 
 from __future__ import annotations

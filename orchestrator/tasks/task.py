@@ -113,7 +113,7 @@ class Task:
         DamagedFile
             For what is no task, or one of another version.
         """
-        with _telling(path):
+        with _damage_of(path):
             value = read_json(path)
             spans = _read_spans(value)
             task = cls(
@@ -135,7 +135,7 @@ class Task:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _damage_of(path: Path) -> Iterator[None]:
     """Turn what is wrong with a task's file into `DamagedFile`."""
     try:
         yield
@@ -164,7 +164,7 @@ def held_rows(files: Iterable[Path]) -> pl.DataFrame:
 
     spans = []
     for file in files:
-        with _telling(file):  # not `Task.read`: there may be thousands
+        with _damage_of(file):  # not `Task.read`: there may be thousands
             held = _read_spans(read_json(file))
         spans += [(span.group, span.row, span.cell, span.count) for span in held]
     schema = {"group": pl.UInt32, "row": pl.UInt32, "cell": pl.UInt32, "count": pl.UInt32}
@@ -185,7 +185,7 @@ def turns(*by: str, together: pl.Expr) -> pl.Expr:
     Parameters
     ----------
     *by : str
-        Columns whose values tell what is one sequence of work, such as a task; none: all is.
+        Columns whose values say what is one sequence of work, such as a task; none: all is.
     together : Expr
         Whether runs of a cell and repeat have to stay together, as copies and their source do.
     """

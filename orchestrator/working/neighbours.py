@@ -1,6 +1,6 @@
-"""Which journals can hold runs of a task's shards: told by their names, without opening them.
+"""Which journals can hold runs of a task's shards: known by their names, without opening them.
 
-A journal's name tells submission and task, and a submission's ``shards.json`` which shards each of
+A journal's name says submission and task, and a submission's ``shards.json`` which shards each of
 its tasks was given. On a cluster with thousands of tasks, a task so reads the journals of a few.
 """
 

@@ -75,7 +75,7 @@ class Node:
 def _n_given(env: Mapping[str, str]) -> int:
     """Return how many GPUs a job was given."""
     given = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
-    return max(sum(device not in _NO_DEVICES for device in told.split(",")) for told in given)
+    return max(sum(device not in _NO_DEVICES for device in listed.split(",")) for listed in given)
 
 
 def broken_nodes(attempts: Iterable[Attempt]) -> dict[str, str]:

@@ -17,7 +17,7 @@ _GRACE_SECONDS = 60.0
 
 
 class Stop:
-    """What a task was told of its end.
+    """What a task knows of its end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What one task does on its node: keep a pool busy, publish shards, tell how far it is.
+"""What one task does on its node: keep a pool busy, publish shards, report how far it is.
 
 This process imports neither polars nor torch: a node may start hundreds of tasks at once.
 """
@@ -86,7 +86,7 @@ class TaskAttempt:
         self.earlier = read_attempts(submission, number)
         self.folder = files.attempt(number, uuid.uuid4().hex[:8])
         self.folder.mkdir(parents=True)
-        # room to tell how the attempt ended, on a disk that is full by then
+        # room to report how the attempt ended, on a disk that is full by then
         self.reserve = self.folder / "reserve"
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
@@ -109,12 +109,12 @@ class TaskAttempt:
         self.barren_starts = 0
         self.started = time.time()
         self._began = time.monotonic()
-        self._told = self._looked = 0.0
+        self._reported = self._looked = 0.0
 
     def run(self) -> str:
         """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
         signals.on_stop(self.stop.on_signal)
-        # the lease tells everybody that this attempt's journals are still written
+        # the lease shows everybody that this attempt's journals are still written
         lease = Lease(self.publisher.watch, attempt_lease(self.folder.name), vanishes=True)
         state = _SUSPENDED
         try:
@@ -134,7 +134,7 @@ class TaskAttempt:
         finally:
             self.reserve.unlink(missing_ok=True)
             state = "broken" if self.fault else state
-            self._tell(state)
+            self._report(state)
         return state
 
     @contextmanager
@@ -181,7 +181,7 @@ class TaskAttempt:
         return times
 
     def _run(self, lease: Lease) -> str:
-        self._tell("running")
+        self._report("running")
         self._look()
         while self.queue.n_pending and not self.fault and not lease.is_stale:
             self._look_if_due()
@@ -195,7 +195,7 @@ class TaskAttempt:
             for message in self.pool.messages(_TICK):
                 self._on_message(message)
             self.publisher.publish_due()
-            self._tell_if_due()
+            self._report_if_due()
         self.pool.dismiss(_GRACE_SECONDS)
         if lease.is_stale:
             # Taken for dead while it was suspended: others may have gone on with its work, and
@@ -310,12 +310,12 @@ class TaskAttempt:
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 
-    def _tell_if_due(self) -> None:
-        if self._is_due(self._told):
-            self._tell("running", durable=False)
+    def _report_if_due(self) -> None:
+        if self._is_due(self._reported):
+            self._report("running", durable=False)
 
-    def _tell(self, state: str, *, durable: bool = True) -> None:
-        self._told = time.monotonic()
+    def _report(self, state: str, *, durable: bool = True) -> None:
+        self._reported = time.monotonic()
         Attempt(
             state,
             processes.fingerprint(os.getpid()),

@@ -279,7 +279,7 @@ def check_packages(accounting: bool) -> None:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kill processes, so that none has the time to tell of another's end."""
+    """Kill processes, so that none has the time to report another's end."""
     pids = list(pids)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:

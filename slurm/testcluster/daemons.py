@@ -87,7 +87,7 @@ class Daemons:
         if (process / "comm").read_text().strip() != "slurmstepd":
             names = (v for v in environment if v.startswith(b"SLURMD_NODENAME="))
             return next((v.partition(b"=")[2].decode() for v in names), None)
-        # a step is not told its node, but writes to its log
+        # a step does not know its node, but writes to its log
         log = f"{self._folder}/log/slurmd-"
         files = (str(link.readlink()) for link in (process / "fd").iterdir())
         logs = (file for file in files if file.startswith(log))

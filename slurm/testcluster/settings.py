@@ -1,4 +1,4 @@
-"""What a test cluster looks like, and the files that tell SLURM."""
+"""What a test cluster looks like, and the files that say so to SLURM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "testcluster"
 class Settings:
     """Size and limits of a test cluster.
 
-    Nodes are virtual: they have as many cores and as much memory (MB) as they are told. GPUs are
+    Nodes are virtual: they have as many cores and as much memory (MB) as they are given. GPUs are
     devices that only SLURM believes in.
     """
 

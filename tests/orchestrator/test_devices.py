@@ -25,7 +25,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(devices, "_told", devices._told.__wrapped__)  # not from another test
+    monkeypatch.setattr(devices, "_listed", devices._listed.__wrapped__)  # not from another test
     return program
 
 

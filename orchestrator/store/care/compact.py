@@ -76,8 +76,8 @@ def compact(
     besides : collection of str
         Names of leases that the caller holds.
     progress : callable
-        Told before the first shard and after each: (shards that hold what journals hold, all of
-        these).
+        Called before the first shard and after each with (shards done, all shards that hold what
+        journals hold).
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 What a shard holds of each run besides predictions follows from these, from journals and from the
 plan: a checksum from chunks whose own checksums fit, a status from checksums that fit, how long a
-fit took and by which recipe from journals. What none of them tells is written as unknown.
+fit took and by which recipe from journals. What none of them holds is written as unknown.
 
 Labels follow from scores, or from the logit gap of two classes; a row's checksum, which goes over
 both, says whether they are the ones that were stored.
@@ -102,7 +102,7 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
     """
     spec = group.spec
     if spec.scores != "all" and not (spec.scores == "margin" and spec.n_classes == 2):
-        return 0  # the margin of one of many classes does not tell which other one was predicted
+        return 0  # the margin of one of many classes does not say which other one was predicted
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
     with lease.kept():

@@ -87,7 +87,7 @@ def repair(
     test_sets : callable, optional
         Makes test sets; without it, and where it returns None, workers write them again.
     before_dropping : callable, optional
-        Told which rows will be set back.
+        Called with the rows that will be set back.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _republish(
 
 
 def _mend_splits(group: Group, chunk: int, make: TestSets, watch: LeaseWatch) -> str | None:
-    """Make test sets again; return what to tell where that cannot be done.
+    """Make test sets again; return what to report where that cannot be done.
 
     Files that cannot be read, or hold others' test sets, are removed. The rest stays: what is made
     again must equal it.

@@ -1,6 +1,6 @@
 """Fits that were trained more than once: by workers that were taken for dead, or killed unsynced.
 
-Journals tell, as long as they are there. What they told is added to the ledger, a file beside them,
+Journals show it while they are there. What they showed is added to the ledger, a file beside them,
 before they are removed; it names them, so that an interrupted removal counts nothing twice.
 """
 
@@ -65,7 +65,7 @@ def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
 
 
 def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[str]) -> None:
-    """Add to the ledger what journals tell that are about to be removed."""
+    """Add to the ledger what journals show that are about to be removed."""
     ledger, groups = _known(journals), list(groups)
     before = _in_vain(groups, journals, ledger.journals)
     after = _in_vain(groups, journals, ledger.journals | set(removed))

@@ -81,7 +81,7 @@ def verify(
     ----------
     group : Group
     checked : callable
-        Told after each of `shards_to_verify` how many finished rows it holds.
+        Called after each of `shards_to_verify` with how many finished rows it holds.
     shards : collection of int, optional
         Check these only.
     journals : JournalIndex, optional
@@ -89,7 +89,7 @@ def verify(
     """
     splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
     yield from splits
-    told = {finding.split for finding in splits}
+    reported = {finding.split for finding in splits}
     for shard in shards_to_verify(group) if shards is None else sorted(shards):
         sets = [y_true]
 
@@ -101,9 +101,9 @@ def verify(
 
         findings, finished = _settled(look, functools.partial(_stamp, group, shard))
         for finding in findings:
-            if finding.split is None or finding.split not in told:
+            if finding.split is None or finding.split not in reported:
                 yield finding
-        told |= {finding.split for finding in findings} - {None}
+        reported |= {finding.split for finding in findings} - {None}
         checked(finished)
 
 
@@ -219,7 +219,7 @@ def _verify_splits(group: Group) -> _Look[Array]:
 def _verify_shard(
     group: Group, shard: int, y_true: Array, journals: JournalIndex | None
 ) -> Generator[Finding, None, int]:
-    """Return how many rows are finished; any row may be where that cannot be told."""
+    """Return how many rows are finished; any row may be where that is unknown."""
     spec, (start, stop) = group.spec, group.span(shard)
     repeat_index = read_array(group, "repeat_index")[start:stop]
     padding = repeat_index < 0

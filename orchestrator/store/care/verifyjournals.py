@@ -31,7 +31,7 @@ def verify_journals(
     journals : JournalIndex
         As of now; rows that are published later are not looked for.
     checked : callable
-        Told how many finished runs were checked.
+        Called with how many finished runs were checked.
     """
     spec = group.spec
     held = journals.rows(spec.number)
@@ -41,7 +41,7 @@ def verify_journals(
         published = np.isin(statuses(group), (DONE, COPY))
         repeats = read_array(group, "repeat_index")
         y_true, test_index = read_splits(group)
-    except DamagedShard:  # which `verify` tells, and a repair mends before
+    except DamagedShard:  # which `verify` reports, and a repair mends before
         return
     held = held[held < group.rows]
     rows = held[~published[held]]

@@ -204,7 +204,7 @@ class JournalIndex:
     def doubtful(self) -> dict[str, list[tuple[int, int]] | None]:
         """Return the journals that hold what did not read, with the (group, row) it concerns.
 
-        None where that cannot be told. The next index may read it: a disk or a network may have
+        None where that is unknown. The next index may read it: a disk or a network may have
         delivered something else than what is there.
         """
         found: dict[str, list[tuple[int, int]] | None] = {}

@@ -301,7 +301,7 @@ class GroupSpec:
     def from_attributes(
         cls, value: Mapping[str, Any], where: Path | str = "the predictions"
     ) -> GroupSpec:
-        """Read what `to_attributes` wrote; `where` it stands is told of a newer layout.
+        """Read what `to_attributes` wrote; the error of a newer layout says `where` it stands.
 
         Raises
         ------

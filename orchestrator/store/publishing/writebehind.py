@@ -89,14 +89,14 @@ class WriteBehind:
 
 
 class _File:
-    """One of the files, and how much of it the disk was told of."""
+    """One of the files, and how much of it the system was asked to write."""
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
-        self.writer, self._file, self._told = ChunkWriter(form, file), file.fileno(), 0
+        self.writer, self._file, self._announced = ChunkWriter(form, file), file.fileno(), 0
 
     def write(self, rows: NDArray[Any]) -> None:
         self.writer.add(rows)
-        if (new := self.writer.written - self._told) >= _BEHIND_BYTES:
+        if (new := self.writer.written - self._announced) >= _BEHIND_BYTES:
             # Linux then begins to write what is not yet on disk; fsync has less to wait for.
-            os.posix_fadvise(self._file, self._told, new, os.POSIX_FADV_DONTNEED)
-            self._told = self.writer.written
+            os.posix_fadvise(self._file, self._announced, new, os.POSIX_FADV_DONTNEED)
+            self._announced = self.writer.written

@@ -25,7 +25,7 @@ from manyseed.orchestrator.store.reading.reader import (
 def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset:
     """Open the finished runs of a group: as `open_runs`, without rows that hold no predictions.
 
-    The coordinate ``row`` tells where the store has each.
+    The coordinate ``row`` says where the store has each.
     """
     data = open_runs(group, journaled=journaled)
     rows = finished_rows(data["status"].to_numpy())
@@ -38,7 +38,7 @@ def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset
 def open_runs(
     group: Group, chunk_runs: int | None = None, journaled: Integers | None = None
 ) -> xr.Dataset:
-    """Open all rows of a group, also those that hold no predictions: ``status`` tells which do.
+    """Open all rows of a group, also those that hold no predictions: ``status`` says which do.
 
     Predictions and test sets are dask arrays, numbers a run are read at once.
 

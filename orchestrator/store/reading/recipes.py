@@ -1,4 +1,4 @@
-"""By which recipes the finished runs of a store were made, as they and journals tell."""
+"""By which recipes the finished runs of a store were made, as they and journals record."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ import numpy as np
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
-from manyseed.jobs.run import Origin, Run, TrainingSet
+from manyseed.jobs.run import DatasetRows, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, generators
 
 NAMES = classifiers.names()
@@ -60,8 +60,8 @@ def image_rows(quick: bool, distinct: int | None = None) -> TrainingSet:
     y = rng.integers(0, 2, n + n_test).astype(np.uint16)
     X = images[rows].astype(np.float64)
     kinds = np.zeros(X.shape[1], np.int32)
-    origin = Origin("bench" + str(quick), images, rows[:n], rows[n:])
-    return TrainingSet(X[:n], y[:n], X[n:], 2, kinds, IMAGE, y[n:], origin)
+    in_dataset = DatasetRows("bench" + str(quick), images, rows[:n], rows[n:])
+    return TrainingSet(X[:n], y[:n], X[n:], 2, kinds, IMAGE, y[n:], in_dataset)
 
 
 def product(name: str, quick: bool) -> Callable[[int], float]:

@@ -105,7 +105,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class DatasetRows:
     """Where the rows of a training set come from, for what is computed once for a dataset.
 
     Attributes
@@ -146,8 +146,8 @@ class TrainingSet:
         (height, width, channels) where a row is an image flattened in that order.
     y_test : uint16 array (n_test,), optional
         Class index of the test rows. Nothing but learning curves reads it.
-    origin : Origin, optional
-        The rows in the prepared dataset.
+    in_dataset : DatasetRows, optional
+        The same rows in the prepared dataset.
     """
 
     X: NDArray[np.float64]
@@ -157,7 +157,7 @@ class TrainingSet:
     cardinality: NDArray[np.int32]
     image: tuple[int, int, int] | None = None
     y_test: NDArray[np.uint16] | None = None
-    origin: Origin | None = None
+    in_dataset: DatasetRows | None = None
 
 
 @dataclass(frozen=True, slots=True)

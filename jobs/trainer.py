@@ -23,7 +23,7 @@ from manyseed.jobs.perturb import (
     perturb_continuous,
     uses_neighbours,
 )
-from manyseed.jobs.run import Cell, Generators, Origin, Prediction, Run, TrainingSet
+from manyseed.jobs.run import Cell, DatasetRows, Generators, Prediction, Run, TrainingSet
 from manyseed.jobs.streams import Stream, stream
 from manyseed.jobs.training.handling import PLAIN, Handling
 
@@ -102,7 +102,9 @@ class Trainer:
             cardinality=data.cardinality,
             image=data.image,
             y_test=data.y[part.test],
-            origin=Origin(key, data.X, None if perturbed else part.train[points], part.test),
+            in_dataset=DatasetRows(
+                key, data.X, None if perturbed else part.train[points], part.test
+            ),
         )
 
     def _perturbed(

@@ -23,7 +23,7 @@ from manyseed.jobs.datasets.split import n_points, stratified_order
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.hparams.search import SPACE_VERSION, draw
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
-from manyseed.jobs.run import Cell, Generators, MachineError, Origin, Run, TrainingSet
+from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
 from manyseed.jobs.streams import Stream, raw, stream
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
@@ -120,20 +120,22 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
     """Return what a search fits on, its validation rows in the place of the test set."""
     whole = trainer.training_set(Run(_plain(cell), 0, 0))
-    assert whole.origin is not None
-    assert whole.origin.train is not None
+    assert whole.in_dataset is not None
+    assert whole.in_dataset.train is not None
     words = raw(stream(cell.seed, "tune", dataset_id(cell.dataset)), whole.y.size)
     order = stratified_order(whole.y, words)
     n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
     fit, judged = np.sort(order[n:]), np.sort(order[:n])
-    rows = whole.origin.train
+    rows = whole.in_dataset.train
     return replace(
         whole,
         X=whole.X[fit],
         y=whole.y[fit],
         X_test=whole.X[judged],
         y_test=whole.y[judged],
-        origin=Origin(whole.origin.dataset, whole.origin.X, rows[fit], rows[judged]),
+        in_dataset=DatasetRows(
+            whole.in_dataset.dataset, whole.in_dataset.X, rows[fit], rows[judged]
+        ),
     )
 
 

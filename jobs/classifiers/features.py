@@ -26,7 +26,7 @@ from torch.nn.functional import interpolate
 
 from manyseed.jobs.classifiers import weights
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
-from manyseed.jobs.run import MachineError, Origin, TrainingSet
+from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
 from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.whole import appearing, place
 
@@ -94,16 +94,16 @@ def features(
     jobs.run.MachineError
         Where the weights are missing or of another network, or the folder of data cannot be used.
     """
-    origin, image = data.origin, data.image
+    in_dataset, image = data.in_dataset, data.image
     if image is None:
         raise ValueError("the dataset's rows are not images")
-    white = _white(data.X if origin is None else origin.X)
+    white = _white(data.X if in_dataset is None else in_dataset.X)
     compute = partial(_compute, backbone, digest, device, image, white)
-    if origin is None:
+    if in_dataset is None:
         return compute(data.X), compute(data.X_test)
-    known = _of_dataset(origin, digest, compute)
-    train = compute(data.X) if origin.train is None else known[origin.train]
-    return train, known[origin.test]
+    known = _of_dataset(in_dataset, digest, compute)
+    train = compute(data.X) if in_dataset.train is None else known[in_dataset.train]
+    return train, known[in_dataset.test]
 
 
 def _white(X: NDArray[Any]) -> float:
@@ -171,14 +171,14 @@ _OPEN: dict[Path, Features] = {}
 
 
 def _of_dataset(
-    origin: Origin, digest: str, compute: Callable[[NDArray[Any]], Features]
+    rows: DatasetRows, digest: str, compute: Callable[[NDArray[Any]], Features]
 ) -> Features:
-    where = data_home() / "features" / f"{origin.dataset}-{digest[:32]}-{VERSION}"
+    where = data_home() / "features" / f"{rows.dataset}-{digest[:32]}-{VERSION}"
     if where not in _OPEN:
         try:
             if not where.exists():
-                _make(where, origin.X, compute)
-            _OPEN[where] = _read(where, len(origin.X))
+                _make(where, rows.X, compute)
+            _OPEN[where] = _read(where, len(rows.X))
         except OSError as error:
             raise MachineError(
                 f"features cannot be kept in {where} ({error}): set {HOME_VARIABLE} to a folder "

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.datasets.catalogue import SKLEARN
-from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.run import MachineError
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = SKLEARN[listed("sklearn", name, SKLEARN)]
     return DataShape(
-        origin={"digest": entry.digest},
+        provenance={"digest": entry.digest},
         n_samples=entry.n_samples,
         n_features=entry.n_features,
         n_categorical=0,
@@ -26,7 +26,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     )
 
 
-def _load(name: str, origin: Mapping[str, Any]) -> Samples:
+def _load(name: str, provenance: Mapping[str, Any]) -> Samples:
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -34,17 +34,17 @@ def _load(name: str, origin: Mapping[str, Any]) -> Samples:
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     X, y = np.ascontiguousarray(X, dtype="<f8"), np.ascontiguousarray(y, dtype="<i8")
     digest = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
-    if digest != origin["digest"]:
+    if digest != provenance["digest"]:
         raise MachineError(
             f"the installed scikit-learn holds another sklearn:{name} (digest {digest}) than the "
-            f"sweep was planned with ({origin['digest']})"
+            f"sweep was planned with ({provenance['digest']})"
         )
     continuous = np.zeros(X.shape[1], dtype=np.int32)
     entry = SKLEARN[name]
     return Samples(X, y, continuous, entry.class_names, entry.image)
 
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     names=tuple(SKLEARN),
     describe=_describe,
     load=_load,

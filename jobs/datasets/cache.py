@@ -41,9 +41,9 @@ def data_home() -> Path:
 
 def folder(canonical: Mapping[str, Any], home: Path) -> Path:
     """Return where the prepared copy of a dataset's source belongs."""
-    origin = _origin(canonical)
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", origin["source"])
-    return home / "prepared" / f"{name}-{identity({'v': IDENTITY_VERSION, **origin})}"
+    provenance = _provenance(canonical)
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", provenance["source"])
+    return home / "prepared" / f"{name}-{identity({'v': IDENTITY_VERSION, **provenance})}"
 
 
 def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
@@ -103,7 +103,7 @@ def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
     where = folder(canonical, home)
     try:
         with suppress(Taken), appearing(where) as mine:  # another process was faster
-            _write(mine, samples, _origin(canonical))
+            _write(mine, samples, _provenance(canonical))
             _remove_damaged(canonical, home)
     except OSError as error:
         raise MachineError(f"{where} cannot be written: {error}") from error
@@ -116,7 +116,7 @@ def _about(where: Path) -> Any:
     return about
 
 
-def _write(where: Path, samples: Samples, origin: Mapping[str, Any]) -> None:
+def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None:
     arrays: dict[str, NDArray[Any]] = {"X.npy": samples.X, "y.npy": samples.y.astype(np.uint16)}
     files = {}
     for name, array in arrays.items():
@@ -130,7 +130,7 @@ def _write(where: Path, samples: Samples, origin: Mapping[str, Any]) -> None:
         }
     about = {
         "format": FORMAT,
-        "origin": dict(origin),
+        "origin": dict(provenance),
         "class_names": samples.class_names,
         "cardinality": samples.cardinality.tolist(),
         "image": samples.image,
@@ -153,7 +153,7 @@ def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def _origin(canonical: Mapping[str, Any]) -> dict[str, Any]:
+def _provenance(canonical: Mapping[str, Any]) -> dict[str, Any]:
     return {key: canonical[key] for key in canonical if key not in _OF_THE_DATASET}
 
 

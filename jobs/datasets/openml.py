@@ -12,7 +12,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
-from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
@@ -20,7 +20,7 @@ from manyseed.jobs.run import MachineError
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = _entry(name)
     return DataShape(
-        origin={"source": entry.source, "id": entry.id},
+        provenance={"source": entry.source, "id": entry.id},
         n_samples=entry.n_samples,
         n_features=entry.n_features,
         n_categorical=entry.n_categorical,
@@ -46,9 +46,9 @@ def _entry(name: str) -> OpenMLEntry:
     return OPENML[listed("openml", name, OPENML)]
 
 
-def _fetch(origin: Mapping[str, Any], _: str | None, home: Path) -> Samples:
+def _fetch(provenance: Mapping[str, Any], _: str | None, home: Path) -> Samples:
     """Read scikit-learn's cache below `home`, which is filled from OpenML where it is not yet."""
-    entry = OPENML[origin["source"].removeprefix("openml:")]
+    entry = OPENML[provenance["source"].removeprefix("openml:")]
     try:
         from sklearn.datasets import fetch_openml
 
@@ -121,4 +121,4 @@ def _checked(entry: OpenMLEntry, samples: Samples) -> Samples:
     return replace(samples, y=y, class_names=entry.class_names)
 
 
-SOURCE = Source(names=tuple(OPENML), describe=_describe, fetch=_fetch)
+SOURCE = DatasetSource(names=tuple(OPENML), describe=_describe, fetch=_fetch)

@@ -69,7 +69,7 @@ def resolve(
 
     canonical: dict[str, Any] = {
         "source": source,
-        **shape.origin,  # with the one form of a source that is written in several ways
+        **shape.provenance,  # with the one form of a source that is written in several ways
         "test": share,
         "preparation": PREPARATION_VERSION,
     }

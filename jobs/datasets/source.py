@@ -19,7 +19,7 @@ class DataShape:
 
     Attributes
     ----------
-    origin : dict
+    provenance : dict
         Version, digest or generator parameters: with the source's name enough to load the data,
         and part of the dataset's canonical description. A source that can be written in several
         ways gives its one form under ``source``.
@@ -34,10 +34,10 @@ class DataShape:
     test_counts : tuple of int or None
         Samples of each class in the official test part, where there is one.
     location : str or None
-        Where `Source.fetch` finds the data, where the origin does not say it.
+        Where `DatasetSource.fetch` finds the data, where the provenance does not say it.
     """
 
-    origin: Mapping[str, Any]
+    provenance: Mapping[str, Any]
     n_samples: int
     n_features: int
     n_categorical: int
@@ -74,7 +74,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DatasetSource:
     """One kind of source, the part of a dataset's source before the colon.
 
     Attributes
@@ -83,12 +83,12 @@ class Source:
         What may stand after the colon; empty for files.
     parameters : tuple of str
         The keys that a dataset's table may give besides the common ones.
-    describe : callable (name, parameters) -> Shape
+    describe : callable (name, parameters) -> DataShape
         Raises jobs.checks.Refused for wrong names and parameters.
-    load : callable (name, origin) -> Samples, optional
+    load : callable (name, provenance) -> Samples, optional
         Where data needs no fetching. Raises jobs.run.MachineError where it is not the described
         one.
-    fetch : callable (origin, location, home) -> Samples, optional
+    fetch : callable (provenance, location, home) -> Samples, optional
         Where workers read a prepared copy: brings the data to this machine. Raises
         jobs.run.MachineError where it cannot, or where the data is not the described one.
     """

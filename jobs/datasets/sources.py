@@ -8,9 +8,9 @@ from typing import Any
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.datasets import bundled, openml, synthetic, tablefile, vision
 from manyseed.jobs.datasets.openml_catalogue import SUITES
-from manyseed.jobs.datasets.source import DataShape, Source
+from manyseed.jobs.datasets.source import DatasetSource, DataShape
 
-SOURCES: dict[str, Source] = {
+SOURCES: dict[str, DatasetSource] = {
     "sklearn": bundled.SOURCE,
     "synthetic": synthetic.SOURCE,
     "openml": openml.SOURCE,
@@ -63,13 +63,13 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     return kind.describe(name, parameters)
 
 
-def of(canonical: Mapping[str, Any]) -> tuple[Source, str]:
+def of(canonical: Mapping[str, Any]) -> tuple[DatasetSource, str]:
     """Return the kind of source of a canonical description, and the name after the colon."""
     kind, _, name = canonical["source"].partition(":")
     return SOURCES[kind], name
 
 
-def _find(source: str) -> tuple[Source, str]:
+def _find(source: str) -> tuple[DatasetSource, str]:
     kind, colon, name = _BARE.get(source, source).partition(":")
     if not colon or kind not in SOURCES:
         raise Refused("source", source, "unknown source", (*names(), *_BARE))

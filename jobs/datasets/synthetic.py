@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.streams import raw
 
@@ -78,7 +78,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     if n_categorical == 0:
         del parameters["n_labels"]
     return DataShape(
-        origin={"generator": GENERATOR_VERSION, "parameters": parameters},
+        provenance={"generator": GENERATOR_VERSION, "parameters": parameters},
         n_samples=n_samples,
         n_features=n_features,
         n_categorical=n_categorical,
@@ -113,10 +113,12 @@ def _class_names(counts: Sequence[int]) -> tuple[str, ...]:
     return tuple(str(c) for c in range(len(counts)))
 
 
-def _load(name: str, origin: Mapping[str, Any]) -> Samples:
-    if origin["generator"] != GENERATOR_VERSION:
-        raise ValueError(f"synthetic:{name} of generator {origin['generator']} is not known here")
-    given = origin["parameters"]
+def _load(name: str, provenance: Mapping[str, Any]) -> Samples:
+    if provenance["generator"] != GENERATOR_VERSION:
+        raise ValueError(
+            f"synthetic:{name} of generator {provenance['generator']} is not known here"
+        )
+    given = provenance["parameters"]
     counts, n_features = given["class_counts"], given["n_features"]
     n, n_classes = sum(counts), len(counts)
     y = np.repeat(np.arange(n_classes), counts)
@@ -175,7 +177,7 @@ def _labels(X: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
     return np.asarray(ranks * n_labels // len(X), dtype=np.float64)
 
 
-SOURCE = Source(
+SOURCE = DatasetSource(
     names=NAMES,
     parameters=PARAMETERS,
     describe=_describe,

@@ -12,7 +12,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets.source import DataShape, Samples, Source
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
@@ -34,7 +34,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         raise Refused("source", f"file:{name}", f"cannot be read: {error.strerror}") from error
     samples = _samples(path, content, target, categorical)
     return DataShape(
-        origin={
+        provenance={
             "source": "file",
             "digest": hashlib.sha256(content).hexdigest(),
             "target": target,
@@ -49,21 +49,21 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     )
 
 
-def _fetch(origin: Mapping[str, Any], location: str | None, _: Path) -> Samples:
+def _fetch(provenance: Mapping[str, Any], location: str | None, _: Path) -> Samples:
     if location is None:
-        raise ValueError(f"a file is fetched from its place, and none is given for {origin}")
+        raise ValueError(f"a file is fetched from its place, and none is given for {provenance}")
     path = Path(location)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise MachineError(f"file:{path} cannot be read: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
-    if digest != origin["digest"]:
+    if digest != provenance["digest"]:
         raise MachineError(
             f"file:{path} has changed: its SHA-256 is {digest}, it was planned with "
-            f"{origin['digest']}"
+            f"{provenance['digest']}"
         )
-    return _samples(path, content, origin["target"], origin["categorical"])
+    return _samples(path, content, provenance["target"], provenance["categorical"])
 
 
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -168,4 +168,4 @@ def _labels(values: Any) -> Any:
     return np.array([str(v) for v in values.tolist()], dtype=object)
 
 
-SOURCE = Source(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)

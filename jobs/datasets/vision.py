@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets.source import DataShape, Samples, Source, listed
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.torchvision_import import torchvision
@@ -19,7 +19,7 @@ from manyseed.jobs.torchvision_import import torchvision
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     entry = TORCHVISION[listed("torchvision", name, TORCHVISION)]
     return DataShape(
-        origin={},
+        provenance={},
         n_samples=sum(entry.class_counts),
         n_features=int(np.prod(entry.image)),
         n_categorical=0,
@@ -30,9 +30,9 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     )
 
 
-def _fetch(origin: Mapping[str, Any], _: str | None, home: Path) -> Samples:
+def _fetch(provenance: Mapping[str, Any], _: str | None, home: Path) -> Samples:
     """Read the files below ``home/torchvision``, or download them for the time it takes."""
-    name = origin["source"].removeprefix("torchvision:")
+    name = provenance["source"].removeprefix("torchvision:")
     placed = home / "torchvision"
     try:
         return _samples(name, placed, download=False)
@@ -92,4 +92,4 @@ def _part(
     return X, y
 
 
-SOURCE = Source(names=tuple(TORCHVISION), describe=_describe, fetch=_fetch)
+SOURCE = DatasetSource(names=tuple(TORCHVISION), describe=_describe, fetch=_fetch)

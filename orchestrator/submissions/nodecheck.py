@@ -48,7 +48,7 @@ class CheckResult:
 
 
 def check(
-    profile: Profile, folder: Path, seconds: float, report: Callable[[str], None]
+    profile: Profile, folder: Path, seconds: float, waiting: Callable[[str], None]
 ) -> list[CheckResult]:
     """Check a cluster, with one job for each resource class.
 
@@ -59,7 +59,7 @@ def check(
         A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
     seconds : float
         How long to wait for the jobs.
-    report : callable
+    waiting : callable
         Called with what is being waited for.
 
     Raises
@@ -76,7 +76,7 @@ def check(
         ]
         for resources in (profile.cpu, profile.gpu):
             if resources is not None:
-                findings += _check_node(profile, resources, folder, seconds, report)
+                findings += _check_node(profile, resources, folder, seconds, waiting)
     return findings
 
 
@@ -105,7 +105,7 @@ def _check_node(
     resources: Resources,
     parent: Path,
     seconds: float,
-    report: Callable[[str], None],
+    waiting: Callable[[str], None],
 ) -> Iterator[CheckResult]:
     what = f"{resources.name} job"
     with TemporaryDirectory(
@@ -115,7 +115,7 @@ def _check_node(
         file = folder / "report.json"
         try:
             state = _wait_for_job(
-                profile, resources, file, seconds, lambda s: report(f"{what}: {s}")
+                profile, resources, file, seconds, lambda s: waiting(f"{what}: {s}")
             )
         except ClusterUnavailable:
             raise
@@ -131,7 +131,7 @@ def _wait_for_job(
     resources: Resources,
     file: Path,
     seconds: float,
-    report: Callable[[str], None],
+    waiting: Callable[[str], None],
 ) -> states.JobState:
     """Submit the job, and return its last state; it is cancelled where it takes too long."""
     started = time.time()
@@ -149,7 +149,7 @@ def _wait_for_job(
     state = states.JobState(job, name, "pending")
     try:
         while state.is_alive and time.time() - started < seconds:
-            report(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
+            waiting(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
             time.sleep(_ASK_SECONDS)
             state = states.ask([job], started, file.parent)[job]
     finally:

@@ -61,11 +61,11 @@ def test_the_search_never_sees_the_first_test_set_and_judges_all_draws_alike():
     trainer, cell = Trainer(), tuned()
     data = validation(trainer, cell)
     test = trainer.test_set(cell, 0).index
-    fit, judged = data.origin.train, data.origin.test
+    fit, judged = data.in_dataset.train, data.in_dataset.test
     assert not np.intersect1d(np.concatenate([fit, judged]), test).size
     assert not np.intersect1d(fit, judged).size
     assert len(judged) == round(0.25 * (len(fit) + len(judged)))
-    X, y = data.origin.X, trainer.training_set(Run(cell, 0, 0))
+    X, y = data.in_dataset.X, trainer.training_set(Run(cell, 0, 0))
     np.testing.assert_array_equal(data.X, X[fit])
     np.testing.assert_array_equal(data.X_test, X[judged])
     assert abs(data.y_test.mean() - y.y.mean()) < 1 / len(judged)  # stratified

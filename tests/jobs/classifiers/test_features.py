@@ -14,7 +14,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers import features, weights
 from manyseed.jobs.datasets import resolve
-from manyseed.jobs.run import MachineError, Origin, Run
+from manyseed.jobs.run import DatasetRows, MachineError, Run
 from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.trainer import Trainer
 from tests.jobs.classifiers.backbone import Tiny, tiny, write_weights
@@ -42,12 +42,12 @@ def computed(monkeypatch):
     return counts
 
 
-def with_origin(data, perturbed=False):
+def with_dataset(data, perturbed=False):
     """Return a training set whose rows are the first and the last of a dataset."""
     X = np.concatenate([data.X, data.X_test])
     n = len(data.y)
     train = None if perturbed else np.arange(n)
-    return replace(data, origin=Origin("d", X, train, np.arange(n, len(X))))
+    return replace(data, in_dataset=DatasetRows("d", X, train, np.arange(n, len(X))))
 
 
 def test_images_are_scaled_and_normalised_as_torchvision_s_own_transform_does():
@@ -77,9 +77,11 @@ def test_features_are_what_goes_into_the_last_layer(dtype):
     data, _ = colour()
     X, X_test = (np.clip(rows, 0, 200).astype(dtype) for rows in (data.X, data.X_test))
     n = len(X)
-    origin = Origin("d", np.concatenate([X, X_test]), np.arange(n), np.arange(n, n + len(X_test)))
+    in_dataset = DatasetRows(
+        "d", np.concatenate([X, X_test]), np.arange(n), np.arange(n, n + len(X_test))
+    )
     digest = weights.keep("swin_t")
-    train, test = features.features("swin_t", digest, replace(data, origin=origin), CPU)
+    train, test = features.features("swin_t", digest, replace(data, in_dataset=in_dataset), CPU)
     model = Tiny()
     model.load_state_dict(torch.load(weights.find("swin_t", digest)))
     white = 255 if dtype is np.uint8 else 200
@@ -146,8 +148,8 @@ def test_perturbed_images_are_computed_and_test_images_never_are(computed):
 def test_features_are_the_same_looked_up_or_computed():
     data, _ = image()
     digest = weights.keep("swin_t")
-    known, _ = features.features("swin_t", digest, with_origin(data), CPU)
-    moved, _ = features.features("swin_t", digest, with_origin(data, perturbed=True), CPU)
+    known, _ = features.features("swin_t", digest, with_dataset(data), CPU)
+    moved, _ = features.features("swin_t", digest, with_dataset(data, perturbed=True), CPU)
     np.testing.assert_allclose(known, moved, rtol=1e-5, atol=1e-6)
 
 
@@ -163,11 +165,11 @@ def test_what_was_interrupted_is_not_computed_again(computed, monkeypatch, home)
     with monkeypatch.context() as patch:
         patch.setattr(features, "_compute", dies)
         with pytest.raises(KeyboardInterrupt):
-            features.features("swin_t", digest, with_origin(data), CPU)
-    found, _ = features.features("swin_t", digest, with_origin(data), CPU)
+            features.features("swin_t", digest, with_dataset(data), CPU)
+    found, _ = features.features("swin_t", digest, with_dataset(data), CPU)
     assert len(computed) == 5
     assert sum(computed) == 220
-    computed_now, _ = features.features("swin_t", digest, with_origin(data, perturbed=True), CPU)
+    computed_now, _ = features.features("swin_t", digest, with_dataset(data, perturbed=True), CPU)
     np.testing.assert_allclose(found, computed_now, rtol=1e-5, atol=1e-6)
     assert [path.name.endswith("-1") for path in (home / "features").iterdir()] == [True]
 
@@ -175,24 +177,26 @@ def test_what_was_interrupted_is_not_computed_again(computed, monkeypatch, home)
 def test_processes_at_the_same_time_keep_one_copy(home):
     data, _ = image()
     digest = weights.keep("swin_t")
-    origin = with_origin(data).origin
+    in_dataset = with_dataset(data).in_dataset
     compute = lambda X: features._compute("swin_t", digest, CPU, data.image, 255.0, X)  # noqa: E731
     where = home / "features" / "d"
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: features._make(where, origin.X, compute), range(4)))
-    np.testing.assert_allclose(features._read(where, 220), compute(origin.X), rtol=1e-5, atol=1e-6)
+        list(pool.map(lambda _: features._make(where, in_dataset.X, compute), range(4)))
+    np.testing.assert_allclose(
+        features._read(where, 220), compute(in_dataset.X), rtol=1e-5, atol=1e-6
+    )
     assert [path.name for path in where.parent.iterdir()] == ["d"]
 
 
 def test_damaged_features_are_refused(home):
     data, _ = image()
     digest = weights.keep("swin_t")
-    features.features("swin_t", digest, with_origin(data), CPU)
+    features.features("swin_t", digest, with_dataset(data), CPU)
     features._OPEN.clear()
     (about,) = home.glob("features/*/about.json")
     about.write_text(json.dumps({"sha256": "0"}))
     with pytest.raises(MachineError, match="is damaged: remove it"):
-        features.features("swin_t", digest, with_origin(data), CPU)
+        features.features("swin_t", digest, with_dataset(data), CPU)
 
 
 def test_the_digest_of_the_weights_is_part_of_the_identity(tmp_path):

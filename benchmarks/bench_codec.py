@@ -39,8 +39,9 @@ from bench_store import (
 from numcodecs import Blosc, Zstd
 from zarr.storage import LocalStore
 
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.chunkfile import ChunkWriter, parse
-from manyseed.orchestrator.store.layout.groups import METADATA, Group, list_groups
+from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 
 

@@ -12,13 +12,13 @@ import polars as pl
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError
-from manyseed.orchestrator.paths import JOURNAL, SweepPaths
+from manyseed.orchestrator.paths import GIVEN, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.provenance import GIVEN, read_recipe
+from manyseed.orchestrator.provenance import read_recipe
 from manyseed.orchestrator.store.care.compact import Compaction, publish_free
 from manyseed.orchestrator.store.care.compact import compact as compact_store
 from manyseed.orchestrator.store.care.repair import repair as repair_store

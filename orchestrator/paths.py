@@ -16,6 +16,24 @@ LEDGER = "retrained.json"
 PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
 """What an attempt leaves in its folder: its progress, runs that failed, what was printed."""
 
+RESERVE = "reserve"
+"""Bytes that an attempt gives back at its end, so that a full disk has room for its last report."""
+
+RECIPE, GIVEN = ".json", ".given"
+"""Endings of a recipe's files: what it is, and that its number was given."""
+
+METADATA = "zarr.json"
+"""What Zarr reads first of a store, of each group and of each array."""
+
+SET_SUMS = "crc32c.json"
+"""Beside the chunks of a group's ``test_index``: checksums of its test sets."""
+
+BESIDE = ".manyseed"
+"""The folder of an exported store that holds plan and sweep file."""
+
+UNFINISHED, MAKER = ".manyseed-", ".maker"
+"""How the name of a directory begins that is being made; in it, the process that makes it."""
+
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
 
 
@@ -252,6 +270,11 @@ class SubmissionPaths:
         return self.submitit / f"{job_id}_0_log.err"
 
     @property
+    def leases(self) -> Path:
+        """The leases of attempts: its own, and those of submissions beside it."""
+        return self.folder.parent / "leases"
+
+    @property
     def attempts(self) -> Path:
         """The attempts of its tasks, one folder each."""
         return self.folder / "lives"
@@ -264,6 +287,16 @@ class SubmissionPaths:
         """Return the files of this name, such as `PROGRESS`, of a task's attempts or of all."""
         which = "*" if task is None else f"{task:04d}-*"
         return sorted(self.attempts.glob(f"{which}/{name}"))
+
+
+def recipe_file(folder: Path, number: int) -> Path:
+    """Return the file of a recipe in its folder."""
+    return folder / f"{number:04d}{RECIPE}"
+
+
+def recipe_mark(folder: Path, number: int) -> Path:
+    """Return the empty file that marks a recipe's number as given, for good."""
+    return folder / f"{number:04d}{GIVEN}"
 
 
 def open_sweep(directory: Path) -> SweepPaths:

@@ -17,9 +17,9 @@ from manyseed.jobs.hparams.kinds import Value
 from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import GIVEN, RECIPE, recipe_file, recipe_mark
 
 _PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "xgboost-cpu")
-GIVEN = ".given"
 _REMEDY = (
     "restore it from a copy of the sweep, or remove it: how its runs were made is unknown then"
 )
@@ -139,14 +139,9 @@ def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
     """
     marked = _numbers(folder, GIVEN)
     if not marked:
-        marked = [max([used(), *_numbers(folder, ".json")])]
+        marked = [max([used(), *_numbers(folder, RECIPE)])]
         _mark(folder, marked[0])
     return max(marked)
-
-
-def recipe_file(folder: Path, number: int) -> Path:
-    """Return the file of a recipe."""
-    return folder / f"{number:04d}.json"
 
 
 def read_recipe(folder: Path, number: int) -> Recipe:
@@ -166,7 +161,7 @@ def read_recipe(folder: Path, number: int) -> Recipe:
 
 def read_recipes(folder: Path) -> dict[int, Recipe]:
     """Return all recorded recipes by number; raises as `read_recipe` does."""
-    return {number: read_recipe(folder, number) for number in _numbers(folder, ".json")}
+    return {number: read_recipe(folder, number) for number in _numbers(folder, RECIPE)}
 
 
 def _numbers(folder: Path, suffix: str) -> list[int]:
@@ -176,4 +171,4 @@ def _numbers(folder: Path, suffix: str) -> list[int]:
 
 def _mark(folder: Path, number: int) -> None:
     with suppress(FileExistsError):
-        place_new(folder / f"{number:04d}{GIVEN}", b"")
+        place_new(recipe_mark(folder, number), b"")

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,31 +35,12 @@ _REQUEUES = 10_000  # how often a job may be requeued is its function's decision
 _KILL_MARGIN = 0.8
 
 
-def submit_array(
-    profile: Profile,
-    resource_class: str,
-    folder: Path,
-    function: str,
-    arguments: Sequence[Sequence[str]],
-    name: str,
-    *,
-    comment: str = "",
-    parallelism: int | None = None,
-    timeout_signal_seconds: int = 120,
-    submitted: Callable[[list[str]], None] = lambda ids: None,
-) -> list[str]:
-    """Submit one task for each list of arguments; return their job ids, ``"123_0"``, in order.
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of one submission to one resource class.
 
-    They go to the profile's cluster, whatever cluster this process otherwise speaks to.
-
-    Parameters
+    Attributes
     ----------
-    profile : Profile
-    resource_class : str
-        ``cpu`` or ``gpu``.
-    folder : Path
-        Where submitit keeps its files; on the file system that the nodes share. What a task
-        prints is in ``<job id>_0_log.out`` and ``.err``, all its attempts in one file.
     function : str
         An importable function of strings, as ``module:name``. It calls `signals.on_stop`, ends
         soon after that, and returns `STOPPED` when work is left: then the job is requeued and the
@@ -71,8 +53,38 @@ def submit_array(
         What squeue shows of them; accounting may not keep it.
     parallelism : int, optional
         How many tasks of an array run at once; default: the profile's, else all.
-    timeout_signal_seconds : int
+    signal_seconds : int
         How long before its walltime a task is asked to end, at least.
+    """
+
+    function: str
+    arguments: Sequence[Sequence[str]]
+    name: str
+    comment: str = ""
+    parallelism: int | None = None
+    signal_seconds: int = 120
+
+
+def submit_array(
+    profile: Profile,
+    resource_class: str,
+    folder: Path,
+    tasks: Tasks,
+    submitted: Callable[[list[str]], None] = lambda ids: None,
+) -> list[str]:
+    """Submit tasks; return their job ids, ``"123_0"``, in order.
+
+    They go to the profile's cluster, whatever cluster this process otherwise speaks to.
+
+    Parameters
+    ----------
+    profile : Profile
+    resource_class : str
+        ``cpu`` or ``gpu``.
+    folder : Path
+        Where submitit keeps its files; on the file system that the nodes share. What a task
+        prints is in ``<job id>_0_log.out`` and ``.err``, all its attempts in one file.
+    tasks : Tasks
     submitted : callable
         Called with the job ids of each array, as soon as it is submitted.
 
@@ -87,16 +99,18 @@ def submit_array(
         When the profile has no such resource class, or its walltime is too short.
     """
     resources = profile.resources(resource_class)
-    if resources.minutes * 60 <= timeout_signal_seconds:
-        allowed = f"more than {timeout_signal_seconds} s: so long before, tasks are asked to end"
+    if resources.minutes * 60 <= tasks.signal_seconds:
+        allowed = f"more than {tasks.signal_seconds} s: so long before, tasks are asked to end"
         raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
-    executor = _executor(profile, resources, folder, timeout_signal_seconds, parallelism)
-    call = Call(function, timeout_signal_seconds * _KILL_MARGIN)
+    executor = _executor(profile, resources, folder, tasks)
+    call = Call(tasks.function, tasks.signal_seconds * _KILL_MARGIN)
+    name, comment = tasks.name, tasks.comment or tasks.name
     ids: list[str] = []
     with commands.speaking_to(profile.slurm_conf):
-        for chunk in cut(len(arguments), max_array_size()):
-            executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment or name)
-            jobs = executor.map_array(call, *zip(*arguments[chunk.start : chunk.stop], strict=True))
+        for chunk in cut(len(tasks.arguments), max_array_size()):
+            executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment)
+            each = tasks.arguments[chunk.start : chunk.stop]
+            jobs = executor.map_array(call, *zip(*each, strict=True))
             submitted([job.job_id for job in jobs])
             ids += [job.job_id for job in jobs]
     return ids
@@ -196,13 +210,7 @@ def job_id(printed: str) -> str:
     raise ClusterError(f"sbatch printed no job id: {printed.strip()!r}")
 
 
-def _executor(
-    profile: Profile,
-    resources: Resources,
-    folder: Path,
-    signal_seconds: int,
-    parallelism: int | None,
-) -> Executor:
+def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks) -> Executor:
     python = f"{resources.python or shlex.quote(sys.executable)} -P"
     container = f"{resources.container} " if resources.container else ""
     options: dict[str, Any] = {**resources.options, **resources.extra, "requeue": True}
@@ -220,8 +228,8 @@ def _executor(
         time=resources.minutes,
         nodes=1,
         ntasks_per_node=1,
-        signal_delay_s=signal_seconds,
-        array_parallelism=parallelism or resources.parallelism or sys.maxsize,
+        signal_delay_s=tasks.signal_seconds,
+        array_parallelism=tasks.parallelism or resources.parallelism or sys.maxsize,
         setup=[*_take_pickle(folder.resolve()), *_setup(profile, resources)],
         srun_args=[step],
         additional_parameters=options,

@@ -44,16 +44,14 @@ class Slurm:
         timeout_signal_seconds: int = 20,
     ) -> list[str]:
         """Submit one task for each list of arguments to a function of `tests.slurm.in_jobs`."""
-        return arrays.submit_array(
-            profile or self.profile,
-            resource_class,
-            self.folder,
+        tasks = arrays.Tasks(
             f"tests.slurm.in_jobs:{function}",
             arguments,
             f"{self.name}{name}",
             parallelism=parallelism,
-            timeout_signal_seconds=timeout_signal_seconds,
+            signal_seconds=timeout_signal_seconds,
         )
+        return arrays.submit_array(profile or self.profile, resource_class, self.folder, tasks)
 
     def ask(self, jobs: Iterable[str]) -> dict[str, states.JobState]:
         return states.ask(jobs, self.started, self.folder)

@@ -12,11 +12,9 @@ from pathlib import Path
 
 from manyseed.jobs import whole
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import MAKER, UNFINISHED, SweepPaths
 from manyseed.slurm.processes import fingerprint, state
 
-_PREFIX = ".manyseed-"
-_MAKER = ".maker"
 _OLD_SECONDS = 3600.0
 
 
@@ -38,11 +36,11 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
     parent = directory.absolute().parent
     _remove_left(parent)
     made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
-    building = parent / f"{_PREFIX}{uuid.uuid4().hex}"
+    building = parent / f"{UNFINISHED}{uuid.uuid4().hex}"
     try:
         with whole.appearing(directory.absolute(), building):
             # a link to nowhere is there at once, with all that it says, as no file is
-            (building / _MAKER).symlink_to(fingerprint(os.getpid()))
+            (building / MAKER).symlink_to(fingerprint(os.getpid()))
             yield SweepPaths(building)
     except BaseException as error:
         for folder in made:
@@ -52,13 +50,13 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
             raise _exists(directory) from None
         raise
     with suppress(OSError):
-        (directory / _MAKER).unlink()  # not before: whole or not, it has a maker until then
+        (directory / MAKER).unlink()  # not before: whole or not, it has a maker until then
 
 
 def _remove_left(parent: Path) -> None:
     """Remove directories that were not completed, of processes that certainly ended."""
-    for left in parent.glob(f"{_PREFIX}*/"):
-        maker = left / _MAKER
+    for left in parent.glob(f"{UNFINISHED}*/"):
+        maker = left / MAKER
         with suppress(OSError):
             if maker.is_symlink():
                 if state(str(maker.readlink())) == "dead":

@@ -29,12 +29,11 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
     UserError,
 )
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import BESIDE, METADATA, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.arrays import itemsize
 from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.exchange import BESIDE
 
 _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
@@ -156,7 +155,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
             continue
         largest: float | None = None
         if found["place"] is None:
-            largest = _SMALL_BYTES if info.filename[: -len("/zarr.json")] in folders else None
+            largest = _SMALL_BYTES if info.filename[: -len(METADATA) - 1] in folders else None
         elif spec := specs.get(found["group"]):
             place = tuple(map(int, found["place"].split(".")[1:]))
             largest = _largest(spec, found["array"], place, extents.get(spec.number, (0, 0)))

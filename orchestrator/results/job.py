@@ -123,15 +123,18 @@ def _submit(
     intent.write(folder)
     lease.check()
     try:
-        arrays.submit_array(
-            profile,
-            "cpu",
-            submission.files.submitit,
+        tasks = arrays.Tasks(
             _FUNCTION,
             [[str(paths.directory.resolve()), folder.name]],
             name,
             comment=str(folder.absolute()),
-            timeout_signal_seconds=SIGNAL_SECONDS,
+            signal_seconds=SIGNAL_SECONDS,
+        )
+        arrays.submit_array(
+            profile,
+            "cpu",
+            submission.files.submitit,
+            tasks,
             submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
         )
     except (ClusterError, Refused) as error:

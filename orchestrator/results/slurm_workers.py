@@ -179,17 +179,14 @@ class _Jobs:
 
     def submit(self, arguments: Sequence[str], n: int) -> None:
         try:
-            arrays.submit_array(
-                self.profile,
-                "cpu",
-                self.logs,
+            tasks = arrays.Tasks(
                 _FUNCTION,
                 [arguments] * n,
                 self.name,
                 comment=str(self.folder.absolute()),
-                timeout_signal_seconds=_SIGNAL_SECONDS,
-                submitted=self.ids.extend,
+                signal_seconds=_SIGNAL_SECONDS,
             )
+            arrays.submit_array(self.profile, "cpu", self.logs, tasks, self.ids.extend)
         except (ClusterError, Refused) as error:
             raise refusal(error, self.profile) from None
 

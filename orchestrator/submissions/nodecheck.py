@@ -8,12 +8,11 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
@@ -35,6 +34,7 @@ _MODULES = (
     "torch",
     "xgboost",
 )
+_FUNCTION = "manyseed.orchestrator.submissions.nodecheck:report"
 _ASK_SECONDS = 2.0
 
 
@@ -45,6 +45,19 @@ class CheckResult:
     what: str
     answer: str
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a job saw on its node: errors by module, and what is wrong; empty where it works."""
+
+    node: str
+    cores: int
+    gpus: int
+    imports: dict[str, str]
+    gpu_error: str
+    submission_error: str
+    requeued: bool = False
 
 
 def check(
@@ -84,18 +97,12 @@ def report(path: str, resource_class: str) -> str:
     """Write what works on this node: runs in the job, twice if jobs can be requeued."""
     file = Path(path)
     if file.exists():  # the second attempt: it was requeued
-        write_json(file, read_json(file) | {"requeued": True})
+        write_json(file, asdict(replace(read_record(file, Seen), requeued=True)))
         return "finished"
     here = Node.here()
-    seen = {
-        "node": here.name,
-        "cores": here.cores,
-        "gpus": here.n_gpus,
-        "imports": _import_errors(),
-        "gpu_error": _gpu_error() if resource_class == "gpu" else "",
-        "submits": _may_submit(),
-    }
-    write_json(file, seen)
+    gpu_error = _gpu_error() if resource_class == "gpu" else ""
+    seen = Seen(here.name, here.cores, here.n_gpus, _import_errors(), gpu_error, _may_submit())
+    write_json(file, asdict(seen))
     os.kill(os.getpid(), signal.SIGUSR2)  # as SLURM does before the walltime
     return arrays.STOPPED
 
@@ -122,7 +129,7 @@ def _check_node(
         except ClusterError as error:
             yield CheckResult(what, "refused", str(error))
             return
-        seen: dict[str, Any] = read_json(file) if file.exists() else {}
+        seen = read_record(file, Seen) if file.exists() else None
         yield from _findings(what, state, seen, resources, _last_lines(folder, state.job_id))
 
 
@@ -136,16 +143,8 @@ def _wait_for_job(
     """Submit the job, and return its last state; it is cancelled where it takes too long."""
     started = time.time()
     name = f"manyseed-check-{uuid.uuid4().hex[:8]}"
-    arguments = [[str(file), resources.name]]
-    (job,) = arrays.submit_array(
-        profile,
-        resources.name,
-        file.parent,
-        "manyseed.orchestrator.submissions.nodecheck:report",
-        arguments,
-        name,
-        timeout_signal_seconds=30,
-    )
+    tasks = arrays.Tasks(_FUNCTION, [[str(file), resources.name]], name, signal_seconds=30)
+    (job,) = arrays.submit_array(profile, resources.name, file.parent, tasks)
     state = states.JobState(job, name, "pending")
     try:
         while state.is_alive and time.time() - started < seconds:
@@ -159,9 +158,9 @@ def _wait_for_job(
 
 
 def _findings(
-    what: str, state: states.JobState, seen: dict[str, Any], resources: Resources, log: str
+    what: str, state: states.JobState, seen: Seen | None, resources: Resources, log: str
 ) -> Iterator[CheckResult]:
-    if not seen:
+    if seen is None:
         seen_state = f"{state.state} {state.reason}".strip()
         if state.state == "pending":
             yield CheckResult(
@@ -170,21 +169,20 @@ def _findings(
         else:
             yield CheckResult(what, seen_state, f"it never came to Python; its log ends:\n{log}")
         return
-    gpus = {0: "", 1: " and a GPU"}.get(seen["gpus"], f" and {seen['gpus']} GPUs")
-    given = f"{seen['cores']} cores{gpus}"
-    yield CheckResult(what, f"ran on {seen['node']} with {given}")
-    for module, error in seen["imports"].items():
+    gpus = {0: "", 1: " and a GPU"}.get(seen.gpus, f" and {seen.gpus} GPUs")
+    given = f"{seen.cores} cores{gpus}"
+    yield CheckResult(what, f"ran on {seen.node} with {given}")
+    for module, error in seen.imports.items():
         yield CheckResult(f"import {module}", "failed", f"{error}; see modules, setup, python")
-    if not seen["imports"]:
+    if not seen.imports:
         yield CheckResult("imports", "work")
     if resources.name == "gpu":
-        yield CheckResult("GPU", "failed" if seen["gpu_error"] else "works", seen["gpu_error"])
-    yield CheckResult("submits from a job", "no" if seen["submits"] else "yes")
-    requeued = seen.get("requeued", False)
+        yield CheckResult("GPU", "failed" if seen.gpu_error else "works", seen.gpu_error)
+    yield CheckResult("submits from a job", "no" if seen.submission_error else "yes")
     yield CheckResult(
         "requeues",
-        "yes" if requeued else "not seen",
-        "" if requeued else f"{state.state}: tasks cut by their walltime need manyseed resume",
+        "yes" if seen.requeued else "not seen",
+        "" if seen.requeued else f"{state.state}: tasks cut by their walltime need manyseed resume",
     )
 
 

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import SubmissionPaths
 from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 
@@ -34,7 +35,7 @@ class Array:
     @property
     def logs(self) -> Path:
         """The folder of what its jobs print."""
-        return self.folder / "submitit"
+        return SubmissionPaths(self.folder).submitit
 
 
 @dataclass(frozen=True, slots=True)

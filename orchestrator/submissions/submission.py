@@ -304,7 +304,7 @@ class _Look:
         """The files of leases beside the submission, by name."""
         found: dict[str, list[Path]] = {}
         with suppress(OSError):
-            for file in (self.submission.folder.parent / "leases").iterdir():
+            for file in self.submission.files.leases.iterdir():
                 found.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
         return found
 

@@ -174,7 +174,7 @@ class _Submitter:
         self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
     ) -> Submission:
         """One array of tasks for each resource class, cut where the cluster's limits ask for it."""
-        from manyseed.slurm.arrays import submit_array
+        from manyseed.slurm.arrays import Tasks, submit_array
         from manyseed.slurm.discover import discover
 
         observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
@@ -218,17 +218,14 @@ class _Submitter:
                 self.lease.check()
                 resources = profile.resources(array.resource)
                 each = cluster.workers(resources, shapes[resources.name])
-                submit_array(
-                    profile,
-                    array.resource,
-                    submission.files.submitit,
+                tasks = Tasks(
                     FUNCTION,
                     [self._arguments(number, each) for number in numbers],
                     array.name,
                     comment=str(self.folder.absolute()),
-                    timeout_signal_seconds=cluster.SIGNAL_SECONDS,
-                    submitted=note,
+                    signal_seconds=cluster.SIGNAL_SECONDS,
                 )
+                submit_array(profile, array.resource, submission.files.submitit, tasks, note)
         except ClusterUnavailable as error:
             # it may have got the job all the same: whoever submits next looks for it
             raise UnavailableError(

@@ -18,7 +18,7 @@ from pathlib import Path
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
-from manyseed.orchestrator.paths import LOG, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import LOG, RESERVE, SubmissionPaths, SweepPaths
 from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
@@ -87,7 +87,7 @@ class TaskAttempt:
         self.folder = files.attempt(number, uuid.uuid4().hex[:8])
         self.folder.mkdir(parents=True)
         # room to report how the attempt ended, on a disk that is full by then
-        self.reserve = self.folder / "reserve"
+        self.reserve = self.folder / RESERVE
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
         self.n_workers = workers

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from manyseed.orchestrator.provenance import GIVEN
+from manyseed.orchestrator.paths import GIVEN
 from tests.crashpoints import Fault, Forks
 from tests.orchestrator.crashes import RUNS, STARTS, VERBS
 

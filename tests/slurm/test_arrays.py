@@ -32,10 +32,12 @@ def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str
         read_profile(folder / "lab.toml"),
         "cpu",
         folder / "files",
-        "manyseed.orchestrator.working.worker:run_task",
-        [["a"], ["b"]],
-        "my-sweep-0123-cpu",
-        comment="/data/a sweep/it's [1]/tasks/0001",
+        arrays.Tasks(
+            "manyseed.orchestrator.working.worker:run_task",
+            [["a"], ["b"]],
+            "my-sweep-0123-cpu",
+            comment="/data/a sweep/it's [1]/tasks/0001",
+        ),
     )
     assert ids == ["7_0", "7_1"]
     return (folder / "script").read_text().splitlines()

@@ -16,11 +16,11 @@ from manyseed.orchestrator.errors import (
     StoreError,
     StoreUnavailable,
 )
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import ArraySpec
 from manyseed.orchestrator.store.layout.chunkfile import parse
 from manyseed.orchestrator.store.layout.schema import ATTRIBUTE, GroupSpec
 
-METADATA = "zarr.json"
 _REMEDY = "run manyseed verify --repair, which writes it again from the plan"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import (
     CURVES,
     ArraySpec,
@@ -374,7 +375,7 @@ def encode_name(name: str) -> str:
     if not name:
         raise ValueError("a dataset or classifier needs a name")
     encoded = quote(name, safe="")
-    if encoded[0] in "._" or encoded == "zarr.json":
+    if encoded[0] in "._" or encoded == METADATA:
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
     if len(encoded) > NAME_BYTES:
         raise ValueError(

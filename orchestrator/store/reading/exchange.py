@@ -19,8 +19,9 @@ from polars.io.plugins import register_io_source
 
 from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
 from manyseed.orchestrator.errors import DamagedShard
+from manyseed.orchestrator.paths import BESIDE, METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS
-from manyseed.orchestrator.store.layout.groups import METADATA, Group, list_groups
+from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.reading.reader import (
     finished_rows,
     read_array,
@@ -31,7 +32,6 @@ from manyseed.orchestrator.store.reading.reader import (
 from manyseed.orchestrator.store.zarrfiles.consolidated import consolidated
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
-BESIDE = ".manyseed"
 """Folder of a zip, never a group's name, for what describes the sweep."""
 
 SCHEMA = pl.Schema(

@@ -12,7 +12,8 @@ import xarray as xr
 
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.store.layout.groups import METADATA, Group
+from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import (
     Integers,
     StoredArray,

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import DamagedShard
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING, PADDING, ArraySpec
 from manyseed.orchestrator.store.layout.chunkfile import parse
-from manyseed.orchestrator.store.layout.groups import METADATA, Group, published_shards
+from manyseed.orchestrator.store.layout.groups import Group, published_shards
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 from manyseed.orchestrator.store.zarrfiles.setsums import require_stored

@@ -19,7 +19,8 @@ from zarr.storage import MemoryStore
 
 from manyseed.orchestrator.disk.placing import place, read_bytes, unavailable
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup
-from manyseed.orchestrator.store.layout.groups import METADATA, Group
+from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.store.layout.groups import Group
 
 _KEY = "consolidated_metadata"
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import GroupMismatch
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import FLAGS, ArraySpec
-from manyseed.orchestrator.store.layout.groups import METADATA, Group, find_group, open_group
+from manyseed.orchestrator.store.layout.groups import Group, find_group, open_group
 from manyseed.orchestrator.store.layout.schema import COORDINATE_ROWS, GroupSpec
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.metadata import (

@@ -10,9 +10,10 @@ import numpy as np
 
 from manyseed.orchestrator.disk.placing import place, read_bytes
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, StoreUnavailable
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.chunkfile import Format, parse
-from manyseed.orchestrator.store.layout.groups import METADATA, Group, array_description, find_group
+from manyseed.orchestrator.store.layout.groups import Group, array_description, find_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.zarrfiles.creating import GroupRows
 from manyseed.orchestrator.store.zarrfiles.metadata import (

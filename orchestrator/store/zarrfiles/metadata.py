@@ -18,8 +18,9 @@ from zarr.abc.buffer import Buffer
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import MemoryStore
 
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import ArraySpec
-from manyseed.orchestrator.store.layout.groups import METADATA, Group
+from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.layout.schema import ATTRIBUTE, GroupSpec
 
 

@@ -17,6 +17,7 @@ from annotated_types import Interval
 
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard
+from manyseed.orchestrator.paths import SET_SUMS
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
@@ -26,7 +27,7 @@ Checksums = dict[str, dict[int, Annotated[int, Interval(ge=0, lt=2**32)]]]
 
 def checksums_file(group: Group) -> Path:
     """Return the file that holds the checksums of a group's test sets."""
-    return group.folder / "test_index" / "crc32c.json"
+    return group.folder / "test_index" / SET_SUMS
 
 
 def read_checksums(group: Group) -> Checksums:

@@ -12,12 +12,13 @@ import zarr
 from zarr.storage import ZipStore
 
 from manyseed.orchestrator.errors import DamagedShard, StoreError, StoreUnavailable
+from manyseed.orchestrator.paths import BESIDE
 from manyseed.orchestrator.store.care.verify import verify
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import exchange
-from manyseed.orchestrator.store.reading.exchange import BESIDE, SCHEMA, export_parquet, export_zip
+from manyseed.orchestrator.store.reading.exchange import SCHEMA, export_parquet, export_zip
 from tests.orchestrator.store.care.test_verify import harm
 from tests.orchestrator.store.world import (
     NUMBER,
@@ -219,6 +220,7 @@ def test_an_impossible_store_is_named(tmp_path):
 MEMORY = """
 import sys
 from pathlib import Path
+from manyseed.orchestrator.paths import BESIDE
 from manyseed.orchestrator.store.reading.exchange import export_parquet, export_zip
 
 for number, store in enumerate(sys.argv[2:]):

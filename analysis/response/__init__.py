@@ -1,0 +1,33 @@
+"""Perturbation-response curves: scores of a curve, and whether a score tells who generalises.
+
+Everything takes plain arrays, so a table of anybody's models will do; no sweep is needed.
+
+Schiff, Quanz, Das, Chen: Predicting Deep Neural Network Generalization with Perturbation Response
+Curves, NeurIPS 2021, arXiv:2106.04765 (below: PRC).
+"""
+
+from manyseed.analysis.response.combining import combine, oriented
+from manyseed.analysis.response.curves import (
+    cumulative,
+    end_accuracy,
+    gi,
+    gi_folded,
+    mean_accuracy,
+    pal,
+    pal_printed,
+)
+from manyseed.analysis.response.information import Cmi, cmi
+
+__all__ = [
+    "Cmi",
+    "cmi",
+    "combine",
+    "cumulative",
+    "end_accuracy",
+    "gi",
+    "gi_folded",
+    "mean_accuracy",
+    "oriented",
+    "pal",
+    "pal_printed",
+]

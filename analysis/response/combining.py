@@ -1,0 +1,114 @@
+"""Several measures of the same models combined into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from manyseed.analysis.refused import Refused
+
+Floats = NDArray[np.float64]
+
+
+def oriented(name: str, values: ArrayLike) -> Floats:
+    """Return a measure as a share that rises with the generalisation gap.
+
+    Parameters
+    ----------
+    name : str
+        ``gi``, ``gi_folded``, ``pal``, ``pal_printed``, ``dbi`` or the name of an accuracy.
+    values : float array (model,)
+
+    Raises
+    ------
+    Refused
+        For other names.
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if name in ("gi", "gi_folded"):
+        return found
+    if name in _IDEAL:
+        return 1 - found / _IDEAL[name]
+    if name.endswith("accuracy"):
+        return 1 - found
+    if name == "dbi":
+        largest = np.nanmax(found, initial=0.0)
+        return found / largest if largest > 0 else found
+    raise Refused("measure", name, allowed=(*_ORIENTED, "an accuracy"))
+
+
+_IDEAL = {"pal": 84.0, "pal_printed": 6.0}
+_ORIENTED = ("gi", "gi_folded", *_IDEAL, "dbi")
+
+
+def combine(measures: ArrayLike, by: str) -> Floats:
+    """Return one measure of several.
+
+    Parameters
+    ----------
+    measures : float array (model, measure)
+        All must rise with the gap (`oriented`): the mean of a measure and one that runs against it
+        says nothing. PRC turns Pal round only beside Gi, and its tables show where that was missed.
+    by : str
+        ``avg`` and ``prod``, mean and product · ``prod+avg``, their sum · ``rank``, mean rank from
+        1, ties averaged · ``pca``, projection on the first principal component of the values,
+        ``npca`` of the standardised values; its sign is that of its part in the first measure.
+
+    Returns
+    -------
+    float64 array (model,)
+
+    Raises
+    ------
+    Refused
+        For another name, or where a number is not finite.
+
+    References
+    ----------
+    PRC, appendix A.8.
+    """
+    found = np.asarray(measures, dtype=np.float64)
+    if found.ndim != 2 or 0 in found.shape:
+        raise Refused("measures", found.shape, allowed="an array (model, measure)")
+    if not np.isfinite(found).all():
+        raise Refused("measures", float(found[~np.isfinite(found)][0]), allowed="finite numbers")
+    if by not in _WAYS:
+        raise Refused("by", by, allowed=_WAYS)
+    return _WAYS[by](found)
+
+
+def _average(measures: Floats) -> Floats:
+    return np.asarray(measures.mean(axis=1))
+
+
+def _product(measures: Floats) -> Floats:
+    return np.asarray(measures.prod(axis=1))
+
+
+def _rank(measures: Floats) -> Floats:
+    return _average(rankdata(measures, axis=0))
+
+
+def _first_component(measures: Floats) -> Floats:
+    centred = measures - measures.mean(axis=0)
+    direction = np.linalg.svd(centred, full_matrices=False)[2][0]
+    leading = direction[np.flatnonzero(direction)[0]] if direction.any() else 1.0
+    return np.asarray(centred @ direction * np.sign(leading))
+
+
+def _standardised_component(measures: Floats) -> Floats:
+    spread = measures.std(axis=0)
+    return _first_component(measures / np.where(spread > 0, spread, 1.0))
+
+
+_WAYS: dict[str, Callable[[Floats], Floats]] = {
+    "avg": _average,
+    "prod": _product,
+    "prod+avg": lambda measures: _product(measures) + _average(measures),
+    "rank": _rank,
+    "pca": _first_component,
+    "npca": _standardised_component,
+}

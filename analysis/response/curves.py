@@ -1,0 +1,233 @@
+"""Scores of response curves: accuracy on training data at growing magnitudes of a transform.
+
+A curve is its accuracy at n magnitudes, linear between them. u, from 0 at the first magnitude to 1
+at the last, is the axis of all scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyseed.analysis.refused import Refused
+
+Floats = NDArray[np.float64]
+
+
+def cumulative(magnitudes: ArrayLike, accuracy: ArrayLike) -> Floats:
+    """Return the perturbation cumulative density: the area under a curve up to each magnitude.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+        Strictly rising, at least two.
+    accuracy : float array (..., n)
+        Shares, in [0, 1]; NaN where a curve was not measured.
+
+    Returns
+    -------
+    float64 array (..., n)
+        From 0 at the first magnitude to the mean of the curve at the last.
+
+    Raises
+    ------
+    Refused
+        Where magnitudes do not rise, shapes differ, or an accuracy is no share.
+
+    References
+    ----------
+    PRC, section 3.3.
+    """
+    u, curve = _curve(magnitudes, accuracy)
+    return _cumulative(u, curve)
+
+
+def gi(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the Gi score: the area between the cumulative density and the ideal line, doubled.
+
+    0 for a model that is never wrong, 1 for one that always is, 1 − α for a constant accuracy α.
+    Errors at the start of the axis count double, those at its end nothing, so on a range of both
+    signs it is not symmetric: see `gi_folded`.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+
+    References
+    ----------
+    PRC, algorithm 2, on an axis that begins at 0 as its figures do: the algorithm as printed makes
+    no sense where magnitudes are negative.
+    """
+    u, curve = _curve(magnitudes, accuracy)
+    return 2 * np.trapezoid(u - _cumulative(u, curve), u, axis=-1)
+
+
+def gi_folded(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the Gi score of the mean of both signs, over magnitudes from 0 to the smaller end.
+
+    NaN where magnitudes have one sign.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+    """
+    curve = _curve(magnitudes, accuracy)[1]
+    signed = np.asarray(magnitudes, dtype=np.float64)
+    end = min(-signed[0], signed[-1])
+    if end <= 0:
+        return np.full(curve.shape[:-1], np.nan)[()]
+    knots = _rounded(np.abs(signed), end)
+    folded = knots[(knots > 0) & (knots < end)]
+    folded = np.concatenate([[0.0], np.unique(folded), [end]])
+    both = 0.5 * (_at(signed, curve, folded) + _at(signed, curve, -folded))
+    return gi(folded, both)
+
+
+def pal(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the Pal score: the cumulative density's area from u = .4 on over that below u = .1.
+
+    84 for a model that is never wrong, and for every other constant accuracy: it is blind to the
+    level. NaN where accuracy is 0 up to u = .1, and for magnitudes of both signs.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+
+    References
+    ----------
+    PRC, text of section 3.3; integrated exactly, where PRC's algorithm rounds to grid points.
+    """
+    u, curve = _curve(magnitudes, accuracy)
+    cuts = _areas(u, curve, (0.1, 0.4, 1.0))[1]
+    return _unsigned(magnitudes, _ratio(cuts[..., 2] - cuts[..., 1], cuts[..., 0]))
+
+
+def pal_printed(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the Pal score as printed: the cumulative density at u = .6 over that at u = .1.
+
+    6 for a model that is never wrong. It ranks models in another order than `pal`, and which of
+    both the published numbers are is not known.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+
+    References
+    ----------
+    PRC, algorithm 4.
+    """
+    u, curve = _curve(magnitudes, accuracy)
+    density = _areas(u, curve, (0.1, 0.6))[0]
+    return _unsigned(magnitudes, _ratio(density[..., 1], density[..., 0]))
+
+
+def mean_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the mean accuracy over the magnitudes.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+    """
+    return _curve(magnitudes, accuracy)[1].mean(axis=-1)
+
+
+def end_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
+    """Return the accuracy at the last magnitude.
+
+    Of interpolation within classes that ends at .5 it is PRC's Mixup, at layer 1 Manifold Mixup.
+
+    Parameters
+    ----------
+    magnitudes : float array (n,)
+    accuracy : float array (..., n)
+
+    Returns
+    -------
+    float64 array (...)
+    """
+    return _curve(magnitudes, accuracy)[1][..., -1][()]
+
+
+def _curve(magnitudes: ArrayLike, accuracy: ArrayLike) -> tuple[Floats, Floats]:
+    """Return u (n,) and accuracy (..., n), checked."""
+    at = np.asarray(magnitudes, dtype=np.float64)
+    curve = np.asarray(accuracy, dtype=np.float64)
+    if at.ndim != 1 or len(at) < 2 or not np.isfinite(at).all() or (np.diff(at) <= 0).any():
+        raise Refused("magnitudes", at.tolist(), allowed="two or more finite numbers that rise")
+    if curve.ndim == 0 or curve.shape[-1] != len(at):
+        raise Refused("accuracy", curve.shape, f"its last axis must have {len(at)} magnitudes")
+    wrong = (curve < 0) | (curve > 1)
+    if wrong.any():
+        raise Refused("accuracy", float(curve[wrong][0]), allowed="shares, from 0 to 1")
+    return (at - at[0]) / (at[-1] - at[0]), curve
+
+
+def _cumulative(u: Floats, curve: Floats) -> Floats:
+    pieces = 0.5 * np.diff(u) * (curve[..., :-1] + curve[..., 1:])
+    return np.concatenate([np.zeros((*curve.shape[:-1], 1)), pieces.cumsum(axis=-1)], axis=-1)
+
+
+def _areas(u: Floats, curve: Floats, to: tuple[float, ...]) -> tuple[Floats, Floats]:
+    """Return the cumulative density at each u of `to`, and the area below it up to there.
+
+    In each piece the curve is linear, its integral quadratic and the area cubic: all are exact.
+    """
+    width = np.diff(u)
+    slope = np.diff(curve, axis=-1) / width
+    start, density = curve[..., :-1], _cumulative(u, curve)
+    pieces = density[..., :-1] * width + start * width**2 / 2 + slope * width**3 / 6
+    area = np.concatenate([np.zeros((*curve.shape[:-1], 1)), pieces.cumsum(axis=-1)], axis=-1)
+    end = np.asarray(to)
+    piece = np.clip(np.searchsorted(u, end, side="right") - 1, 0, len(width) - 1)
+    t = end - u[piece]
+    at = density[..., piece] + start[..., piece] * t + slope[..., piece] * t**2 / 2
+    below = density[..., piece] * t + start[..., piece] * t**2 / 2 + slope[..., piece] * t**3 / 6
+    return at, area[..., piece] + below
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+
+
+def _unsigned(magnitudes: ArrayLike, score: Floats) -> Any:
+    signed = np.min(magnitudes) < 0 < np.max(magnitudes)
+    return (np.full_like(score, np.nan) if signed else score)[()]
+
+
+def _rounded(knots: Floats, end: float) -> Floats:
+    """Return knots of which those that rounding alone tells apart are equal."""
+    return np.round(knots / end, 12) * end
+
+
+def _at(magnitudes: Floats, curve: Floats, where: Floats) -> Floats:
+    piece = np.clip(np.searchsorted(magnitudes, where, side="right") - 1, 0, len(magnitudes) - 2)
+    width = np.diff(magnitudes)[piece]
+    share = np.clip((where - magnitudes[piece]) / width, 0.0, 1.0)
+    return (1 - share) * curve[..., piece] + share * curve[..., piece + 1]

@@ -1,0 +1,244 @@
+"""How well a measure tells which of two models generalises worse, beyond their hparams."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from manyseed.analysis.refused import Refused
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Cmi:
+    """Conditional mutual information of a measure and the generalisation gap.
+
+    Attributes
+    ----------
+    cmi : float or None
+        In percent, 0 to 100; None where no set of hparams leaves pairs whose order is open.
+    cmi_paper : float or None
+        By the rules of the competition's scoring program, to be held against published numbers
+        only; None where fewer than two hparams vary.
+    given : tuple of str
+        The set of hparams that attains the minimum: what it tells is not the measure's merit.
+    n_models, n_pairs, n_bins : int
+        Models; ordered pairs and bins of that set that were counted.
+    tied : float
+        Share of the pairs whose gaps are equal, which are left out, or whose measures are, of which
+        the measure tells nothing.
+    null_mean, null_q95 : float or None
+        Mean and 95 % quantile of `cmi` when the measure is dealt out to the models at random.
+        A measure whose `cmi` is not above `null_q95` says nothing.
+    pearson, spearman : float or None
+        Correlations of measure and gap; None where either is constant.
+    """
+
+    cmi: float | None
+    cmi_paper: float | None
+    given: tuple[str, ...]
+    n_models: int
+    n_pairs: int
+    n_bins: int
+    tied: float
+    null_mean: float | None
+    null_q95: float | None
+    pearson: float | None
+    spearman: float | None
+
+
+def cmi(
+    measure: ArrayLike,
+    gap: ArrayLike,
+    hparams: Mapping[str, ArrayLike],
+    *,
+    permutations: int = 200,
+    seed: int = 0,
+) -> Cmi:
+    """Return how much the order of two models' measures tells of the order of their gaps.
+
+    100 · min over S of Σ I / Σ H: over bins of ordered pairs of models, which are the values of the
+    hparams S in both models, the mutual information of the signs of both differences and the
+    entropy of the gaps' sign. S runs through all sets of at most two of the hparams that vary.
+    Pairs of equal gaps are left out; equal measures are a third sign, so that a measure is never
+    credited for the pairs that it tells apart alone.
+
+    Parameters
+    ----------
+    measure, gap : float array (model,)
+        Whether the measure rises or falls with the gap does not matter.
+    hparams : mapping of arrays (model,)
+        By name; values are compared for equality.
+    permutations : int
+        Of the null; 0 for none.
+    seed : int
+        Of the permutations.
+
+    Returns
+    -------
+    Cmi
+
+    Raises
+    ------
+    Refused
+        Where shapes differ, a number is not finite, or there are fewer than two models.
+
+    References
+    ----------
+    PRC, appendix A.2; Jiang et al.: NeurIPS 2020 Competition: Predicting Generalization in Deep
+    Learning, arXiv:2012.07976. Both leave open what the competition's program decides
+    (`cmi_paper`): there each model is also paired with itself, ties count as smaller, and S has
+    exactly two hparams.
+    """
+    mu, g = _models("measure", measure), _models("gap", gap)
+    if len(mu) != len(g):
+        raise Refused("gap", len(g), f"the measure has {len(mu)} models")
+    codes = {name: _codes(name, values, len(mu)) for name, values in hparams.items()}
+    codes = {name: values for name, values in codes.items() if values.any()}
+    pairs = _Pairs(g, codes)
+    best, given = pairs.information(mu)
+    rng = np.random.default_rng(seed)
+    null = [pairs.information(rng.permutation(mu))[0] for _ in range(permutations)]
+    known = [value for value in null if value is not None]
+    varies = bool(np.ptp(mu) > 0 and np.ptp(g) > 0)
+    n_pairs, n_bins = pairs.counted(given)
+    return Cmi(
+        cmi=best,
+        cmi_paper=_as_published(mu, g, codes),
+        given=given,
+        n_models=len(mu),
+        n_pairs=n_pairs,
+        n_bins=n_bins,
+        tied=pairs.tied(mu),
+        null_mean=float(np.mean(known)) if known else None,
+        null_q95=float(np.quantile(known, 0.95)) if known else None,
+        pearson=float(stats.pearsonr(mu, g).statistic) if varies else None,
+        spearman=float(stats.spearmanr(mu, g).statistic) if varies else None,
+    )
+
+
+class _Pairs:
+    """All pairs of models, and which bin each is in, for each set of hparams.
+
+    The pair (j, i) has the signs of (i, j) reversed, so half of the pairs tell all: those whose
+    first model's values come later are turned round. Their bin counts twice, for the bin of
+    reversed pairs has the same entropies; where both models have the same values, both orders are
+    in one bin.
+    """
+
+    def __init__(self, gap: Floats, codes: Mapping[str, Integers]) -> None:
+        self.first, self.second = np.triu_indices(len(gap), 1)
+        difference = gap[self.first] - gap[self.second]
+        self.untied, self.larger = difference != 0, difference > 0
+        self.sets = {names: self._binned(values) for names, values in _sets(codes, len(gap))}
+
+    def _binned(self, values: Integers) -> tuple[Integers, Bools, Bools]:
+        """Return bins of pairs, which pairs are turned round, which bins have equal values."""
+        one, other = values[self.first], values[self.second]
+        low, high = np.minimum(one, other), np.maximum(one, other)
+        found, bins = np.unique(low * (values.max() + 1) + high, return_inverse=True)
+        return bins, one > other, found // (values.max() + 1) == found % (values.max() + 1)
+
+    def information(self, measure: Floats) -> tuple[float | None, tuple[str, ...]]:
+        """Return the cmi in percent, and the set that attains it."""
+        sign = np.sign(measure[self.first] - measure[self.second]).astype(np.int64)
+        best: tuple[float | None, tuple[str, ...]] = None, ()
+        for names, (bins, turned, equal) in self.sets.items():
+            larger = np.where(turned, -sign, sign) + 1
+            counts = _counts(bins, self.larger ^ turned, larger, self.untied, (len(equal), 2, 3))
+            counts[equal] += counts[equal][:, ::-1, ::-1]
+            information, entropy = _entropies(counts)
+            weights = np.where(equal, 1, 2)
+            total = float((weights * entropy).sum())
+            if total > 0:
+                value = 100 * float((weights * information).sum()) / total
+                if best[0] is None or value < best[0]:
+                    best = value, names
+        return best
+
+    def tied(self, measure: Floats) -> float:
+        """Return the share of pairs whose gaps or measures are equal."""
+        open_ = self.untied & (measure[self.first] != measure[self.second])
+        return 1 - float(open_.mean())
+
+    def counted(self, names: tuple[str, ...]) -> tuple[int, int]:
+        """Return ordered pairs of unequal gaps, and in how many bins of a set they are."""
+        bins, _, equal = self.sets[names]
+        there = np.bincount(bins[self.untied], minlength=len(equal)) > 0
+        return 2 * int(self.untied.sum()), int(np.where(equal, 1, 2)[there].sum())
+
+
+def _as_published(measure: Floats, gap: Floats, codes: Mapping[str, Integers]) -> float | None:
+    larger_gap = (gap[:, None] > gap).ravel()
+    larger = (measure[:, None] > measure).ravel().astype(np.int64)
+    kept = np.ones(len(larger), dtype=np.bool_)
+    found = []
+    for names, values in _sets(codes, len(gap)):
+        if len(names) == 2:
+            bins = np.unique(values[:, None] * (values.max() + 1) + values, return_inverse=True)[1]
+            bins = bins.ravel()
+            counts = _counts(bins, larger_gap, larger, kept, (int(bins.max()) + 1, 2, 2))
+            information, entropy = _entropies(counts)
+            if entropy.sum() > 0:
+                found.append(100 * float(information.sum() / entropy.sum()))
+    return min(found, default=None)
+
+
+def _sets(
+    codes: Mapping[str, Integers], n_models: int
+) -> Iterator[tuple[tuple[str, ...], Integers]]:
+    """Yield sets of at most two hparams, and a number for each combination of their values."""
+    yield (), np.zeros(n_models, dtype=np.int64)
+    for name in codes:
+        yield (name,), codes[name]
+    for one, other in itertools.combinations(codes, 2):
+        together = codes[one] * (codes[other].max() + 1) + codes[other]
+        yield (one, other), np.unique(together, return_inverse=True)[1].astype(np.int64)
+
+
+def _counts(
+    bins: Integers, gap: Bools, measure: Integers, kept: Bools, shape: tuple[int, int, int]
+) -> Floats:
+    """Return how many pairs of each bin have each pair of signs: (bin, gap's, measure's)."""
+    place = np.ravel_multi_index((bins, gap.astype(np.int64), measure), shape)
+    counts = np.bincount(place[kept], minlength=math.prod(shape))
+    return counts.reshape(shape).astype(np.float64)
+
+
+def _entropies(counts: Floats) -> tuple[Floats, Floats]:
+    """Return of each bin mutual information of both signs and entropy of the gap's, in bits."""
+    total = np.maximum(counts.sum(axis=(1, 2)), 1)[:, None]
+    of_gap = _entropy(counts.sum(axis=2) / total)
+    of_measure = _entropy(counts.sum(axis=1) / total)
+    together = _entropy(counts.reshape(len(counts), -1) / total)
+    return np.maximum(of_gap + of_measure - together, 0.0), of_gap
+
+
+def _entropy(shares: Floats) -> Floats:
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(np.abs((shares * logs).sum(axis=-1)))
+
+
+def _models(name: str, values: ArrayLike) -> Floats:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or len(found) < 2:
+        raise Refused(name, found.shape, "one number per model, of two models or more")
+    if not np.isfinite(found).all():
+        raise Refused(name, float(found[~np.isfinite(found)][0]), allowed="finite numbers")
+    return found
+
+
+def _codes(name: str, values: ArrayLike, n_models: int) -> Integers:
+    found = np.asarray(values)
+    if found.shape != (n_models,):
+        raise Refused("hparams", name, f"one value per model: {n_models}, not {found.shape}")
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)

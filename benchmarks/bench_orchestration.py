@@ -281,7 +281,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(result, indent=2))
         return
-    print(f"{'':12}{'runs':>10}{'seconds':>10}{'overhead, ms a run and process':>34}")
+    print(f"{'':12}{'runs':>10}{'seconds':>10}{'overhead, ms per run and process':>34}")
     for what in ("no-op fits", "10 ms fits", "joblib", "submitit", "hydra"):
         if (one := result[what]) is None:
             print(f"{what:12}skipped: not installed")

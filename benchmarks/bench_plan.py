@@ -239,8 +239,8 @@ def main() -> None:
     if options.json:
         print(json.dumps(result, indent=2))
         return
-    heads = ("runs", 12), ("seconds", 9), ("CPU s", 8), ("µs a run", 10), ("peak MB", 9)
-    heads = *heads, ("bytes a run", 13), ("enlarge s", 11)
+    heads = ("runs", 12), ("seconds", 9), ("CPU s", 8), ("µs per run", 10), ("peak MB", 9)
+    heads = *heads, ("bytes per run", 13), ("enlarge s", 11)
     print(" " * 16 + "".join(f"{head:>{width}}" for head, width in heads))
     for what in ("plan", "parameter_grid", "hydra"):
         entries = result[what] if isinstance(result[what], list) else [result[what]]

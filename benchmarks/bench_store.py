@@ -2,7 +2,7 @@
 
     python benchmarks/bench_store.py [--quick] [--json] [--folder DIR]
 
-Runs are binary, with margins, as most of the source's datasets: 5 bytes a point. Reading is
+Runs are binary, with margins, as most of the source's datasets: 5 bytes per point. Reading is
 measured cold (the page cache dropped, where root), in seconds of the wall and beside the disk's own
 speed, and hot, also in seconds of the processor, which others on the machine do not change. One
 dataset is measured at its full size, with 355 classes; the study's other sizes go by formula.
@@ -51,7 +51,7 @@ SUITE, CLASSIFIERS, SUITE_RUNS, SUITE_REPEATS = "model-variance-37", 4, 3600, 30
 FULL_SIZE = "dionis"  # 355 classes; the one whose rows are longest
 
 TARGETS = """
-Targets: publish under 0.1 ms a run; 10 000 runs under 200 files and folders; 532 800 runs
+Targets: publish under 0.1 ms per run; 10 000 runs under 200 files and folders; 532 800 runs
   under 12 000; full scan cold at least 70 % of the disk, hot at least 1000 MB/s; 10× faster to scan
   and 20× fewer files than npz."""
 

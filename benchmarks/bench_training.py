@@ -1,4 +1,4 @@
-"""Fits a minute of every classifier: the warm worker, plain libraries, a fresh process a fit.
+"""Fits per minute of every classifier: the warm worker, plain libraries, a fresh process per fit.
 
 The warm worker and the plain version fit in turn, each in a process of its own with one thread, so
 that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its

@@ -84,7 +84,7 @@ class Prediction:
     Attributes
     ----------
     scores : float32 array
-        Two classes: the logit gap, (epoch, sample). More: a score a class, (epoch, sample, class).
+        Two classes: the logit gap (epoch, sample). More: a score per class (epoch, sample, class).
     label : uint16 array (epoch, sample)
         The predicted class; two classes: 1 where the gap is at least 0.
     confidence : float32 array (epoch, sample)

@@ -55,7 +55,7 @@ class SweepPaths:
 
     @property
     def cells(self) -> Path:
-        """One row a cell."""
+        """One row per cell."""
         return self.plan / "cells.parquet"
 
     @property
@@ -64,7 +64,7 @@ class SweepPaths:
         return self.plan / "groups.json"
 
     def part(self, number: int) -> Path:
-        """Return one immutable part of the plan: one row a run."""
+        """Return one immutable part of the plan: one row per run."""
         return self.plan / f"{number:04d}.parquet"
 
     def parts(self) -> list[Path]:
@@ -86,7 +86,7 @@ class SweepPaths:
 
     @property
     def recipes(self) -> Path:
-        """How runs were made, one JSON file a recipe."""
+        """How runs were made, one JSON file per recipe."""
         return self.plan / "recipes"
 
     def tuned(self, search: str) -> Path:

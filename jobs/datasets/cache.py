@@ -1,4 +1,4 @@
-"""Prepared copies: one folder a source, written once and whole, read memory-mapped.
+"""Prepared copies: one folder per source, written once and whole, read memory-mapped.
 
 ``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy`` and ``about.json`` with everything else and
 the files' checksums. The key is the identity of the source's part of the canonical description, so

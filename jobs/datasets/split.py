@@ -54,7 +54,7 @@ def stratified_order(y: NDArray[np.integer[Any]], words: NDArray[np.uint64]) -> 
     y : integer array (n,)
         Class indices.
     words : uint64 array (n,)
-        Raw draws, one a sample.
+        Raw draws, one per sample.
 
     Returns
     -------

@@ -91,7 +91,7 @@ def _weights(weights: object, n_classes: int) -> list[Fraction]:
     if weights is None:
         return [Fraction(1)] * n_classes
     if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != n_classes:
-        allowed = f"a list of {n_classes} numbers, one a class"
+        allowed = f"a list of {n_classes} numbers, one per class"
         raise Refused("weights", weights, allowed=allowed)
     return [Fraction(repr(number("weights", weight, above=0))) for weight in weights]
 

@@ -1,4 +1,4 @@
-"""How far every training point lies from its nearest neighbour, once a repeat."""
+"""How far every training point lies from its nearest neighbour, once per repeat."""
 
 from __future__ import annotations
 

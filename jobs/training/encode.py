@@ -21,8 +21,8 @@ def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
     Continuous columns are standardised with the training part's mean and standard deviation; a
     missing value becomes the mean, a column that is constant in the training part 0. A categorical
-    column becomes one column a label and one for missing; a label that is absent from the training
-    part has a column of zeros, so that the shape depends on the dataset alone and runs on smaller
+    column becomes one column per label and one for missing; a label that training lacks
+    has a column of zeros, so that the shape depends on the dataset alone and runs on smaller
     fractions initialise the same weights.
 
     Returns

@@ -22,7 +22,7 @@ def prediction(
     Parameters
     ----------
     scores : array
-        Gaps of two classes (epoch, sample), or a score a class (epoch, sample, class).
+        Gaps of two classes (epoch, sample), or a score per class (epoch, sample, class).
     probability : {"softmax", "ovr", "none"}
         How scores become probabilities.
     fit_seconds : float

@@ -27,7 +27,7 @@ def export(
 
     FILE.zip is a Zarr zip store of all there is, for
     xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table of
-    one row a run and snapshot, with its labels: scores and learning curves are in FILE.zip alone.
+    one row per run and snapshot, with its labels: scores and learning curves are in FILE.zip alone.
 
     Examples:
 

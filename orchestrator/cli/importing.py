@@ -28,7 +28,7 @@ def import_(
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="TABLE", help="CSV or Parquet: what each run is, a row a run."),
+        typer.Option(metavar="TABLE", help="CSV or Parquet: what each run is, a row per run."),
     ] = None,
     probability: Annotated[
         str,
@@ -42,7 +42,7 @@ def import_(
     """Make a sweep directory of predictions that were made elsewhere.
 
     FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; an NPY of
-    one of the two; CSV or Parquet tables in OpenML's columns, one a run; or what manyseed export
+    one of the two; CSV or Parquet tables in OpenML's columns, one per run; or what manyseed export
     wrote. analyze, query, report and howmany take the directory like any other.
 
     Examples:

@@ -127,7 +127,7 @@ def _show(cluster: TestCluster) -> None:
 
 
 def _nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, int, str]]:
-    """Return one row a node."""
+    """Return one row per node."""
     from manyseed.orchestrator.errors import UnavailableError
 
     try:

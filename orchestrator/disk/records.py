@@ -93,7 +93,7 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
 
 
 def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T]:
-    """Read a file of one record a line, as `read_record` does; none where there is no such file.
+    """Read a file of one record per line, as `read_record` does; none where there is no such file.
 
     A last line that is not complete is left out: it is being written, or its writer was killed.
     """

@@ -50,7 +50,7 @@ def import_predictions(
     dataset, classifier : str
         Names; by default the file's name, and "imported".
     truth, runs : Path
-        Beside NPY and NPZ files: an NPY file of true classes, a table of one row a run.
+        Beside NPY and NPZ files: an NPY file of true classes, a table of one row per run.
     probability : str
         How scores become probabilities: softmax, ovr or none.
     probabilities : bool

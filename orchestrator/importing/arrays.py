@@ -297,7 +297,7 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
 def _test_sets(
     values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
 ) -> NDArray[Any]:
-    """Return one row a repeat."""
+    """Return one row per repeat."""
     repeats = int(runs["repeat"].to_numpy().max()) + 1
     if values.shape == (n_samples,):
         return np.broadcast_to(values, (repeats, n_samples))

@@ -77,7 +77,7 @@ class PredictionFile:
         How scores become probabilities.
     y_true, test_index : integer arrays (repeat, sample)
     runs : DataFrame
-        One row a run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
+        One row per run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
         another run of its repeat).
     read : callable
         From positions to what is predicted.
@@ -162,7 +162,7 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
                 "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
             )
         if np.ndim(values) != 1:
-            raise UserError("is no list of values, one a run", file=file, key=name)
+            raise UserError("is no list of values, one per run", file=file, key=name)
         if len(values) != n_runs:
             raise UserError(
                 f"has {len(values):,} values, and there are {n_runs:,} runs", file=file, key=name

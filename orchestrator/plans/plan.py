@@ -1,4 +1,4 @@
-"""The plan on disk: cells, append-only parts with one row a run, and cells that were dropped."""
+"""The plan on disk: cells, append-only parts with one row per run, and cells that were dropped."""
 
 from __future__ import annotations
 

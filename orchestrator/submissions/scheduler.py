@@ -17,8 +17,8 @@ from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 
 ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "15"))
-"""The scheduler is asked again after so long: nine commands a minute at most, two a look and one
-for the cluster's name"""
+"""The scheduler is asked again after so long: at most nine commands per minute, two per look and
+one for the cluster's name."""
 
 _NEVER = -math.inf
 

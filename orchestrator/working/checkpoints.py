@@ -1,4 +1,4 @@
-"""Checkpoints of long fits: a file a run in training, below ``tasks/checkpoints``.
+"""Checkpoints of long fits: a file per run in training, below ``tasks/checkpoints``.
 
 A network that trains for more than `SECONDS` saves itself there, and whoever trains the run next
 goes on from its last saved epoch. A file that another recipe made is passed over and overwritten.

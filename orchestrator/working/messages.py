@@ -28,7 +28,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch: rows finished, failures, and seconds a run."""
+    """What became of a batch: rows finished, failures, and seconds per run."""
 
     done: tuple[int, ...]
     failures: tuple[Failure, ...]

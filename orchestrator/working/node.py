@@ -25,8 +25,8 @@ _SUSPECTS = 3
 _NO_DEVICES = ("", "NoDevFiles", "-1")
 
 EACH_CORE, EACH_GPU = "node", "gpu:"
-"""In place of a number of training processes: one a core of the node, or, with a number, so many a
-GPU that the node gives to the task."""
+"""In place of a number of training processes: one per core of the node, or, with a number behind,
+so many per GPU that the node gives to the task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Damaged files of numbers a run are made again from what is left, while nobody publishes.
+"""Damaged files of numbers per run are made again from what is left, while nobody publishes.
 
 What a shard holds of each run besides predictions follows from these, from journals and from the
 plan: a checksum from chunks whose own checksums fit, a status from checksums that fit, how long a
@@ -39,7 +39,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 def mend_records(
     group: Group, shard: int, copies: Bools | None, journals: JournalIndex, watch: LeaseWatch
 ) -> tuple[str, ...]:
-    """Write the damaged files of a shard again that hold a number a run.
+    """Write the damaged files of a shard again that hold a number per run.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
 
 
 class _Records:
-    """The numbers a run of a shard, and which files of them are lost."""
+    """The numbers per run of a shard, and which files of them are lost."""
 
     def __init__(self, group: Group, shard: int, journals: JournalIndex) -> None:
         self.group, self.spec, self.journals = group, group.spec, journals

@@ -43,7 +43,7 @@ class Finding:
     rows : tuple of int
         The rows that it concerns.
     shard : int or None
-        The shard, where a file of it is concerned that holds a number a run.
+        The shard, where a file of it is concerned that holds a number per run.
     split : int or None
         The chunk of test sets that it concerns.
     damaged : bool

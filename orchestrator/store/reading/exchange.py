@@ -53,7 +53,7 @@ SCHEMA = pl.Schema(
         "label": pl.List(pl.UInt16()),
     }
 )
-"""The Parquet table: one row a finished run and snapshot, in the store's order. The lists
+"""The Parquet table: one row per finished run and snapshot, in the store's order. The lists
 `test_index`, `y_true` and `label` are of the same points; the latter two index `class_names`."""
 
 _ROW_GROUP_BYTES = 2**25

@@ -41,7 +41,7 @@ def open_runs(
 ) -> xr.Dataset:
     """Open all rows of a group, also those that hold no predictions: ``status`` says which do.
 
-    Predictions and test sets are dask arrays, numbers a run are read at once.
+    Predictions and test sets are dask arrays, numbers per run are read at once.
 
     Parameters
     ----------

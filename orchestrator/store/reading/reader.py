@@ -121,7 +121,7 @@ def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers
 
 
 def read_array(group: Group, name: str) -> Array:
-    """Return a whole array; for those of a number a run.
+    """Return a whole array; for those of a number per run.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def read_array(group: Group, name: str) -> Array:
 
 
 def read_numbers(group: Group, journaled: Integers | None = None) -> dict[str, Array]:
-    """Return all arrays that hold a number a run, and the coordinates of the others, by name.
+    """Return all arrays that hold a number per run, and the coordinates of the others, by name.
 
     Status comes first, as `statuses` has it; parameters and errors are those of `statuses`.
     """

@@ -83,7 +83,7 @@ def test_fragments_are_valid_parts_of_a_grid(tmp_path):
 
 
 def test_the_table_of_seconds_is_the_models():
-    text = section("What `plan` tells")
+    text = section("What `plan` reports")
     names = re.search(r"^\| rows × features, classes \| (.*) \|$", text, re.M)[1].split(" | ")
     rows = re.findall(r"^\| ([\d ]+) × (\d+), (\d+) \| (.*) \|$", text, re.M)
     assert len(rows) == 4

@@ -48,6 +48,14 @@ class UnknownOption(Refused):
 def integer(option: str, value: object, *, least: int, most: int | None = None) -> int:
     """Return a whole number within bounds (both included).
 
+    Parameters
+    ----------
+    option : str
+        What it was given for.
+    value : object
+    least, most : int
+        The bounds; no upper one by default.
+
     Raises
     ------
     Refused

@@ -97,6 +97,15 @@ def drawn(cell: Cell, number: int) -> dict[str, Value]:
 def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Draw:
     """Fit one draw of a tuned cell's search and judge it.
 
+    Parameters
+    ----------
+    trainer : Trainer
+    cell : Cell
+        A tuned one.
+    number : int
+        Of the draw, from 0.
+    device : str
+
     Raises
     ------
     jobs.run.MachineError

@@ -125,7 +125,18 @@ def refused(
 def unknown_key(
     facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
 ) -> UserError:
-    """Word that there is no such option, with the nearest; `key` is that of `refused`."""
+    """Word that there is no such option, with the nearest.
+
+    Parameters
+    ----------
+    facts : Facts
+        What a library refused.
+    file : Path
+    key : str, optional
+        By default the option.
+    remedy : str, optional
+        What else to do about it.
+    """
     near = nearest(facts.option.rpartition(".")[2], map(str, facts.allowed))
     return UserError(
         "unknown key",

@@ -366,8 +366,12 @@ class Sweep:
     ) -> Submission | None:
         """Submit the analysis as one job; return None where the same one waits or runs already.
 
-        It takes what `analyze` takes; the job asks for what the ``cpu`` class of the cluster's
-        profile says, and `dask` is within it: threads, processes, or a dask scheduler's address.
+        Parameters
+        ----------
+        options, dask, workers
+            As in `analyze`, within the job.
+        cluster : str
+            A cluster profile, its file, or auto; the job asks for what its ``cpu`` class says.
         """
         from manyseed.orchestrator.results.job import submit
 

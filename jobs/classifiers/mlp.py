@@ -26,7 +26,19 @@ def network(
     hparams: Mapping[str, Any],
     masks: torch.Generator,
 ) -> torch.nn.Module:
-    """Build the network, its weights not yet initialised."""
+    """Build the network, its weights not yet initialised.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (n_features,).
+    n_classes : int
+    _
+        The settings, which do not shape it.
+    hparams : mapping
+    masks : torch.Generator
+        Draws dropout.
+    """
     from torch import nn
 
     from manyseed.jobs.training.layers import Dropout, Linear, Residual

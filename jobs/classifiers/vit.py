@@ -32,6 +32,16 @@ def network(
 
     Padding is at the bottom and on the right, with zeros: the mean of standardised pixels. The
     dropout of all layers draws from `masks`; the weights are there, but not yet filled.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (height, width, channels).
+    n_classes : int
+    settings, hparams : mapping
+        What fixes its size, and its dropout.
+    masks : torch.Generator
+        Draws dropout.
     """
     import torch
     from torch import nn

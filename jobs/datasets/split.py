@@ -140,6 +140,21 @@ def subsample(
 
 
 def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> Index:
-    """Bootstrap points to their own number (stream ``resample``), in the order drawn."""
+    """Bootstrap points to their own number (stream ``resample``), in the order drawn.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's.
+    dataset : str
+        The dataset's identity.
+    repeat, run : int
+    points : int64 array (n,)
+        Indices of rows.
+
+    Returns
+    -------
+    int64 array (n,)
+    """
     words = raw(stream(seed, "resample", dataset, repeat, run), points.size)
     return points[(words % np.uint64(points.size)).astype(np.int64)]

@@ -32,7 +32,19 @@ class Measured:
 def record(
     curves: dict[str, list[float]], trained: Measured, logits: Tensor, y_test: Tensor
 ) -> None:
-    """Append an epoch to the curves; `logits` (sample, class) are the test set's after it."""
+    """Append an epoch to the curves.
+
+    Parameters
+    ----------
+    curves : dict of lists
+        By name, a number per epoch.
+    trained : Measured
+        The epoch's batches.
+    logits : tensor (sample, class)
+        The test set's, after the epoch.
+    y_test : tensor (sample,)
+        Class indices.
+    """
     loss, accuracy = trained.means()
     row = {
         "train_loss": loss,

@@ -157,6 +157,14 @@ def batches(
     """Cut a random order of `n` rows into batches of indices; the last may be incomplete.
 
     A last batch of fewer than `smallest` rows is joined to the one before it.
+
+    Parameters
+    ----------
+    order : numpy.random.Generator
+        The stream ``batch``.
+    n, batch_size : int
+    smallest : int
+        Rows of the least last batch.
     """
     shuffled = torch.from_numpy(np.argsort(raw(order, n), kind="stable"))
     parts = list(shuffled.split(batch_size))

@@ -137,7 +137,17 @@ def create(folder: Path, name: str, generation: int) -> bool:
 
 
 def write(folder: Path, name: str, generation: int, content: bytes) -> bool:
-    """Overwrite the file of a generation; return False where it is not there."""
+    """Overwrite the file of a generation; return False where it is not there.
+
+    Parameters
+    ----------
+    folder : Path
+        Of leases.
+    name : str
+        The lease's.
+    generation : int
+    content : bytes
+    """
     path = _file(folder, name, generation)
     with unavailable("write the lease", path):
         try:

@@ -41,7 +41,18 @@ def write_parquet(
 ) -> None:
     """Write a table whole; a lazy one is written as it is computed.
 
-    What `before_rename` raises, which is called when the file is complete, abandons it.
+    Parameters
+    ----------
+    path : Path
+    frame : polars.DataFrame or polars.LazyFrame
+    metadata : mapping, optional
+        Of the file, beside its checksum.
+    compression_level : int, optional
+        Zstandard's; by default polars' own.
+    is_new : bool
+        Whether it must be a new file; not looked at for a lazy table.
+    before_rename : callable, optional
+        Called when the file is complete; what it raises abandons it.
 
     Raises
     ------

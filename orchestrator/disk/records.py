@@ -36,8 +36,15 @@ def write_json(
 ) -> None:
     """Replace `path` by a JSON text, durably; an object begins with its checksum.
 
-    What is soon replaced again need not be durable: readers see one or the other, but a power cut
-    may leave an empty file. `before_rename` is called first, as `store.files.place` does.
+    Parameters
+    ----------
+    path : Path
+    value : JSON value
+    durable : bool
+        False for what is soon replaced again: readers see one or the other, but a power cut may
+        leave an empty file.
+    before_rename : callable, optional
+        As of `disk.placing.place`.
     """
     text = json_text(value)
     if durable:

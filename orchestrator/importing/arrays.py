@@ -60,7 +60,14 @@ class OnDisk:
     ) -> OnDisk:
         """Read the header that stands at `start`; the array lies behind it.
 
-        `size` is how many bytes header and array have; by default all that follow.
+        Parameters
+        ----------
+        file : binary file
+        start : int
+        path, key
+            Named in errors.
+        size : int, optional
+            Bytes of header and array; by default all that follow.
         """
         end = os.fstat(file.fileno()).st_size
         end = end if size is None else min(end, start + size)

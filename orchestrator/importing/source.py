@@ -258,6 +258,14 @@ def _plain(values: Any, key: str, file: Path) -> Any:
 def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
     """Return labels, given as names or as indices of classes, as indices.
 
+    Parameters
+    ----------
+    values : array
+        Of strings or of whole numbers.
+    class_names : sequence of str
+    key, file
+        Named in errors.
+
     Raises
     ------
     UserError

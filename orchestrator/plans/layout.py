@@ -138,7 +138,14 @@ def wrong_descriptions(
 ) -> dict[str, list[str]]:
     """Return which ``zarr.json`` are not what the plan says, by the groups' paths; "" is no group.
 
-    With `mend` they are written again. Groups that were not laid out yet are left out.
+    Parameters
+    ----------
+    paths : SweepPaths
+    plan : Plan
+    groups : Groups
+        Those not laid out yet are left out.
+    mend : bool
+        Whether to write them again.
     """
     repeats = _repeats(plan)
     describe = _Describer(plan)

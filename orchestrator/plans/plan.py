@@ -229,7 +229,17 @@ def write_plan(
     new_part: bool,
     before_rename: Callable[[], None] | None = None,
 ) -> None:
-    """Write a plan's cells, then its newest part: the part's appearance commits both."""
+    """Write a plan's cells, then its newest part: the part's appearance commits both.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    plan : Plan
+    new_part : bool
+        Whether its last part is to be written.
+    before_rename : callable, optional
+        Called before each file appears; what it raises abandons it.
+    """
     write_parquet(paths.cells, plan.all_cells, before_rename=before_rename)
     if new_part:
         part = paths.part(len(plan.parts))

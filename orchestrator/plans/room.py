@@ -67,6 +67,15 @@ def check_room(
 ) -> None:
     """Refuse a plan whose predictions the disk cannot hold.
 
+    Parameters
+    ----------
+    directory : Path
+        The sweep; it need not exist yet.
+    before, after : list of GroupRoom
+        What is planned already, and what will be.
+    file : Path
+        The sweep file, named in the error.
+
     Raises
     ------
     UserError

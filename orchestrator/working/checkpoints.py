@@ -15,7 +15,17 @@ SECONDS = 60.0
 
 
 def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -> Checkpoint | None:
-    """Return where a run saves itself; None for a classifier that is not trained in epochs."""
+    """Return where a run saves itself; None for a classifier that is not trained in epochs.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    group, row : int
+        Where the store will hold it.
+    run : Run
+    recipe : int
+        Number of the recipe; a checkpoint of another one is passed over.
+    """
     if "epochs" not in run.cell.classifier:
         return None
     key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"

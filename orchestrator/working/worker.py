@@ -53,8 +53,12 @@ _RESERVE_BYTES = 2**13
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     """Train a task's missing runs; return how it ended: finished, or stopped with work left.
 
-    The arguments are strings, because a scheduler carries them; `workers` is as in
-    `Node.processes`.
+    Parameters
+    ----------
+    directory, submission, number : str
+        The sweep, and the numbers of submission and task: strings, as a scheduler carries them.
+    workers : str
+        As in `Node.processes`.
 
     Raises
     ------

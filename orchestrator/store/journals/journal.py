@@ -55,6 +55,16 @@ class JournalWriter:
     ) -> None:
         """Append a finished run; it counts as finished once synced.
 
+        Parameters
+        ----------
+        group, row : int
+            Where the store will hold it.
+        values : RowBytes
+            Its predictions, as stored.
+        recipe : int
+            Number of the recipe.
+        fit_seconds : float
+
         Raises
         ------
         StoreUnavailable
@@ -64,7 +74,17 @@ class JournalWriter:
         self._write(records.done(group, row, recipe, fit_seconds, values))
 
     def append_copy(self, group: int, row: int, source: int, *, recipe: int = NO_RECIPE) -> None:
-        """Append that a run equals another one, `source`, of the same group."""
+        """Append that a run equals another one, `source`, of the same group.
+
+        Parameters
+        ----------
+        group, row : int
+            Where the store will hold it.
+        source : int
+            The row of the run that it equals.
+        recipe : int
+            Its own, where it differs from the source's.
+        """
         self._write(records.copy(group, row, source, recipe))
 
     def _write(self, data: bytes) -> None:

@@ -96,7 +96,17 @@ class Record:
 
 
 def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes) -> bytes:
-    """Encode a finished run."""
+    """Encode a finished run.
+
+    Parameters
+    ----------
+    group, row : int
+    recipe : int
+        Number of the recipe.
+    fit_seconds : float
+    values : RowBytes
+        The predictions, as stored.
+    """
     header = Header(
         DONE,
         recipe,
@@ -115,7 +125,16 @@ def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes
 
 
 def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
-    """Encode a run that equals another one of its group."""
+    """Encode a run that equals another one of its group.
+
+    Parameters
+    ----------
+    group, row : int
+    source : int
+        The row of the run that it equals.
+    recipe : int
+        Its own, where it differs from the source's.
+    """
     return _pack(Header(COPY, recipe, group, row, source, 0, 0, float("nan"), 0, 0, 0))
 
 
@@ -191,7 +210,17 @@ def _pack(header: Header) -> bytes:
 
 
 def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
-    """Return where the next good header begins, passing over one place."""
+    """Return where the next good header begins, passing over one place.
+
+    Parameters
+    ----------
+    file : binary file
+        A journal.
+    start, size : int
+        From where to look, and where the file ends.
+    besides : int
+        The place that is passed over.
+    """
     while start + HEADER_SIZE <= size:
         file.seek(start)
         block = file.read(min(_SEARCH_BYTES, size - start))

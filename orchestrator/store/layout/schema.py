@@ -132,6 +132,27 @@ class GroupSpec:
         runs (`runs`) are planned that the last of these chunks would hold little, they are smaller:
         as large as leaves a tenth empty at most, down to 1 MiB of the largest array.
 
+        Parameters
+        ----------
+        number : int
+            The group's.
+        dataset, classifier : str
+        samples : int
+            Rows of a test set.
+        class_names : tuple of str
+        epochs : tuple of int
+            Of the snapshots.
+        scores, dtype : str
+            What is kept of scores, and as which type.
+        probability : str
+            How scores become probabilities.
+        repeats : int
+            Test sets.
+        curves : bool
+            Whether there are learning curves.
+        runs : int, optional
+            How many are planned.
+
         Raises
         ------
         ValueError

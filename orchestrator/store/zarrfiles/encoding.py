@@ -63,6 +63,15 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
 def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
     """Read rows of an array; files that are absent and not needed read as the fill value.
 
+    Parameters
+    ----------
+    folder : Path
+        The array's.
+    start, stop : int
+        Rows; those beyond its end are left out.
+    needed : Needed
+        Which files must be there.
+
     Raises
     ------
     ValueError
@@ -181,7 +190,22 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
 
 
 def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) -> Bools:
-    """Read rows into an array, chunk by chunk; return which rows could not be decoded."""
+    """Read rows into an array, chunk by chunk; return which rows could not be decoded.
+
+    Parameters
+    ----------
+    folder : Path
+        The array's.
+    start, stop : int
+        Rows.
+    step : int
+        Rows of a chunk.
+    into : array (stop - start, …)
+
+    Returns
+    -------
+    bool array (stop - start,)
+    """
     damaged = np.zeros(stop - start, dtype=np.bool_)
     for first in range(start, stop, step):
         part = slice(first - start, first - start + step)
@@ -197,6 +221,18 @@ def read_file(group: Group, array: ArraySpec, start: int, stop: int, into: Array
     """Read rows of one shard of a published array; return which cannot be decoded: all, if absent.
 
     A file that a published row needs is damage where it is absent, not a file of fill values.
+
+    Parameters
+    ----------
+    group : Group
+    array : ArraySpec
+    start, stop : int
+        Rows, of one shard.
+    into : array (stop - start, …)
+
+    Returns
+    -------
+    bool array (stop - start,)
     """
     if not group.file(array, start // group.spec.shard_length).exists():
         return np.ones(stop - start, dtype=np.bool_)

@@ -31,7 +31,17 @@ def array_metadata(
     repeats: int,
     meanings: Sequence[str] | None = None,
 ) -> bytes:
-    """Return the ``zarr.json`` of an array; `meanings` are those of a coordinate's codes."""
+    """Return the ``zarr.json`` of an array.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+    array : ArraySpec
+    rows, repeats : int
+        The lengths of these axes.
+    meanings : sequence of str, optional
+        Of a coordinate's codes.
+    """
     chunks, shards = spec.chunks(array), spec.shards(array)
     codecs: list[Any] = [Crc32cCodec()]
     if array.compressed:

@@ -48,7 +48,16 @@ def read_checksums(group: Group) -> Checksums:
 def add_checksums(
     group: Group, sets: Mapping[str, Array], start: int, before_rename: Callable[[], None]
 ) -> None:
-    """Note the checksums of test sets that are stored; `sets` and `start` as in `differing`."""
+    """Note the checksums of test sets that are stored.
+
+    Parameters
+    ----------
+    group : Group
+    sets, start
+        As in `differing`.
+    before_rename : callable
+        Called before the file appears; what it raises abandons it.
+    """
     known = read_checksums(group)
     for name, values in sets.items():
         new = {start + number: _checksum(row) for number, row in enumerate(values)}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.graph.group import Progress
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.tuned import Search
+    from manyseed.orchestrator.results.comparing import Compared
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
     from manyseed.orchestrator.store.care.compact import Compaction
@@ -397,6 +398,17 @@ class Sweep:
         from manyseed.orchestrator.results.howmany import howmany
 
         return howmany(self.paths, **options)
+
+    def compare(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Compared]:
+        """Compare cells of this sweep, or this one with another: A with B.
+
+        `orchestrator.results.comparing.compare_cells` says which, its options, and what it returns.
+        """
+        from manyseed.orchestrator.results.comparing import compare_cells
+
+        if other is not None and not isinstance(other, Sweep):
+            other = Sweep(other)
+        return compare_cells(self.paths, None if other is None else other.paths, **options)
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""

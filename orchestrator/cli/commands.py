@@ -12,6 +12,7 @@ from manyseed.orchestrator.cli.analyze import analyze, report
 from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.compact import compact
+from manyseed.orchestrator.cli.compare import compare
 from manyseed.orchestrator.cli.datasets import app as datasets
 from manyseed.orchestrator.cli.drop import drop
 from manyseed.orchestrator.cli.export import export
@@ -66,7 +67,7 @@ def _main(
 _PANELS = {
     "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, query, howmany, report, show),
+    "Learn": (analyze, query, howmany, compare, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

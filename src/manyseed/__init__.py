@@ -4,14 +4,19 @@ The four packages lie at the top of the repository; here are links to them, so t
 installed and imported as parts of ``manyseed`` and no project of a user meets a name of theirs.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from manyseed.orchestrator.results.comparing import Compared
     from manyseed.orchestrator.sweep import Sweep
 
     __version__: str
 
-__all__ = ["Sweep", "__version__"]
+__all__ = ["Sweep", "__version__", "compare"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,3 +30,13 @@ def __getattr__(name: str) -> Any:
 
         return version("manyseed")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def compare(
+    sweep: Sweep | str | Path, other: Sweep | str | Path | None = None, **options: Any
+) -> list[Compared]:
+    """Compare cells of a sweep, or two sweeps: `Sweep.compare`."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
+    return first.compare(other, **options)

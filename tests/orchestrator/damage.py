@@ -96,6 +96,7 @@ VERBS = {
     "query": Verb(("query", "{dir}")),
     "query runs": Verb(("query", "{dir}", "--table", "runs", "--json")),
     "query ensembles": Verb(("query", "{dir}", "--table", "ensembles", "--json")),
+    "compare": Verb(("compare", "{dir}", "--json")),
     "verify": Verb(("verify", "{dir}")),
     "drop -n": Verb(("drop", "{dir}", "--where", "classifier = 'xgb'", "-n")),
     "plan -n": Verb(("plan", "{larger}", "--out", "{dir}", "-n")),

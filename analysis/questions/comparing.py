@@ -1,0 +1,375 @@
+"""Is A better than B, by how much, and what did pairing save: two cells compared.
+
+A difference has two intervals. One is over seeds, at the test sets that are there: Student's t with
+the variance of the mean difference, each test set's by itself, and Satterthwaite's degrees of
+freedom (with one test set: the paired t-test's, or Welch's). The other is over seeds and test sets:
+each test set is one observation, as all runs on it share it (a cluster); it is never narrower than
+the first, which few test sets that agree by chance would make it.
+
+P(A better than B) is that of Agarwal et al. 2021 (section 4.3): over all pairs of a run of A with
+one of B on the same test set the mean of 1[a > b] + ½ 1[a = b], then the mean over test sets. Its
+interval is the score interval of a Mann-Whitney probability (Newcombe 2006, part 2, method 5, with
+the variance of Hanley and McNeil 1982), which stays within 0 and 1 and does not shrink to a point
+where all runs of A are better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import norm, t
+
+from manyseed.analysis.options import CONFIDENCE
+
+Real = NDArray[np.float64]
+Interval = tuple[float, float]
+_EDGE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The runs of one cell on one test set.
+
+    Attributes
+    ----------
+    values : float array (run,)
+        One or more, without NaN; where `fixed`, one.
+    fixed : bool
+        Whether any further run would have the same value, as nothing varies.
+    """
+
+    values: Real
+    fixed: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return float(self.values.mean())
+
+    def error(self) -> tuple[float, float]:
+        """Return the variance of the mean over seeds, and its degrees of freedom; 0 of one run."""
+        if self.fixed:
+            return 0.0, math.inf
+        n = self.values.size
+        if n == 1:
+            return math.nan, 0.0
+        return (0.0 if _alike(self.values) else float(self.values.var(ddof=1)) / n), n - 1.0
+
+
+def _alike(values: Real) -> bool:
+    """Return whether values differ by rounding alone."""
+    return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What pairing saved.
+
+    Attributes
+    ----------
+    correlation : float
+        Of A with B.
+    share : float
+        Of the runs (or test sets): 1 - Var(a - b) / (Var a + Var b), 0.5 for half of them. Below 0
+        where pairing costs.
+    low, high : float or None
+        Interval of the share, by Fisher's transformation of the correlation; None where three
+        degrees of freedom are lacking.
+    """
+
+    correlation: float
+    share: float
+    low: float | None
+    high: float | None
+
+    def unpaired(self, n: int) -> float:
+        """Return how many unpaired ones tell as much as `n` paired ones; may be infinite."""
+        return n / (1 - self.share) if self.share < 1 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How A compares with B.
+
+    Attributes
+    ----------
+    mean_a, mean_b, difference : float
+        Means over test sets of the means over runs; A - B.
+    seeds : tuple of float or None
+        Interval of the difference over seeds, at these test sets.
+    sets : tuple of float or None
+        Interval over seeds and test sets.
+    better : float
+        P(A better than B).
+    better_seeds, better_sets : tuple of float or None
+        Its intervals, likewise.
+    runs_a, runs_b : int
+        Runs that were compared.
+    sets_a, sets_b : int
+        Test sets that these were tested on.
+    saved_runs, saved_sets : Saving or None
+        By pairing runs, and by sharing test sets; None where neither was done, or can't be told.
+    no_seeds, no_sets : str
+        Why there is no such interval.
+    """
+
+    mean_a: float
+    mean_b: float
+    difference: float
+    seeds: Interval | None
+    sets: Interval | None
+    better: float
+    better_seeds: Interval | None
+    better_sets: Interval | None
+    runs_a: int
+    runs_b: int
+    sets_a: int
+    sets_b: int
+    saved_runs: Saving | None = None
+    saved_sets: Saving | None = None
+    no_seeds: str = ""
+    no_sets: str = ""
+
+
+def compare(
+    a: Sequence[Side],
+    b: Sequence[Side],
+    *,
+    paired: bool,
+    higher: bool = True,
+    independent: bool = True,
+    confidence: float = CONFIDENCE,
+) -> Comparison:
+    """Compare two cells on the same test sets.
+
+    Parameters
+    ----------
+    a, b : sequence of Side
+        One for each test set, the same ones in the same order.
+    paired : bool
+        Whether run i of A on a test set draws from streams that run i of B draws from. Both sides
+        then hold as many values, in the same order, unless one is fixed.
+    higher : bool
+        Whether the higher value is the better one.
+    independent : bool
+        Whether the values of a test set's runs are independent given the test set; where each
+        compares its run with the others, they are not, and no interval is over seeds alone.
+    confidence : float
+        Of each interval, by itself.
+    """
+    differences = np.array([x.mean - y.mean for x, y in zip(a, b, strict=True)])
+    levels = np.array([_better(x, y, higher) for x, y in zip(a, b, strict=True)])
+    n = len(differences)
+    result = _summary(a, b, float(differences.mean()), float(levels.mean()))
+    if independent:
+        errors = [e for x, y in zip(a, b, strict=True) for e in _errors(x, y, paired)]
+        result = _with_seeds(result, errors, n, confidence)
+        variance = _of_several([_newcombe(x, y) for x, y in zip(a, b, strict=True)])
+        result = replace(result, better_seeds=_score(result.better, variance, _z(confidence)))
+    else:
+        result = replace(result, no_seeds="it compares runs with each other")
+    result = replace(result, saved_runs=_by_runs(a, b, paired, confidence))
+    if n < 2:
+        return replace(result, no_sets="there is one test set")
+    if _alike(differences) and result.seeds is None:
+        return replace(result, no_sets="the difference is the same on all test sets")
+    half = float(differences.std(ddof=1)) / math.sqrt(n) * _t(confidence, n - 1)
+    means_a, means_b = ([np.array([side.mean for side in of])] for of in (a, b))
+    return replace(
+        result,
+        sets=_wider((result.difference - half, result.difference + half), result.seeds),
+        better_sets=_wider(_over_sets(levels, confidence), result.better_seeds),
+        saved_sets=_saving(means_a, means_b, confidence),
+    )
+
+
+def compare_apart(
+    a: Sequence[Side], b: Sequence[Side], *, higher: bool = True, confidence: float = CONFIDENCE
+) -> Comparison:
+    """Compare two cells on test sets of their own, independent of each other.
+
+    Only an interval over test sets is given (Welch's, of the test sets' means): at fixed test sets,
+    which of them were easy can't be told from which cell is better.
+
+    Parameters
+    ----------
+    a, b : sequence of Side
+        One for each test set.
+    higher, confidence
+        As in `compare`.
+    """
+    means = [np.array([side.mean for side in of]) for of in (a, b)]
+    difference = float(means[0].mean() - means[1].mean())
+    better = float(np.mean([[_better(x, y, higher) for y in b] for x in a]))
+    result = replace(_summary(a, b, difference, better), no_seeds="test sets differ")
+    if min(map(len, means)) < 2:
+        return replace(result, no_sets="one side has a single test set")
+    limits = _student(
+        difference,
+        [(float(of.var(ddof=1)) / of.size, of.size - 1.0) for of in means],
+        confidence,
+    )
+    variance = _hanley(len(a), len(b))
+    return replace(result, sets=limits, better_sets=_score(better, variance, _z(confidence)))
+
+
+def _summary(a: Sequence[Side], b: Sequence[Side], difference: float, better: float) -> Comparison:
+    return Comparison(
+        mean_a=float(np.mean([side.mean for side in a])),
+        mean_b=float(np.mean([side.mean for side in b])),
+        difference=difference,
+        seeds=None,
+        sets=None,
+        better=better,
+        better_seeds=None,
+        better_sets=None,
+        runs_a=sum(side.values.size for side in a),
+        runs_b=sum(side.values.size for side in b),
+        sets_a=len(a),
+        sets_b=len(b),
+    )
+
+
+# ---- the difference
+
+
+def _errors(x: Side, y: Side, paired: bool) -> list[tuple[float, float]]:
+    """Return variances of the mean difference on one test set, with degrees of freedom."""
+    if paired and not (x.fixed or y.fixed):
+        if x.values.size != y.values.size:
+            raise ValueError("paired sides hold as many runs, one by one")
+        return [Side(x.values - y.values).error()]
+    return [x.error(), y.error()]
+
+
+def _with_seeds(
+    result: Comparison, errors: Sequence[tuple[float, float]], n: int, confidence: float
+) -> Comparison:
+    if any(freedom < 1 for _, freedom in errors):
+        return replace(result, no_seeds="a test set has a single run")
+    unknown = [variance for variance, freedom in errors if freedom < math.inf]
+    if unknown and max(unknown) == 0:
+        return replace(result, no_seeds="nothing varies between the runs, which few may show")
+    parts = [(variance / n**2, freedom) for variance, freedom in errors]
+    return replace(result, seeds=_student(result.difference, parts, confidence))
+
+
+def _student(centre: float, parts: Sequence[tuple[float, float]], confidence: float) -> Interval:
+    """Return the interval of a sum of independent means, by Satterthwaite's approximation."""
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return centre, centre
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    half = _t(confidence, freedom) * math.sqrt(variance)
+    return centre - half, centre + half
+
+
+def _t(confidence: float, freedom: float) -> float:
+    return float(t.ppf((1 + confidence) / 2, freedom))
+
+
+def _z(confidence: float) -> float:
+    return float(norm.ppf((1 + confidence) / 2))
+
+
+# ---- P(A better than B)
+
+
+def _better(x: Side, y: Side, higher: bool) -> float:
+    """Return the share of pairs in which A's run is better, ties counted half."""
+    a, b = (x.values, y.values) if higher else (y.values, x.values)
+    ordered = np.sort(b)
+    below, ties = np.searchsorted(ordered, a), np.searchsorted(ordered, a, side="right")
+    return float((below + ties).mean() / (2 * ordered.size))
+
+
+def _newcombe(x: Side, y: Side) -> Callable[[float], float]:
+    """Return the variance of one test set's share of pairs, as a function of its expectation."""
+    if x.fixed and y.fixed:
+        return lambda level: 0.0
+    if x.fixed or y.fixed:  # shares of runs of one side: a binomial proportion
+        n = (y if x.fixed else x).values.size
+        return lambda level: level * (1 - level) / n
+    return _hanley(x.values.size, y.values.size)
+
+
+def _hanley(m: int, n: int) -> Callable[[float], float]:
+    more = (m + n) / 2 - 1
+
+    def variance(level: float) -> float:
+        shared = (1 - level) / (2 - level) + level / (1 + level)
+        return level * (1 - level) * (1 + more * shared) / (m * n)
+
+    return variance
+
+
+def _of_several(variances: Sequence[Callable[[float], float]]) -> Callable[[float], float]:
+    """Return the variance of a mean over test sets, as if all had the same expectation."""
+    return lambda level: sum(one(level) for one in variances) / len(variances) ** 2
+
+
+def _score(level: float, variance: Callable[[float], float], quantile: float) -> Interval:
+    """Return where (level - p)² = quantile² · variance(p): what a score test does not reject."""
+
+    def beyond(p: float) -> float:
+        return (level - p) ** 2 - quantile**2 * variance(p)
+
+    inside = min(max(level, _EDGE), 1 - _EDGE)  # at 0 and 1 both sides are 0
+    if beyond(inside) >= 0:
+        return level, level
+    low = float(brentq(beyond, 0.0, inside)) if level > 0 else 0.0
+    high = float(brentq(beyond, inside, 1.0)) if level < 1 else 1.0
+    return low, high
+
+
+def _over_sets(levels: Real, confidence: float) -> Interval:
+    """Return the interval of a mean over test sets of shares, a score interval of as many trials.
+
+    Its variance p (1 - p) / n is an upper bound for shares, and is scaled to what was seen.
+    """
+    n, level = levels.size, float(levels.mean())
+    largest = level * (1 - level)
+    scale = min(float(levels.var(ddof=1)) / largest, 1.0) if largest > 0 else 1.0
+    return _score(level, lambda p: scale * p * (1 - p) / n, _t(confidence, n - 1))
+
+
+def _wider(one: Interval, other: Interval | None) -> Interval:
+    """Return what covers both: test sets add to what seeds leave open."""
+    return one if other is None else (min(one[0], other[0]), max(one[1], other[1]))
+
+
+# ---- what pairing saves
+
+
+def _by_runs(
+    a: Sequence[Side], b: Sequence[Side], paired: bool, confidence: float
+) -> Saving | None:
+    """Return what paired runs save, pooled within test sets."""
+    if not paired or any(side.fixed for side in (*a, *b)):
+        return None
+    both = [(x.values, y.values) for x, y in zip(a, b, strict=True) if x.values.size > 1]
+    return _saving([x for x, _ in both], [y for _, y in both], confidence)
+
+
+def _saving(a: Sequence[Real], b: Sequence[Real], confidence: float) -> Saving | None:
+    """Return what pairing values of several groups saves; None where nothing varies."""
+    freedom = sum(own.size - 1 for own in a)
+    x, y = (
+        np.concatenate([own - own.mean() for own in of]) if of else np.zeros(0) for of in (a, b)
+    )
+    squares = float(x @ x), float(y @ y)
+    if freedom < 1 or min(squares) <= 1e-24:
+        return None
+    scale = 2 * math.sqrt(squares[0] * squares[1])
+    correlation = float(np.clip(2 * (x @ y) / scale, -1, 1))
+    low = high = None
+    if freedom > 2:
+        half = _z(confidence) / math.sqrt(freedom - 2)
+        centre = math.atanh(min(max(correlation, -1 + 1e-15), 1 - 1e-15))
+        low, high = (math.tanh(centre + end) * scale / sum(squares) for end in (-half, half))
+    return Saving(correlation, correlation * scale / sum(squares), low, high)

@@ -1,0 +1,115 @@
+"""``manyseed compare``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.output import counted, print_json, say
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.results.comparing import Compared, OneCell
+
+
+def compare(
+    directory: Directory,
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="Another sweep: A is of the first, B of this.", show_default=False
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(metavar="COLUMN", help="Compare cells that differ in this alone, two by two."),
+    ] = "classifier",
+    a: Annotated[
+        str | None, typer.Option("--a", metavar="SQL", help="Which cells are A: a condition.")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Option("--b", metavar="SQL", help="Which cells are B: a condition.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", metavar="SQL", help="Which cells of both: a condition."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", "-m", help="A metric of runs, such as ece.")
+    ] = "accuracy",
+    lower: Annotated[
+        bool, typer.Option("--lower", help="Of a metric of your own: lower is better.")
+    ] = False,
+    confidence: Annotated[
+        float, typer.Option(help="Confidence of each interval, by itself.")
+    ] = CONFIDENCE,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Comparisons to print.")] = 40,
+    as_json: Json = False,
+) -> None:
+    """Compare cells, classifiers or sweeps: the difference, and P(A better than B).
+
+    Cells are compared on the test sets that they share, and run by run where runs share streams of
+    random numbers; how many runs that saves is told. Sweeps with other test sets are compared
+    unpaired. Each difference has an interval over seeds, at these test sets, and one over seeds and
+    new test sets.
+
+    Examples:
+
+        manyseed compare quickstart
+
+        manyseed compare quickstart --by train_fraction --where "classifier = 'mlp'"
+
+        manyseed compare quickstart --a "classifier = 'mlp'" --b "classifier = 'xgb'"
+
+        manyseed compare quickstart other-sweep --metric ece
+    """
+    from manyseed.orchestrator.results.comparing import words
+    from manyseed.orchestrator.sweep import Sweep
+
+    found = Sweep(directory).compare(
+        other,
+        by=by,
+        a=a,
+        b=b,
+        where=where,
+        metric=metric,
+        lower=lower,
+        confidence=confidence,
+    )
+    if as_json:
+        print_json({"comparisons": [asdict(one) | {"words": [*words(one)]} for one in found]})
+        return
+    say(f"{metric}, {counted(len(found), 'comparison')}", style="bold")
+    for one in found[:limit]:
+        say("")
+        say(f"A: {_told(one.a, one, of_sweeps=other is not None)}", style="bold")
+        say(f"B: {_told(one.b, one, of_sweeps=other is not None)}", style="bold")
+        for sentence in words(one):
+            say(sentence, indent=2)
+    if len(found) > limit:
+        say(f"… {len(found) - limit:,} more; see --limit, --where and --json", style="dim")
+    elif len(found) > 1:
+        say("")
+        say(
+            f"Each interval holds at {100 * confidence:g} % by itself: of {len(found):,}, about "
+            f"{(1 - confidence) * len(found):.2g} are expected to miss.",
+            style="dim",
+        )
+
+
+def _told(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
+    """Name a cell by what sets it apart from the other, then by what is not as by default."""
+    plain = ("none", "default", 1.0)
+    axes = cell.axes
+    more = [
+        f"{axis} = {value}"
+        for axis, value in axes.items()
+        if axis not in ("dataset", "classifier")
+        and (axis not in found.same or (value not in plain and axis != "vary"))
+    ]
+    name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
+    return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

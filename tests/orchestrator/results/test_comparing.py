@@ -1,0 +1,212 @@
+"""Cells and sweeps compared: what belongs together, what is paired, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import manyseed
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.results.comparing import words
+from tests.orchestrator.conftest import inside, train, write
+
+SWEEP = """
+name    = "{name}"
+seed    = {seed}
+repeats = {repeats}
+runs    = {runs}
+
+[[grid]]
+dataset            = ["{dataset}"]
+classifier         = ["lr-sgd", "xgb"]
+train_fraction     = [0.25, 1.0]
+perturb_continuous = ["none", "relative:0.5"]
+
+[dataset.{dataset}]
+source = "sklearn:breast_cancer"
+"""
+OPTIONS = Options(resamples=4)
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sweep]:
+    """The same grid three times: under another name with more test sets, and with another seed."""
+    folder = tmp_path_factory.mktemp("compare")
+    found = {}
+    for name, seed, repeats, runs, dataset in (
+        ("one", 7, 2, 4, "cancer"),
+        ("more", 7, 3, 3, "other"),
+        ("seeded", 8, 2, 3, "cancer"),
+    ):
+        text = SWEEP.format(name=name, seed=seed, repeats=repeats, runs=runs, dataset=dataset)
+        found[name] = train(write(folder / f"{name}.toml", text), folder / name)
+        found[name].analyze(OPTIONS)
+    return found
+
+
+def accuracies(sweep: Sweep, cell: int) -> list[np.ndarray]:
+    runs = sweep.results["runs"].filter(cell=cell).sort("repeat_index", "run_index")
+    return [own["accuracy"].to_numpy() for own in runs.partition_by("repeat_index")]
+
+
+def test_classifiers_are_compared_all_else_equal(sweeps: dict[str, Sweep]) -> None:
+    found = sweeps["one"].compare()
+    assert len(found) == 4
+    for one in found:
+        assert (one.a.axes["classifier"], one.b.axes["classifier"]) == ("lr-sgd", "xgb")
+        assert set(one.same) == set(one.a.axes) - {"classifier"}
+        assert one.shared_test_sets
+        noisy = one.same["perturb_continuous"] != "none"
+        small = one.same["train_fraction"] < 1
+        expected = ("subsample",) * small + ("perturb_continuous",) * noisy
+        assert one.streams == expected  # a classifier's own streams are keyed by it
+        a, b = (accuracies(sweeps["one"], cell.cell) for cell in (one.a, one.b))
+        assert one.result.difference == pytest.approx(
+            np.mean([x.mean() - y.mean() for x, y in zip(a, b, strict=True)])
+        )
+    noisy = next(one for one in found if len(one.streams) == 2)
+    a, b = (accuracies(sweeps["one"], cell.cell) for cell in (noisy.a, noisy.b))
+    parts = [np.var(x - y, ddof=1) / 4 for x, y in zip(a, b, strict=True)]
+    freedom = sum(parts) ** 2 / sum(part**2 / 3 for part in parts)
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts)) / 2
+    assert noisy.result.seeds == pytest.approx(
+        (noisy.result.difference - half, noisy.result.difference + half)
+    )
+    assert noisy.result.saved_runs is not None
+
+
+def test_identical_runs_are_one(sweeps: dict[str, Sweep]) -> None:
+    (one,) = sweeps["one"].compare(where="train_fraction = 1.0 AND perturb_continuous = 'none'")
+    assert (one.result.runs_a, one.result.runs_b) == (8, 2)  # xgb's four of a test set are one
+    assert one.result.saved_runs is None
+
+
+def test_fractions_and_noise_share_the_streams_of_their_fits(sweeps: dict[str, Sweep]) -> None:
+    found = sweeps["one"].compare(by="train_fraction", where="classifier = 'lr-sgd'")
+    assert [one.streams[-3:] for one in found] == [("init", "batch", "dropout")] * 2
+    assert "perturb_continuous" in found[1].streams
+
+
+def test_conditions_choose_the_sides(sweeps: dict[str, Sweep]) -> None:
+    found = sweeps["one"].compare(
+        a="classifier = 'xgb' AND train_fraction = 1", b="classifier = 'lr-sgd' AND cell < 2"
+    )
+    assert [(one.a.axes["perturb_continuous"], one.b.axes["perturb_continuous"]) for one in found]
+    assert {(one.a.axes["train_fraction"], one.b.axes["train_fraction"]) for one in found} == {
+        (1.0, 0.25)
+    }
+    assert len(found) == 2
+
+
+def test_sweeps_share_test_sets_by_what_they_hold_not_by_names(sweeps: dict[str, Sweep]) -> None:
+    """The data bears another name, and the test sets of the third repeat are its own."""
+    with pytest.raises(UserError, match="A and B are one cell, whose runs are the same"):
+        sweeps["one"].compare(sweeps["more"])
+    found = manyseed.compare(
+        sweeps["one"].directory, sweeps["more"], a="classifier = 'xgb'", b="classifier = 'lr-sgd'"
+    )
+    assert len(found) == 4
+    for one in found:
+        assert one.shared_test_sets
+        assert (one.result.sets_a, one.left_out) == (2, (0, 1))
+        if one.streams and one.a.axes["train_fraction"] != 1:
+            assert one.result.runs_a == one.result.runs_b == 2 * 3  # runs that both have
+
+
+def test_other_test_sets_are_compared_apart_and_said_so(sweeps: dict[str, Sweep]) -> None:
+    found = sweeps["one"].compare(sweeps["seeded"])
+    assert len(found) == 8
+    for one in found:
+        assert not one.shared_test_sets
+        assert one.streams == ()
+        means = [
+            [own.mean() for own in accuracies(sweep, cell.cell)]
+            for sweep, cell in ((sweeps["one"], one.a), (sweeps["seeded"], one.b))
+        ]
+        oracle = stats.ttest_ind(*means, equal_var=False).confidence_interval()
+        assert one.result.seeds is None
+        assert one.result.sets == pytest.approx(tuple(oracle))
+        assert any("Unpaired: the test sets differ (2 of A, 2 of B)" in own for own in words(one))
+
+
+def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: Path) -> None:
+    one = sweeps["one"]
+    for options, said in (
+        ({"metric": "fit_seconds"}, "how long a fit takes"),
+        ({"metric": "delta"}, "resolution"),
+        ({"metric": "acuracy"}, "accuracy"),
+        ({"by": "klassifier"}, "classifier"),
+        ({"by": "dataset"}, "no two cells differ in it alone"),
+        ({"a": "cell = 0"}, "give --b, too"),
+        ({"a": "cell = 0", "b": "cell = 0"}, "none of 1 cells"),
+        ({"where": "cell = 99"}, "no cell meets"),
+        ({"confidence": 1.0}, "below 1"),
+    ):
+        with pytest.raises(UserError, match=said):
+            one.compare(**options)
+    other = Sweep.plan(
+        write(
+            tmp_path / "o.toml", SWEEP.format(name="o", seed=9, repeats=1, runs=2, dataset="cancer")
+        ),
+        tmp_path / "o",
+    )
+    with pytest.raises(UserError, match="no results yet"):
+        one.compare(other)
+    assert inside("compare", one.directory, "--a", "cell = 0")[0] == 2
+
+
+def test_levels_of_other_conventions_are_not_mixed(
+    tmp_path: Path, sweeps: dict[str, Sweep]
+) -> None:
+    """α̂ of another probe or δ, and metrics of analyses with other options."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, n_test, probe in (("gap", 80, "gap"), ("margin", 80, "true_margin")):
+        y_true = np.tile([0, 1], n_test // 2)
+        gaps = (2 * y_true - 1) + rng.normal(size=(6, n_test))
+        np.savez(tmp_path / f"{name}.npz", scores=gaps.astype(np.float32), y_true=y_true)
+        import_predictions([tmp_path / f"{name}.npz"], tmp_path / name, dataset="same")
+        found[name] = Sweep(tmp_path / name)
+        found[name].analyze(Options(resamples=4, probe=probe))
+    with pytest.raises(UserError, match="alpha_hat of A is of another probe than that of B"):
+        found["gap"].compare(found["margin"], metric="alpha_hat")
+    with pytest.raises(UserError, match="the analyses of the two sweeps differ in probe"):
+        found["gap"].compare(found["margin"], metric="ece")
+    (one,) = found["gap"].compare(found["margin"])  # accuracy depends on neither
+    assert one.shared_test_sets
+    assert one.streams == ()
+    with pytest.raises(UserError, match="different data"):
+        found["gap"].compare(sweeps["one"], a="cell = 0", b="cell = 0")
+
+
+def test_what_compares_runs_has_an_interval_over_test_sets_alone(sweeps: dict[str, Sweep]) -> None:
+    found = sweeps["one"].compare(metric="churn_mean", where="train_fraction < 1")
+    for one in found:
+        assert not one.higher_is_better
+        assert one.result.seeds is None
+        assert one.result.no_seeds == "it compares runs with each other"
+
+
+def test_the_command_is_read_at_80_columns_and_as_json(
+    sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = inside("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
+    assert code == 0
+    assert "accuracy, 2 comparisons" in told
+    assert "A: cancer × lr-sgd, train_fraction = 0.25 (cell 0)" in told
+    assert "Paired on 2 test sets, run by run (subsample shared); 8 runs of A with 8 of B." in told
+    assert "Each interval holds at 95 % by itself: of 2, about 0.1 are expected to miss." in told
+    code, text = inside("compare", sweeps["one"].directory, "--json")
+    assert code == 0
+    rows = json.loads(text)["comparisons"]
+    assert len(rows) == 4
+    assert {"a", "b", "metric", "result", "streams", "shared_test_sets", "words"} <= set(rows[0])
+    assert pl.DataFrame(rows[0]["result"]["seeds"]).height == 2

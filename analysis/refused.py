@@ -17,7 +17,7 @@ class Refused(ValueError):
     reason : str
         Why, where `allowed` does not say it.
     allowed : iterable of object, or str
-        All values that could be taken; where these are no list, what they are.
+        All values that could be taken, or a description of them.
     """
 
     def __init__(

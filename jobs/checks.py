@@ -21,7 +21,7 @@ class Refused(ValueError):
     reason : str
         Why, where `allowed` does not say it.
     allowed : iterable of object, or str
-        All values that could be taken; where these are no list, what they are.
+        All values that could be taken, or a description of them.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Refused(ValueError):
 
 
 class UnknownOption(Refused):
-    """An option that there is not; `allowed` are those that there are."""
+    """An unknown option; `allowed` are the known ones."""
 
 
 def integer(option: str, value: object, *, least: int, most: int | None = None) -> int:

@@ -127,7 +127,7 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
 
 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
-    """Return what a search fits on, its validation rows in the place of the test set."""
+    """Return what a search fits on, with validation rows in place of the test set."""
     whole = trainer.training_set(Run(_plain(cell), 0, 0))
     assert whole.in_dataset is not None
     assert whole.in_dataset.train is not None

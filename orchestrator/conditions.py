@@ -79,7 +79,7 @@ class NoCondition(ValueError):
 
 
 class UnknownColumn(NoCondition):
-    """A condition over a column that there is not: `name`."""
+    """A condition over an unknown column: `name`."""
 
     def __init__(self, name: str) -> None:
         self.name = name[:100]
@@ -107,7 +107,7 @@ def condition(text: str, columns: Sequence[str]) -> pl.Expr:
     Raises
     ------
     NoCondition
-        For what is none, `UnknownColumn` where it is about another column.
+        For an invalid condition; `UnknownColumn` where it names another column.
     """
     if len(text) > MAX_LENGTH:
         raise NoCondition(f"it has {len(text):,} characters, and may have {MAX_LENGTH:,}")

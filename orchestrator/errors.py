@@ -125,7 +125,7 @@ def refused(
 def unknown_key(
     facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
 ) -> UserError:
-    """Word that there is no such option, with the nearest.
+    """Word that an option does not exist, with the nearest that does.
 
     Parameters
     ----------

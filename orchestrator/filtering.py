@@ -19,7 +19,7 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
     Raises
     ------
     UserError
-        For an unknown column, or what is no condition.
+        For an unknown column, or an invalid condition.
     """
     with refusing(where, frame.columns, option):
         return frame.filter(condition(where, frame.columns))

@@ -38,7 +38,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster allows; a limit is None where there is none, or it is unknown."""
+    """What a cluster allows; a limit is None where it does not exist or is unknown."""
 
     name: str
     version: str

@@ -96,7 +96,7 @@ def fingerprint(pid: int) -> str:
 
 
 def state(fingerprint: str) -> State:
-    """Return whether a process is alive, by its fingerprint; unknown for what is none."""
+    """Return whether a process is alive, by its fingerprint; unknown for other text."""
     try:
         return Process.parse(fingerprint).state()
     except ValueError:

@@ -168,7 +168,7 @@ def find_profile(name: str, folders: Sequence[Path] = (Path(),)) -> Path:
     Raises
     ------
     Refused
-        When there is none, with the names that there are in the user's own folder.
+        Where it does not exist, with the names in the user's own folder.
     """
     if "/" in name or name.endswith(".toml"):
         if Path(name).is_file():

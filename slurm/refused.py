@@ -17,7 +17,7 @@ class Refused(ValueError):
     reason : str
         Why, where `allowed` does not say it.
     allowed : iterable of object, or str
-        All values that could be taken; where these are no list, what they are.
+        All values that could be taken, or a description of them.
     """
 
     def __init__(
@@ -36,4 +36,4 @@ class Refused(ValueError):
 
 
 class UnknownOption(Refused):
-    """A key of a profile that there is not; `allowed` are those that there are."""
+    """An unknown key of a profile; `allowed` are the known ones."""

@@ -96,7 +96,7 @@ def split(
     Raises
     ------
     ValueError
-        For the official split where there is none, or of another repeat than the first.
+        For the official split of a dataset without one, or of another repeat than the first.
     """
     if isinstance(test, str):
         if test != OFFICIAL or official is None:

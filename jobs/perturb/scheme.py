@@ -26,7 +26,7 @@ class Scheme(ABC):
         Raises
         ------
         Refused
-            For what is no number or out of the scheme's range.
+            For anything but a number within the scheme's range.
         """
         try:
             value = float(amount)

@@ -26,7 +26,7 @@ class LeaseRecord:
 
     @classmethod
     def parse(cls, content: bytes) -> LeaseRecord | None:
-        """Return None for what is no record: it is being written, or damaged."""
+        """Return the record; None while it is being written, or where it is damaged."""
         try:
             value = json.loads(content)
             owner = value["owner"]

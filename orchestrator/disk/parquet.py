@@ -57,7 +57,7 @@ def write_parquet(
     Raises
     ------
     FileExistsError
-        Where it must be a new file, which a lazy table's is not asked to be, and is none.
+        Where `is_new` is asked for and the file exists.
     orchestrator.errors.StoreUnavailable
         Where the file system refuses.
     """
@@ -106,7 +106,7 @@ def read_parquet(
     ------
     FileNotFoundError
     DamagedFile
-        Where it is no plain file, no Parquet file, not as it was written, or of another schema.
+        For a special file, another format, a changed file, or another schema.
     """
     frame = scan_parquet(path, schema, remedy)
     with damage_named(path, remedy):
@@ -147,7 +147,7 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
 
 
 def require_intact(path: Path) -> None:
-    """Refuse what is no plain file, no Parquet file, or differs from its own checksum.
+    """Refuse special files, other formats, and files that differ from their own checksum.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def checksum(path: Path) -> str:
     ------
     FileNotFoundError
     DamagedFile
-        For what is no Parquet file; whether it fits its checksum is not looked at.
+        For anything but a Parquet file; its checksum is not compared.
     """
     try:
         with open_plain(path) as file:
@@ -193,7 +193,7 @@ def _find_checksum(file: _File) -> tuple[int, bytes]:
     Raises
     ------
     ValueError
-        For what is no Parquet file.
+        For anything but a Parquet file.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL_BYTES))

@@ -77,7 +77,7 @@ def _opened(path: Path) -> Iterator[io.FileIO]:
 
 
 def identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is replaced; None where there is none."""
+    """Return what changes when a file is replaced; None where it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -60,7 +60,7 @@ def json_text(value: Any) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for what is no JSON.
+    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for other text than JSON.
 
     An object is compared with its checksum, which is not returned, where it begins with one.
     """
@@ -86,7 +86,7 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     ------
     FileNotFoundError
     DamagedFile
-        Where it is no plain file, no JSON, or lacks or has other values than the record's.
+        For a special file, other text than JSON, and missing or invalid values.
     """
     from pydantic import ValidationError
 

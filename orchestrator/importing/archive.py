@@ -76,7 +76,7 @@ def opened(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
     Raises
     ------
     UserError
-        For what is none, `what` by name.
+        For anything but a ZIP file, which `what` names.
     """
     try:
         archive = zipfile.ZipFile(file)
@@ -100,7 +100,7 @@ def unpack(file: Path, directory: Path) -> None:
     Raises
     ------
     UserError
-        For what is none, or holds anything else; nothing is left of the directory then.
+        For anything but such a file; nothing is left of the directory then.
     """
     with opened(file, "a zip file") as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]

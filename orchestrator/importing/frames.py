@@ -59,7 +59,7 @@ def is_exported(path: Path) -> bool:
     Raises
     ------
     UserError
-        Where it is named a Parquet file and is none.
+        Where it is named a Parquet file and has another format.
     """
     if path.suffix != ".parquet":
         return False

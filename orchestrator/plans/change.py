@@ -125,7 +125,7 @@ class Change:
         return hours.join(sizes, on=by, how="left", maintain_order="left")
 
     def estimated(self) -> Estimate:
-        """Return the figures that are held against what becomes of the plan."""
+        """Return the figures that the outcome is compared with."""
         cost = self.cost
         hours = sum(float(cost[f"{device}_hours"].sum()) for device in ("core", "gpu"))
         return Estimate(

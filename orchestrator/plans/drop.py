@@ -42,7 +42,7 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
     Raises
     ------
     UserError
-        For what is no condition, and a condition that no cell meets or after which none is left.
+        For an invalid condition, and one that no cell or every cell meets.
     """
     plan = Plan.read(paths)
     cells = plan.all_cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
@@ -66,7 +66,7 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     Raises
     ------
     UserError
-        For what is no condition, and one that no cell meets.
+        For an invalid condition, and one that no cell meets.
     """
     cells = plan.cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
     chosen = matching(cells, where, option)

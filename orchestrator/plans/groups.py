@@ -53,7 +53,7 @@ class Groups:
         Raises
         ------
         DamagedFile
-            For what is no list of groups, in the order of their numbers.
+            For anything but a list of groups in the order of their numbers.
         """
         specs = []
         for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):

@@ -136,7 +136,7 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
 def wrong_descriptions(
     paths: SweepPaths, plan: Plan, groups: Groups, *, mend: bool = False
 ) -> dict[str, list[str]]:
-    """Return which ``zarr.json`` are not what the plan says, by the groups' paths; "" is no group.
+    """Return which ``zarr.json`` differ from the plan, by the groups' paths; "" is above groups.
 
     Parameters
     ----------

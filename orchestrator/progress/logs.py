@@ -58,7 +58,7 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     Raises
     ------
     UserError
-        For another form, and for what there is not.
+        For another form, and for a task that does not exist.
     """
     if ":" in what:
         return _of_run(paths, what)

@@ -61,7 +61,7 @@ def read(name: str, key: str = "--cluster") -> Profile:
     Raises
     ------
     UserError
-        Where there is none, or something in it is wrong.
+        Where it does not exist, or something in it is wrong.
     """
     try:
         file = find_profile(name)
@@ -103,7 +103,7 @@ def _may_train_here(last: Intent | None) -> bool:
 
 
 def the_one() -> Profile | None:
-    """Return the user's one profile; None where there is none.
+    """Return the user's one profile, if any.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def the_one() -> Profile | None:
 
 
 def own_profile(intent: Intent) -> Profile | None:
-    """Return the profile of this user that a submission was made with; None where there is none."""
+    """Return the profile of this user that a submission was made with, if any."""
     if intent.cluster == LOCAL:
         return None
     if intent.profile in _remembered():

@@ -72,7 +72,7 @@ class Scheduler:
         ----------
         jobs : iterable of Job
         lost : collection of Array
-            Arrays whose jobs were never noted: those that there are are returned, too.
+            Arrays whose jobs were never noted: those found are returned, too.
         fresh : bool
             Ask, however lately somebody asked.
 

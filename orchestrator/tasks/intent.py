@@ -133,7 +133,7 @@ class Intent:
         ------
         FileNotFoundError
         DamagedFile
-            For what is no intent.
+            For anything but an intent.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)

@@ -111,7 +111,7 @@ class Task:
         Raises
         ------
         DamagedFile
-            For what is no task, or one of another version.
+            For anything but a task of this version.
         """
         with _damage_of(path):
             value = read_json(path)

@@ -42,7 +42,7 @@ class Node:
     cores : int
         That the task may use.
     n_gpus : int
-        That the scheduler gave to the task; on this machine, that there are.
+        Those that the scheduler gave to the task; on this machine, all.
     """
 
     name: str

@@ -42,7 +42,7 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Read the ledger of a folder of journals; empty where there is none.
+        """Read the ledger of a folder of journals; empty where it does not exist.
 
         Raises
         ------

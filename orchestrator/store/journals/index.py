@@ -60,7 +60,7 @@ class _Journal:
     size: int = 0
     modified: int = 0
     damaged: int = 0
-    unread: bool = False  # whether it ends in what is no record, nor the beginning of one
+    unread: bool = False  # whether it ends in bytes that neither are nor begin a record
     gone: bool = False
 
 
@@ -258,7 +258,7 @@ class JournalIndex:
         return found
 
     def read(self, group: int, row: int) -> Record | None:
-        """Return the preferred good record of a row; None where there is none."""
+        """Return the preferred good record of a row, if any."""
         for place in self.records(group, row, row + 1).get(row, []):
             header = self.header(place)
             if header is None:

@@ -139,7 +139,7 @@ def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
 
 
 def parse_header(data: bytes) -> Header | None:
-    """Read a header; None where these bytes are none."""
+    """Read a header; None for other bytes."""
     if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
         return None
     if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:

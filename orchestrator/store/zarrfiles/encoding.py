@@ -117,7 +117,7 @@ def _opened(folder: Path, form: Format, start: int, stop: int) -> Generator[tupl
 
 
 def _open(path: Path, ahead: int) -> int | None:
-    """Open a file, and let the disk begin with so many bytes; None where there is none."""
+    """Open a file, and let the disk begin with so many bytes; None where it does not exist."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     except FileNotFoundError:

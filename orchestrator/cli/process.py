@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import io
 import os
@@ -73,6 +74,8 @@ class CommandProcess:
                     self._before[number] = signal.signal(number, heard)
         if self._is_own:
             _own_streams()
+            if signal.SIGINT in self._before:  # first, so that it is the last thing done at exit
+                atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,11 +89,15 @@ class CommandProcess:
                 stream.flush()
 
     def end(self) -> None:
-        """Let nothing be said any more, neither of a second Ctrl-C nor of a pipe that is closed."""
+        """Let nothing be said any more, neither of a second Ctrl-C nor of a pipe that is closed.
+
+        A Ctrl-C ends what still waits for threads. Where Python takes itself apart it would kill
+        the process, whose exit code would not be the command's: there none is heard any more.
+        """
         if not self._is_own:
             return
         if signal.SIGINT in self._before:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, _leave)
         for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
             try:
                 stream.flush()
@@ -101,6 +108,10 @@ class CommandProcess:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
         raise KeyboardInterrupt
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

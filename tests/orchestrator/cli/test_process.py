@@ -139,6 +139,47 @@ def answered(sweep: Sweep, asked: Sequence[Sequence[object]]) -> None:
             assert "[bold]x[/]" in told, verb
 
 
+LATE = """
+import os, signal, sys, threading, time
+from manyseed.orchestrator.cli import main, process
+
+def wait(write=os.write, sleep=time.sleep):
+    write(1, b"now")
+    sleep(5)
+
+class Late:
+    def __del__(self, wait=wait):
+        wait()
+
+def thread():
+    while signal.getsignal(signal.SIGINT) is not process._leave:
+        time.sleep(0.01)
+    wait()
+
+sys.argv = ["manyseed", "--version"]
+{hold}
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hold", "code"),
+    [
+        ("threading.Thread(target=thread).start()", 130),  # somebody waits for it
+        ("late = Late()", 0),  # the interpreter takes itself apart: the command has ended
+    ],
+)
+def test_ctrl_c_after_a_command_is_no_death_by_signal(hold: str, code: int) -> None:
+    command = [sys.executable, "-c", LATE.replace("{hold}", hold)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        heard = b""
+        while not heard.endswith(b"now"):
+            heard += process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == code
+
+
 @pytest.mark.slow
 def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
     dice = Random(0)

@@ -18,6 +18,7 @@ CLOSED = 141
 """The exit code where nobody reads what is printed: 128 and the number of SIGPIPE, as a shell's."""
 
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
+_CODES = {128 + number: number for number in _ENDS}
 _PLAIN = {
     "α": "a",
     "δ": "d",
@@ -61,6 +62,7 @@ class CommandProcess:
     def __init__(self) -> None:
         self.interrupted = False
         self._before: dict[int, Any] = {}
+        self._unraisable = sys.unraisablehook
         self._is_own = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
 
     def __enter__(self) -> CommandProcess:
@@ -72,6 +74,7 @@ class CommandProcess:
                 usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
                 if signal.getsignal(number) == usual:  # nohup and shells' background jobs ignore
                     self._before[number] = signal.signal(number, heard)
+            sys.unraisablehook = self._heard_in_vain
         if self._is_own:
             _own_streams()
             if signal.SIGINT in self._before:  # first, so that it is the last thing done at exit
@@ -79,6 +82,7 @@ class CommandProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.unraisablehook = self._unraisable
         for number, before in self._before.items():
             signal.signal(number, before)
 
@@ -104,6 +108,21 @@ class CommandProcess:
             except (StreamClosed, OSError, ValueError):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, descriptor)
+
+    def _heard_in_vain(self, lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came while an object was destroyed, where nothing is raised."""
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            number = int(signal.SIGINT)
+        elif isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _CODES:
+            number = _CODES[lost.exc_value.code]
+        else:
+            self._unraisable(lost)
+            return
+        main = threading.main_thread().ident
+        assert main is not None
+        again = threading.Timer(0.02, signal.pthread_kill, (main, number))
+        again.daemon = True
+        again.start()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True

@@ -180,6 +180,38 @@ def test_ctrl_c_after_a_command_is_no_death_by_signal(hold: str, code: int) -> N
     assert process.returncode == code
 
 
+DEAF = """
+import os, sys, time
+from manyseed.orchestrator.cli import commands, main
+
+class Dying:
+    def __del__(self):
+        os.write(1, b"now")
+        time.sleep(5)
+
+def app():
+    Dying()
+    time.sleep(60)
+
+commands.app = app
+sys.argv = ["manyseed", "status"]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_an_object_is_destroyed_is_heard(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", DEAF]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        heard = b""
+        while not heard.endswith(b"now"):
+            heard += process.stdout.read(1)
+        process.send_signal(number)
+        assert process.stdout.read() == b""
+    assert process.returncode == 128 + number
+
+
 @pytest.mark.slow
 def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
     dice = Random(0)

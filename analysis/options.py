@@ -18,8 +18,9 @@ DEFAULT_METRICS = ("accuracy", "agreement", "alpha_hat", "ece", "proper_scores",
 
 Mode = Literal["exact", "paper"]
 Probe = Literal["gap", "true_margin"]
-ReferenceKind = Literal["others", "half", "loo_ensemble", "ensemble"]
+ReferenceKind = Literal["others", "others-trimmed", "half", "loo_ensemble", "ensemble"]
 
+OF_OTHERS = ("others", "others-trimmed")  # references that candidates are a part of
 CLOSE = 0.05  # α̂ up to which the source calls a model close to the reference
 CONFIDENCE = 0.95  # of intervals, and of ±, where no other is asked for
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
@@ -93,11 +94,12 @@ class Options:
         authors (RKS, algorithm 1 and eq. 57): halves drawn with replacement, the interpolated
         reference, δ + 1/N, 13 levels, .50 where none accepts, gaps clipped to ±15.
     alpha_reference
-        The average eCDF of the repeat's other runs; the average eCDF of the first half of the runs,
-        which are then no candidates (RKS); the ensemble of all other runs, with two resamples of
-        all test points each (RKS24); the ensemble of the first half.
+        The average eCDF of the repeat's other runs; of those without the few that make resamples
+        infeasible (`alphahat.outlying`); the average eCDF of the first half of the runs, which are
+        then no candidates (RKS); the ensemble of all other runs, with two resamples of all test
+        points each (RKS24); the ensemble of the first half.
     reference_epoch
-        RKS24; not for `others`, of whose average the candidate is subtracted.
+        RKS24; not for `others` and `others-trimmed`, of whose average the candidate is subtracted.
     block_bytes
         Predictions that one task loads, in bytes; a larger repeat is cut.
     """
@@ -161,8 +163,11 @@ class Options:
             is_default = value is one.default or (value != value and one.default != one.default)
             if one.name in _DECLARED and not is_default:
                 check(one.name, value)
-        if self.reference_epoch is not None and self.alpha_reference == "others":
-            reason = "needs another alpha_reference than others, of which the candidate is a part"
+        if self.reference_epoch is not None and self.alpha_reference in OF_OTHERS:
+            reason = (
+                f"needs another alpha_reference than {self.alpha_reference}, of which the candidate "
+                "is a part"
+            )
             raise Refused("reference_epoch", self.reference_epoch, reason)
 
     @property

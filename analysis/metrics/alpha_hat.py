@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.alphahat.outlying import suspects
 from manyseed.analysis.alphahat.references import (
     PAPER_INFEASIBLE,
     Reference,
@@ -31,10 +32,15 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused
 
 MIN_OTHERS = 2
+SORTED = ("others", "others-trimmed", "half")  # references of all models' values
 
 Real = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 Positions = NDArray[np.int64]
+
+
+def _nobody() -> Positions:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,20 @@ class Models:
         Sum over the models.
     reference : Reference or None
         Sorted; None where every candidate has a reference of its own.
+    left_out : int64 array (model,)
+        Places of runs that are left out because they make resamples infeasible.
     """
 
     position: Positions
     probe: Floats
     total: Real
     reference: Reference | None
+    left_out: Positions = field(default_factory=_nobody)
+
+    @classmethod
+    def of(cls, position: Positions, values: Floats) -> Models:
+        """Take some runs, unsorted."""
+        return cls(position, values, values.sum(axis=0, dtype=np.float64), None)
 
     def ensemble(self, left_out: int | None = None) -> Reference:
         """Return the ensemble of all models, or of all but one (RKS, eq. 9; RKS24)."""
@@ -121,16 +135,79 @@ def _share(
     values = (
         gathered[0][1] if len(gathered) == 1 else np.concatenate([values for _, values in gathered])
     )
-    models = Models(position, values, values.sum(axis=0, dtype=np.float64), None)
+    models = Models.of(position, values)
+    if options.alpha_reference == "others-trimmed":
+        models = _without_suspects(models, held_out, options)
     if options.alpha_reference == "ensemble" and position.size > 0:
         return replace(models, reference=models.ensemble())
-    if options.alpha_reference in ("others", "half"):
-        return replace(models, reference=Reference.sort(values))
+    if options.alpha_reference in SORTED:
+        return replace(models, reference=Reference.sort(models.probe))
     return models
 
 
-def _chunk(part: Part, _: Part, models: Models, options: Options) -> Real:
-    """Return level and distance in each resample, and the runs in the reference, a row a run."""
+def _without_suspects(models: Models, held_out: HeldOut, options: Options) -> Models:
+    """Leave out the models without which no resample of any other one is infeasible.
+
+    Nobody is left out where fewer than half of them do not explain it.
+    """
+
+    def feasible(kept: Positions) -> bool:
+        values = models.probe[kept]
+        members = np.arange(kept.size, dtype=np.int32)
+        tested = _test(values, Reference.sort(values), members, held_out, options)
+        return not (tested[:, : options.resamples] == worst(options)).any()
+
+    found = suspects(models.probe, feasible)
+    if found is None or found.size == 0:
+        return models
+    kept = np.delete(np.arange(models.position.size), found)
+    trimmed = Models.of(models.position[kept], models.probe[kept])
+    return replace(trimmed, left_out=models.position[found])
+
+
+def _suspects(
+    own: Floats, position: Positions, levels: Real, models: Models, options: Options, of: HeldOut
+) -> Positions:
+    """Return the places of runs that are likely why resamples of these runs are infeasible.
+
+    They are models of the reference, and runs beside it that are infeasible without these, too.
+    """
+    infeasible = (levels == worst(options)).any(axis=1)
+    if options.alpha_reference not in SORTED or not infeasible.any():
+        return models.left_out
+    rest = models
+    if options.alpha_reference != "others-trimmed":
+        rest = _without_suspects(models, of, options)
+    rows = np.flatnonzero(infeasible & ~np.isin(position, models.position))
+    if rows.size and rest is not models:
+        nobody = np.full(rows.size, -1, dtype=np.int32)
+        again = _test(own[rows], Reference.sort(rest.probe), nobody, of, options)
+        rows = rows[(again[:, : options.resamples] == worst(options)).any(axis=1)]
+    return np.union1d(rest.left_out, position[rows])
+
+
+def worst(options: Options) -> float:
+    """Return what counts as the level of a resample that no trimming makes acceptable."""
+    return PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What was found of some runs.
+
+    Attributes
+    ----------
+    values : float64 array (run, 2 × resample + 1)
+        Level and distance in each resample, and the runs in the reference.
+    suspects : int64 array (suspect,)
+        Places of the repeat's runs that are likely why any of these are infeasible.
+    """
+
+    values: Real
+    suspects: Positions
+
+
+def _chunk(part: Part, _: Part, models: Models, options: Options) -> Tested:
     n_resamples = options.resamples
     result: Real = np.full((part.n_runs, 2 * n_resamples + 1), np.nan)
     held_out = part.held_out
@@ -153,7 +230,8 @@ def _chunk(part: Part, _: Part, models: Models, options: Options) -> Real:
             left_out = index.astype(np.int32) if member else np.full(rows.size, -1, dtype=np.int32)
             result[rows, :-1] = _test(own[rows], models.reference, left_out, held_out, options)
         result[rows, -1] = others
-    return result
+    levels = result[:, :n_resamples]
+    return Tested(result, _suspects(own, position, levels, models, options, held_out))
 
 
 _NONE = np.array([-1], dtype=np.int32)
@@ -177,12 +255,16 @@ def _test(
     return np.concatenate([levels, distances], axis=1)
 
 
-def _finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Finished:
-    values = np.concatenate(partials)
+def _finish(held_out: HeldOut, partials: Sequence[Tested], options: Options) -> Finished:
+    values = np.concatenate([partial.values for partial in partials])
+    causes = np.concatenate([partial.suspects for partial in partials])
     levels, distances = values[:, : options.resamples], values[:, options.resamples : -1]
     n_side = side(held_out.n_test, options)
     delta = dkw_threshold(n_side, options.epsilon)
-    worst = PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
+    is_suspect = np.where(np.isnan(levels[:, 0]), np.nan, 0.0)
+    is_suspect[causes] = 1.0
+    if options.alpha_reference not in SORTED:
+        is_suspect[:] = np.nan
     spread = levels.std(axis=1, ddof=1)
     rejected = _share_of(distances > delta, levels)
     return Finished(
@@ -190,7 +272,8 @@ def _finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Fi
             "alpha_hat": levels.mean(axis=1),
             "alpha_hat_mc_se": spread / np.sqrt(options.resamples),
             "alpha_hat_spread": spread,
-            "alpha_hat_infeasible": _share_of(levels == worst, levels),
+            "alpha_hat_infeasible": _share_of(levels == worst(options), levels),
+            "alpha_hat_suspect": is_suspect,
             "alpha_hat_references": values[:, -1],
             "ks_distance": distances.mean(axis=1),
             "ks_rejected": rejected,
@@ -256,6 +339,13 @@ ALPHA_HAT = Metric(
             "Resamples that no trimming makes acceptable; they count as level 1 (.50 in mode "
             "paper).",
             ("max",),
+        ),
+        Column(
+            "alpha_hat_suspect",
+            pl.Boolean,
+            "",
+            "Whether the run is likely why resamples of its repeat are infeasible: without the "
+            "suspects none is. With the reference others-trimmed they are left out of it.",
         ),
         Column("alpha_hat_references", pl.UInt32, "runs", "Runs in the reference."),
         Column(

@@ -39,10 +39,11 @@ def notes(runs: pl.DataFrame, repeats: pl.DataFrame) -> list[str]:
     """Say where runs are missing and whether that goes with accuracy.
 
     Two signs are looked for in each dataset and classifier. Within a cell, repeats with fewer
-    finished runs differ in accuracy (what a test set does to all cells is taken off). Or slow
-    repeats have fewer finished runs, and within a repeat slow runs differ in accuracy. All are rank
-    correlations, stratified; the tests of a sweep are corrected together (Holm 1979), so that
-    `SIGNIFICANT` is the rate of sweeps that are warned of by chance.
+    finished runs differ in accuracy (what a test set does to all cells is taken off). Or within a
+    cell slow repeats have fewer finished runs, and within a repeat slow runs differ in accuracy. No
+    cell is compared with another: one that is slow, or bad, may lack runs for that reason alone.
+    All are rank correlations, stratified; the tests of a sweep are corrected together (Holm 1979),
+    so that `SIGNIFICANT` is the rate of sweeps that are warned of by chance.
 
     Parameters
     ----------
@@ -91,15 +92,15 @@ def _signs(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> Iterator[tup
     timed = runs.drop_nulls(["fit_seconds", "accuracy"])
     seconds = timed.group_by("cell", "repeat_index").agg(pl.col("fit_seconds").mean())
     slow = correlation(
-        known.join(seconds, on=["cell", "repeat_index"]), "coverage", "fit_seconds", ()
+        known.join(seconds, on=["cell", "repeat_index"]), "coverage", "fit_seconds", ("cell",)
     )
     goes = correlation(timed, "fit_seconds", "accuracy", ("cell", "repeat_index"))
     more = "more" if slow.value < 0 else "less"
     yield (
         max(slow.p, goes.p),
-        f"{name}: runs are not missing at random. Where fits take long, {more} are missing (rank "
-        f"correlation of coverage with fit time {slow.value:+.2f}), and within a repeat accuracy "
-        f"goes with fit time ({goes.value:+.2f}), so its mean accuracy is biased.",
+        f"{name}: runs are not missing at random. Within a cell, where fits take long, {more} are "
+        f"missing (rank correlation of coverage with fit time {slow.value:+.2f}), and within a "
+        f"repeat accuracy goes with fit time ({goes.value:+.2f}), so its mean accuracy is biased.",
     )
 
 

@@ -13,11 +13,20 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.draw import PROBES, all_figures
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import missing
+from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.tables.schema import Tables
 
 Rows = tuple[Mapping[str, Any], ...]
+
+REFERENCES = {
+    "others": "the other runs of the repeat",
+    "others-trimmed": "the other runs of the repeat, suspects left out",
+    "half": "the first half of the repeat's runs",
+    "loo_ensemble": "the ensemble of the other runs of the repeat",
+    "ensemble": "the ensemble of the first half of the repeat's runs",
+}
+"""What α̂'s reference is, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,7 @@ def context(
         notes=(
             *notes,
             *missing.notes(tables.runs, tables.repeats),
+            *suspects.notes(tables.repeats.lazy(), tables.runs.lazy(), options),
             *conventions(tables, options),
         ),
         provenance=provenance,
@@ -182,11 +192,12 @@ def conventions(tables: Tables, options: Options) -> list[str]:
         names = " and ".join(f"the {PROBES[probe]}" for probe in probes)
         apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
         notes.append(
-            f"α̂ compares the distribution of {names} on the test set with that of the other runs "
-            f"of the repeat: the mean over {options.resamples} random splits of the test points in "
-            "two halves of the smallest trimming level at which the robust Kolmogorov–Smirnov test "
-            f"accepts (ε = {options.epsilon:g}). δ is the resolution: contamination below it isn't "
-            f"seen, and on a small test set α̂ is 0 nearly everywhere.{apart}"
+            f"α̂ compares the distribution of {names} on the test set with that of "
+            f"{REFERENCES[options.alpha_reference]}: the mean over {options.resamples} random "
+            "splits of the test points in two halves of the smallest trimming level at which the "
+            f"robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}). δ is the "
+            "resolution: contamination below it isn't seen, and on a small test set α̂ is 0 nearly "
+            f"everywhere.{apart}"
         )
     identical = int(tables.repeats["identical"].sum())
     if identical:

@@ -226,18 +226,23 @@ def print_summary(sweep: Sweep) -> None:
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
     found = caveats(sweep)
-    for note in (*found["not_computed"], *found["undefined"], *found["outdated"]):
+    told = ("not_computed", "undefined", "infeasible", "outdated")
+    for note in (note for name in told for note in found[name]):
         say(note, style="yellow")
 
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
-    """Return what could not be computed, and why, as sentences."""
+    """Return what could not be computed, and what stands out, and why, as sentences."""
+    from manyseed.analysis.questions import suspects
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import not_computed, outdated, problems, undefined
 
-    results, record = sweep.results, read_analysis(sweep.paths)[1]
+    results, (options, record) = sweep.results, read_analysis(sweep.paths)
     repeats = results["repeats"]
+    with results.telling_damage("runs"):
+        infeasible = suspects.notes(repeats.lazy(), results.scan("runs"), options)
     return {
+        "infeasible": infeasible,
         "not_computed": not_computed(record),
         "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),

@@ -61,7 +61,7 @@ def sweeps(draw):
     row_chunk=st.integers(1, 6),
     workers=st.integers(1, 3),
     max_pair_runs=st.sampled_from([3, 200]),
-    reference=st.sampled_from(["others", "half", "loo_ensemble", "ensemble"]),
+    reference=st.sampled_from(["others", "others-trimmed", "half", "loo_ensemble", "ensemble"]),
     mode=st.sampled_from(["exact", "paper"]),
 )
 @settings(deadline=None, max_examples=40)

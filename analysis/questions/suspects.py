@@ -1,0 +1,101 @@
+"""Where no trimming makes resamples acceptable, and which runs are likely the cause."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from manyseed.analysis.metrics.alpha_hat import SORTED, worst
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.means import VARIES
+
+SUSPECT = "alpha_hat_suspect"
+INFEASIBLE = "alpha_hat_infeasible_max"
+
+_REPEAT = ["cell", "repeat_index"]
+_LISTED = 5
+
+
+def concerned(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> pl.DataFrame:
+    """Return the repeats that have infeasible resamples, or would have them with the suspects.
+
+    Parameters
+    ----------
+    repeats, runs : polars lazy frames
+        The tables with `dataset` and `classifier` joined.
+    options : Options
+        As they were computed with.
+
+    Returns
+    -------
+    polars frame
+        Columns dataset, classifier, cell, repeat_index, `infeasible` (whether resamples are) and
+        `suspects` (list of run indices). Of tables of an earlier version without rows.
+    """
+    key = ["dataset", "classifier", *_REPEAT]
+    if SUSPECT not in runs.collect_schema():
+        return repeats.head(0).select(key).collect()
+    found = runs.filter(pl.col(SUSPECT)).group_by(_REPEAT).agg(suspects=pl.col("run_index").sort())
+    infeasible = (pl.col(INFEASIBLE) > 0).fill_null(False)
+    return (
+        repeats.filter(VARIES)
+        .select(*key, infeasible=infeasible)
+        .join(found, on=_REPEAT, how="left")
+        .filter("infeasible" if options.alpha_reference not in SORTED else _ANY)
+        .with_columns(pl.col("suspects").fill_null([]))
+        .sort(key)
+        .collect()
+    )
+
+
+_ANY = pl.col("infeasible") | pl.col("suspects").is_not_null()
+
+
+def notes(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> list[str]:
+    """Say where resamples are infeasible and who is likely the cause, for each group.
+
+    The parameters are those of `concerned`.
+    """
+    found = concerned(repeats, runs, options)
+    parts = found.partition_by("dataset", "classifier", maintain_order=True)
+    return [_note(part, options) for part in parts]
+
+
+def _note(part: pl.DataFrame, options: Options) -> str:
+    dataset, classifier = part.row(0)[:2]
+    named = [
+        (cell, repeat, run)
+        for cell, repeat, runs in part.select(*_REPEAT, "suspects").iter_rows()
+        for run in runs
+    ]
+    trimmed = options.alpha_reference == "others-trimmed"
+    n_infeasible, n = int(part["infeasible"].sum()), part.height
+    said = [f"{dataset} × {classifier}:"]
+    if n_infeasible:
+        where = "one repeat" if n_infeasible == 1 else f"{n_infeasible:,} repeats"
+        said.append(
+            f"in {where} there are resamples that no trimming makes acceptable, each of which "
+            f"counts as α̂ = {worst(options):g}."
+        )
+    if named and trimmed:
+        left = "is left" if len(named) == 1 else "are left"
+        said.append(f"{_some(named)} {left} out of the reference, which others fail against.")
+    elif named:
+        said.append(
+            f"The likely cause: {_some(named)}; without, none is infeasible. alpha_reference = "
+            '"others-trimmed" compares all runs with the rest.'
+        )
+    if options.alpha_reference not in SORTED:
+        said.append(
+            "The reference is an average of models; alpha_reference = "
+            '"others" tells which runs are likely the cause.'
+        )
+    elif n_unexplained := part.filter(pl.col("suspects").list.len() == 0).height:
+        where = "There" if n_unexplained == n else f"In {n_unexplained:,} of these repeats"
+        said.append(f"{where} no majority of the runs agrees, so none is named.")
+    return " ".join(said)
+
+
+def _some(named: list[tuple[int, int, int]]) -> str:
+    listed = [f"run {run} (cell {cell}, repeat {repeat})" for cell, repeat, run in named[:_LISTED]]
+    more = len(named) - _LISTED
+    return ", ".join(listed) + (f" and {more:,} more" if more > 0 else "")

@@ -23,6 +23,7 @@ ReferenceKind = Literal["others", "others-trimmed", "half", "loo_ensemble", "ens
 OF_OTHERS = ("others", "others-trimmed")  # references that candidates are a part of
 CLOSE = 0.05  # α̂ up to which the source calls a model close to the reference
 CONFIDENCE = 0.95  # of intervals, and of ±, where no other is asked for
+FEWEST_SAMPLES = 40  # of which the quantiles of a 95 % interval can be taken
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
 
 _MOST = 1_000_000  # of numbers that arrays are as long as
@@ -127,6 +128,18 @@ class Options:
     max_references: Annotated[
         int, Convention("runs in a reference at most, the first ones", least=3, most=_MOST)
     ] = 1000
+    alpha_level: Annotated[
+        float,
+        Convention("the level at which the robust test accepts or rejects", least=0, below=1),
+    ] = CLOSE
+    alpha_bootstrap: Annotated[
+        int,
+        Convention(
+            "bootstrap samples of the test points for an interval of α̂, 100 say; 0 for none",
+            least=0,
+            most=_MOST,
+        ),
+    ] = 0
     probe: Annotated[
         Probe | None,
         Convention(
@@ -163,11 +176,12 @@ class Options:
             is_default = value is one.default or (value != value and one.default != one.default)
             if one.name in _DECLARED and not is_default:
                 check(one.name, value)
+        if 0 < self.alpha_bootstrap < FEWEST_SAMPLES:
+            few = f"0, or a whole number from {FEWEST_SAMPLES}"
+            raise Refused("alpha_bootstrap", self.alpha_bootstrap, allowed=few)
         if self.reference_epoch is not None and self.alpha_reference in OF_OTHERS:
-            reason = (
-                f"needs another alpha_reference than {self.alpha_reference}, of which the candidate "
-                "is a part"
-            )
+            its = self.alpha_reference
+            reason = f"needs another alpha_reference than {its}, of which the candidate is a part"
             raise Refused("reference_epoch", self.reference_epoch, reason)
 
     @property

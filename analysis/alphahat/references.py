@@ -149,7 +149,7 @@ def alpha_stars(
     return levels, distances
 
 
-def paper_levels(
+def interpolated_stars(
     candidates: Floats,
     reference: Reference,
     drawn: Resamples,
@@ -157,10 +157,10 @@ def paper_levels(
     left_out: NDArray[np.int32],
     delta: float,
 ) -> Real:
-    """Return the first level of the authors' grid at which their practical test accepts.
+    """Return the smallest level at which the authors' practical test accepts.
 
-    RKS, algorithm 1 and eq. 57: the reference is interpolated linearly between its values and the
-    threshold is δ + 1/N; .50 where no level accepts, as their code has it.
+    RKS, eq. 57: the reference is interpolated linearly between its values and the threshold is
+    δ + 1/N.
 
     Parameters
     ----------
@@ -176,9 +176,10 @@ def paper_levels(
     Returns
     -------
     float64 array (candidate, resample)
+        1 where no level does.
     """
     own = Candidates.sort(candidates)
-    exact = interpolated_levels(
+    return interpolated_levels(
         reference.values.astype(np.float64),
         reference.point_of,
         reference.model_of,
@@ -192,5 +193,12 @@ def paper_levels(
         drawn.n_side,
         delta + 1 / drawn.n_side,
     )
+
+
+def on_grid(exact: Real) -> Real:
+    """Return the first level of the authors' grid that is no smaller, .50 where there is none.
+
+    RKS, algorithm 1, as their code has it.
+    """
     first = np.searchsorted(PAPER_LEVELS, exact - ROUNDING)
     return np.append(PAPER_LEVELS, PAPER_INFEASIBLE)[first]

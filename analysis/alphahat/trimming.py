@@ -42,6 +42,24 @@ def dkw_threshold(n_side: int, epsilon: float) -> float:
     return math.sqrt(math.log(constant / epsilon) / n_side)
 
 
+def dkw_of_one(n_side: int, epsilon: float, models: float = 1) -> float:
+    """Return sqrt(ln(2 M/ε)/(2 N)), how far eCDFs are from what they are drawn from.
+
+    RKS, theorem 1 (after eq. 13): with probability 1 − ε the average eCDF of M models on the same N
+    points is no farther from the average of their distribution functions, by the inequality of
+    Dvoretzky, Kiefer and Wolfowitz for each model. With M = 1 it is δ_c, else δ_b.
+
+    Parameters
+    ----------
+    n_side : int
+        Points (N).
+    epsilon : float
+    models : float
+        M; NaN gives NaN.
+    """
+    return math.sqrt(math.log(2 * models / epsilon) / (2 * n_side))
+
+
 def points_needed(threshold: float, epsilon: float) -> int:
     """Return the fewest points on each side with which `dkw_threshold` is at most `threshold`."""
     few, many = (math.ceil(math.log(c / epsilon) / threshold**2) for c in (math.e, 2.0))

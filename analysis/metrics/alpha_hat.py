@@ -10,106 +10,37 @@ gets no α̂ and stands in no reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.alphahat.outlying import suspects
-from manyseed.analysis.alphahat.references import (
-    PAPER_INFEASIBLE,
-    Reference,
-    alpha_stars,
-    paper_levels,
+from manyseed.analysis.alphahat import intervals, wasserstein
+from manyseed.analysis.alphahat.references import ROUNDING, Reference
+from manyseed.analysis.alphahat.resampling import Resamples, bootstraps, disjoint_halves
+from manyseed.analysis.alphahat.trimming import dkw_of_one, dkw_threshold
+from manyseed.analysis.metrics import alpha_columns
+from manyseed.analysis.metrics.alpha_tests import (
+    MIN_OTHERS,
+    SORTED,
+    Floats,
+    Levels,
+    Models,
+    Places,
+    Positions,
+    Real,
+    defined,
+    draws,
+    probe,
+    side,
+    suspected,
+    test,
+    without_suspects,
 )
-from manyseed.analysis.alphahat.resampling import Resamples
-from manyseed.analysis.alphahat.trimming import dkw_threshold
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
-from manyseed.analysis.options import Options
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
+from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.refused import Refused
-
-MIN_OTHERS = 2
-SORTED = ("others", "others-trimmed", "half")  # references of all models' values
-
-Real = NDArray[np.float64]
-Floats = NDArray[np.floating[Any]]
-Positions = NDArray[np.int64]
-
-
-def _nobody() -> Positions:
-    return np.empty(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """The runs that references are made of.
-
-    Attributes
-    ----------
-    position : int64 array (model,)
-        Their places in the repeat, ascending.
-    probe : float array (model, point)
-    total : float64 array (point,)
-        Sum over the models.
-    reference : Reference or None
-        Sorted; None where every candidate has a reference of its own.
-    left_out : int64 array (model,)
-        Places of runs that are left out because they make resamples infeasible.
-    """
-
-    position: Positions
-    probe: Floats
-    total: Real
-    reference: Reference | None
-    left_out: Positions = field(default_factory=_nobody)
-
-    @classmethod
-    def of(cls, position: Positions, values: Floats) -> Models:
-        """Take some runs, unsorted."""
-        return cls(position, values, values.sum(axis=0, dtype=np.float64), None)
-
-    def ensemble(self, left_out: int | None = None) -> Reference:
-        """Return the ensemble of all models, or of all but one (RKS, eq. 9; RKS24)."""
-        total, size = self.total, self.position.size
-        if left_out is not None:
-            total, size = total - self.probe[left_out], size - 1
-        return Reference.sort((total / size)[None])
-
-
-def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
-    """Return what the eCDFs are of: margins, limited and standardised as the options say."""
-    if margin is None:
-        raise ValueError("alpha_hat needs one number a point; no margins or scores are stored")
-    if held_out.n_classes == 2 and options.probe == "true_margin":
-        margin = np.where(held_out.y_true == 1, margin, -margin)
-    limit = options.probe_limit
-    if limit is not None:
-        margin = np.clip(margin, -limit, limit)
-    if options.standardise:
-        exact = margin.astype(np.float64)
-        spread = exact.std(axis=1, keepdims=True)
-        margin = (exact - exact.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
-    return margin
-
-
-def defined(margin: Floats) -> NDArray[np.bool_]:
-    """Say which runs have an eCDF: those without NaN."""
-    return np.asarray(~np.isnan(margin).any(axis=1))
-
-
-def draws(held_out: HeldOut, options: Options) -> Resamples:
-    """Return the resamples that the mode and the reference ask for."""
-    if options.alpha_reference == "loo_ensemble":
-        return held_out.bootstraps
-    return held_out.drawn_halves if options.alpha_mode == "paper" else held_out.halves
-
-
-def side(n_test: int, options: Options) -> int:
-    """Return N, the points on each side."""
-    return n_test if options.alpha_reference == "loo_ensemble" else n_test // 2
 
 
 def _split(n_repeat: int, options: Options) -> tuple[int, int]:
@@ -137,58 +68,12 @@ def _share(
     )
     models = Models.of(position, values)
     if options.alpha_reference == "others-trimmed":
-        models = _without_suspects(models, held_out, options)
+        models = without_suspects(models, draws(held_out, options), options)
     if options.alpha_reference == "ensemble" and position.size > 0:
         return replace(models, reference=models.ensemble())
     if options.alpha_reference in SORTED:
         return replace(models, reference=Reference.sort(models.probe))
     return models
-
-
-def _without_suspects(models: Models, held_out: HeldOut, options: Options) -> Models:
-    """Leave out the models without which no resample of any other one is infeasible.
-
-    Nobody is left out where fewer than half of them do not explain it.
-    """
-
-    def feasible(kept: Positions) -> bool:
-        values = models.probe[kept]
-        members = np.arange(kept.size, dtype=np.int32)
-        tested = _test(values, Reference.sort(values), members, held_out, options)
-        return not (tested[:, : options.resamples] == worst(options)).any()
-
-    found = suspects(models.probe, feasible)
-    if found is None or found.size == 0:
-        return models
-    kept = np.delete(np.arange(models.position.size), found)
-    trimmed = Models.of(models.position[kept], models.probe[kept])
-    return replace(trimmed, left_out=models.position[found])
-
-
-def _suspects(
-    own: Floats, position: Positions, levels: Real, models: Models, options: Options, of: HeldOut
-) -> Positions:
-    """Return the places of runs that are likely why resamples of these runs are infeasible.
-
-    They are models of the reference, and runs beside it that are infeasible without these, too.
-    """
-    infeasible = (levels == worst(options)).any(axis=1)
-    if options.alpha_reference not in SORTED or not infeasible.any():
-        return models.left_out
-    rest = models
-    if options.alpha_reference != "others-trimmed":
-        rest = _without_suspects(models, of, options)
-    rows = np.flatnonzero(infeasible & ~np.isin(position, models.position))
-    if rows.size and rest is not models:
-        nobody = np.full(rows.size, -1, dtype=np.int32)
-        again = _test(own[rows], Reference.sort(rest.probe), nobody, of, options)
-        rows = rows[(again[:, : options.resamples] == worst(options)).any(axis=1)]
-    return np.union1d(rest.left_out, position[rows])
-
-
-def worst(options: Options) -> float:
-    """Return what counts as the level of a resample that no trimming makes acceptable."""
-    return PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,90 +82,138 @@ class Tested:
 
     Attributes
     ----------
-    values : float64 array (run, 2 × resample + 1)
-        Level and distance in each resample, and the runs in the reference.
+    levels : Levels
+    references, distance, low, high : float64 array (run,)
+        Runs in the reference, Wasserstein-1 distance, and the ends of the interval.
     suspects : int64 array (suspect,)
         Places of the repeat's runs that are likely why any of these are infeasible.
     """
 
-    values: Real
+    levels: Levels
+    references: Real
+    distance: Real
+    low: Real
+    high: Real
     suspects: Positions
 
 
 def _chunk(part: Part, _: Part, models: Models, options: Options) -> Tested:
-    n_resamples = options.resamples
-    result: Real = np.full((part.n_runs, 2 * n_resamples + 1), np.nan)
-    held_out = part.held_out
+    held_out, n_runs = part.held_out, part.n_runs
     own = probe(part.margin, held_out, options)
-    position = part.start + np.arange(part.n_runs)
+    position = part.start + np.arange(n_runs)
     first = _split(part.n_repeat, options)[1]
     candidate = defined(own) & (position >= first)
     inside = np.isin(position, models.position)
+    drawn = draws(held_out, options)
+    samples = list(_samples(held_out, options)) if candidate.any() else []
+    levels = Levels.unknown(n_runs, options.resamples)
+    references, distance, low, high = (np.full(n_runs, np.nan) for _ in range(4))
     for member in (True, False):
         others = models.position.size - member
         rows = np.flatnonzero(candidate & (inside == member))
         if rows.size == 0 or others < MIN_OTHERS:
             continue
-        index = np.searchsorted(models.position, position[rows])
-        if models.reference is None:
-            for row, model in zip(rows, index, strict=True):
-                rest = models.ensemble(int(model) if member else None)
-                result[row, :-1] = _test(own[row : row + 1], rest, _NONE, held_out, options)[0]
-        else:
-            left_out = index.astype(np.int32) if member else np.full(rows.size, -1, dtype=np.int32)
-            result[rows, :-1] = _test(own[rows], models.reference, left_out, held_out, options)
-        result[rows, -1] = others
-    levels = result[:, :n_resamples]
-    return Tested(result, _suspects(own, position, levels, models, options, held_out))
+        for some, reference, left_out in _references(models, rows, position, member=member):
+            found = test(own[some], reference, left_out, drawn, options)
+            levels.put(some, found)
+            distance[some] = wasserstein.distances(own[some], reference, left_out)
+            if samples:
+                again = [test(own[some], reference, left_out, s, options) for s in samples]
+                bootstrapped = Levels.joined(again, axis=1).counted
+                ends = intervals.interval(found.counted, bootstrapped, CONFIDENCE)
+                low[some], high[some] = ends
+        references[rows] = others
+    causes = suspected(own, position, levels, models, drawn, options)
+    return Tested(levels, references, distance, low, high, causes)
 
 
-_NONE = np.array([-1], dtype=np.int32)
+def _references(
+    models: Models, rows: Positions, position: Positions, *, member: bool
+) -> Iterator[tuple[Positions, Reference, Places]]:
+    """Yield candidates, their reference, and which of its models each is (-1: none)."""
+    index = np.searchsorted(models.position, position[rows])
+    nobody = np.full(rows.size, -1, dtype=np.int32)
+    if models.reference is not None:
+        yield rows, models.reference, index.astype(np.int32) if member else nobody
+        return
+    for place, model in enumerate(index):
+        one = slice(place, place + 1)
+        yield rows[one], models.ensemble(int(model) if member else None), nobody[one]
 
 
-def _test(
-    candidates: Floats,
-    reference: Reference,
-    left_out: NDArray[np.int32],
-    held_out: HeldOut,
-    options: Options,
-) -> Real:
-    """Return levels and, after them, distances: (candidate, 2 × resample)."""
-    drawn = draws(held_out, options)
-    delta = dkw_threshold(drawn.n_side, options.epsilon)
-    levels, distances = alpha_stars(
-        candidates, reference, drawn, member=bool(left_out[0] >= 0), gamma=delta
-    )
-    if options.alpha_mode == "paper":
-        levels = paper_levels(candidates, reference, drawn, left_out=left_out, delta=delta)
-    return np.concatenate([levels, distances], axis=1)
+BATCH = 32  # bootstrap samples that are tested together
+
+
+def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
+    """Yield the resamples of bootstrap samples of the test points, `BATCH` samples at a time."""
+    n_test, n_side = held_out.n_test, side(held_out.n_test, options)
+    bits = held_out.bits("alpha_hat_points")
+    with_replacement = options.alpha_reference == "loo_ensemble" or options.alpha_mode == "paper"
+
+    def sample() -> Resamples:
+        split = (
+            bootstraps(bits, n_test, n_side, intervals.SPLITS)
+            if with_replacement
+            else disjoint_halves(bits, n_test, intervals.SPLITS)
+        )
+        return intervals.composed(bits, n_test, split)
+
+    for start in range(0, options.alpha_bootstrap, BATCH):
+        n = min(BATCH, options.alpha_bootstrap - start)
+        yield intervals.joined([sample() for _ in range(n)])
 
 
 def _finish(held_out: HeldOut, partials: Sequence[Tested], options: Options) -> Finished:
-    values = np.concatenate([partial.values for partial in partials])
+    found = Levels.joined([partial.levels for partial in partials])
     causes = np.concatenate([partial.suspects for partial in partials])
-    levels, distances = values[:, : options.resamples], values[:, options.resamples : -1]
+    levels, distances = found.counted, found.distances
     n_side = side(held_out.n_test, options)
     delta = dkw_threshold(n_side, options.epsilon)
     is_suspect = np.where(np.isnan(levels[:, 0]), np.nan, 0.0)
     is_suspect[causes] = 1.0
     if options.alpha_reference not in SORTED:
         is_suspect[:] = np.nan
-    spread = levels.std(axis=1, ddof=1)
+    alpha_hat, spread = levels.mean(axis=1), levels.std(axis=1, ddof=1)
     rejected = _share_of(distances > delta, levels)
+
+    def of_all(name: str) -> Real:
+        return np.concatenate([getattr(partial, name) for partial in partials])
+
+    references, distance = of_all("references"), of_all("distance")
+    delta_b, delta_c = _deviations(references, n_side, options)
     return Finished(
         runs={
-            "alpha_hat": levels.mean(axis=1),
+            "alpha_hat": alpha_hat,
             "alpha_hat_mc_se": spread / np.sqrt(options.resamples),
             "alpha_hat_spread": spread,
-            "alpha_hat_infeasible": _share_of(levels == worst(options), levels),
+            "alpha_hat_low": of_all("low"),
+            "alpha_hat_high": of_all("high"),
+            "alpha_hat_rejected": _share_of(found.exact > options.alpha_level + ROUNDING, levels),
+            "alpha_hat_infeasible": _share_of(found.infeasible(options), levels),
             "alpha_hat_suspect": is_suspect,
-            "alpha_hat_references": values[:, -1],
+            "alpha_hat_references": references,
+            "delta_b": delta_b,
+            "alpha_hat_bound": alpha_hat + delta + delta_b + delta_c,
             "ks_distance": distances.mean(axis=1),
             "ks_rejected": rejected,
             "below_resolution": np.where(np.isnan(rejected), np.nan, rejected <= 0.5),
+            "wasserstein": np.where(np.isinf(distance), np.nan, distance),
         },
-        repeat={"n_side": np.asarray(n_side), "delta": np.asarray(delta)},
+        repeat={
+            "n_side": np.asarray(n_side),
+            "delta": np.asarray(delta),
+            "delta_c": np.asarray(delta_c),
+        },
     )
+
+
+def _deviations(references: Real, n_side: int, options: Options) -> tuple[Real, float]:
+    """Return δ_b of each run and δ_c; NaN where sides are no independent samples of points."""
+    if options.alpha_mode == "paper" or options.alpha_reference == "loo_ensemble":
+        return np.full(references.size, np.nan), math.nan
+    models = np.ones_like(references) if options.alpha_reference == "ensemble" else references
+    delta_b = [dkw_of_one(n_side, options.epsilon, m) for m in models]
+    return np.where(np.isnan(references), np.nan, delta_b), dkw_of_one(n_side, options.epsilon)
 
 
 def _share_of(found: NDArray[np.bool_], levels: Real) -> Real:
@@ -310,73 +243,6 @@ ALPHA_HAT = Metric(
     share=_share,
     chunk=_chunk,
     finish=_finish,
-    runs=(
-        Column(
-            "alpha_hat",
-            pl.Float64,
-            "trimming level",
-            "Mean over the resamples of the smallest level at which the run passes the robust "
-            "two-sample KS test against its reference.",
-            ("n", "mean", "min", "max", "range"),
-        ),
-        Column(
-            "alpha_hat_mc_se",
-            pl.Float64,
-            "trimming level",
-            "Monte-Carlo error of alpha_hat: spread over the square root of the resamples. Not "
-            "the uncertainty for new test points.",
-        ),
-        Column(
-            "alpha_hat_spread",
-            pl.Float64,
-            "trimming level",
-            "Standard deviation over the resamples.",
-        ),
-        Column(
-            "alpha_hat_infeasible",
-            pl.Float64,
-            "share of resamples",
-            "Resamples that no trimming makes acceptable; they count as level 1 (.50 in mode "
-            "paper).",
-            ("max",),
-        ),
-        Column(
-            "alpha_hat_suspect",
-            pl.Boolean,
-            "",
-            "Whether the run is likely why resamples of its repeat are infeasible: without the "
-            "suspects none is. With the reference others-trimmed they are left out of it.",
-        ),
-        Column("alpha_hat_references", pl.UInt32, "runs", "Runs in the reference."),
-        Column(
-            "ks_distance",
-            pl.Float64,
-            "difference of eCDFs",
-            "Mean over the resamples of the largest difference of the two eCDFs.",
-            ("mean", "max"),
-        ),
-        Column(
-            "ks_rejected",
-            pl.Float64,
-            "share of resamples",
-            "Resamples in which the classical two-sample KS test rejects: the distance exceeds δ.",
-            ("mean",),
-        ),
-        Column(
-            "below_resolution",
-            pl.Boolean,
-            "",
-            "Whether the classical test accepts in at least half of the resamples: what sets the "
-            "run apart, if anything, is too little to be seen at N.",
-        ),
-    ),
-    repeat=(
-        Column("n_side", pl.UInt32, "test points", "Points on each side of the test (N)."),
-        Column(
-            "delta",
-            pl.Float64,
-            "difference of eCDFs",
-            "Resolution: the two-sample DKW threshold at N. Smaller contamination isn't seen.",
-        ),
-    ),
+    runs=alpha_columns.RUNS,
+    repeat=alpha_columns.REPEAT,
 )

@@ -67,21 +67,22 @@ class HeldOut:
     @cached_property
     def halves(self) -> Resamples:
         """Random splits in two halves, the same for every cell tested on this test set."""
-        return disjoint_halves(self._bits("alpha_hat"), self.n_test, self.resamples)
+        return disjoint_halves(self.bits("alpha_hat"), self.n_test, self.resamples)
 
     @cached_property
     def drawn_halves(self) -> Resamples:
         """Two sides of half as many points as there are, drawn with replacement from all."""
-        bits = self._bits("alpha_hat_drawn_halves")
+        bits = self.bits("alpha_hat_drawn_halves")
         return bootstraps(bits, self.n_test, self.n_test // 2, self.resamples)
 
     @cached_property
     def bootstraps(self) -> Resamples:
         """Two sides of as many points as there are, drawn with replacement from all."""
-        bits = self._bits("alpha_hat_bootstraps")
+        bits = self.bits("alpha_hat_bootstraps")
         return bootstraps(bits, self.n_test, self.n_test, self.resamples)
 
-    def _bits(self, purpose: str) -> np.random.PCG64:
+    def bits(self, purpose: str) -> np.random.PCG64:
+        """Return the bit generator of one purpose on this test set."""
         return generator(self.seed, purpose, self.dataset_id, self.repeat_index)
 
 

@@ -16,18 +16,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.alphahat.references import (
-    PAPER_INFEASIBLE,
-    Reference,
-    alpha_stars,
-    paper_levels,
-)
+from manyseed.analysis.alphahat.references import Reference
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.graph.chunks import single_repeat
 from manyseed.analysis.graph.predictions import Predictions
-from manyseed.analysis.metrics.alpha_hat import MIN_OTHERS, defined, probe
-from manyseed.analysis.metrics.alpha_hat import draws as resamples
+from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, defined, probe, test
+from manyseed.analysis.metrics.alpha_tests import draws as resamples
 from manyseed.analysis.metrics.calibration import expected_calibration_error
 from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.metrics.probabilities import confidences
@@ -175,20 +170,16 @@ def _test(
     candidates = probe(margins, pool.held_out, options)
     drawn = resamples(pool.held_out, options)
     delta = dkw_threshold(drawn.n_side, options.epsilon)
-    levels, distances = alpha_stars(candidates, reference, drawn, member=False, gamma=delta)
-    worst = 1.0
-    if options.alpha_mode == "paper":
-        nobody = np.full(len(members), -1, dtype=np.int32)
-        levels = paper_levels(candidates, reference, drawn, left_out=nobody, delta=delta)
-        worst = PAPER_INFEASIBLE
-    distance = distances.mean(axis=1)
+    nobody = np.full(len(members), -1, dtype=np.int32)
+    found = test(candidates, reference, nobody, drawn, options)
+    distance = found.distances.mean(axis=1)
     return pl.DataFrame(
         {
             "size": np.full(len(members), size),
             "draw": start + np.arange(len(members)),
             "members": [np.sort(chosen).tolist() for chosen in members],
-            "alpha_hat": levels.mean(axis=1),
-            "alpha_hat_infeasible": (levels == worst).mean(axis=1),
+            "alpha_hat": found.counted.mean(axis=1),
+            "alpha_hat_infeasible": found.infeasible(options).mean(axis=1),
             "ks_distance": distance,
             "ks_rejected": distance > delta,
             "accuracy": (label == pool.held_out.y_true).mean(axis=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from manyseed.analysis.metrics.alpha_hat import SORTED, worst
+from manyseed.analysis.metrics.alpha_tests import SORTED, worst
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.means import VARIES
 

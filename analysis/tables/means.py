@@ -14,7 +14,7 @@ VARIES = pl.col("n_distinct") > 1
 
 _COMPARING = (
     *("ec_", "churn", "agreement", "label_kappa"),
-    *("alpha_hat", "ks_distance", "ks_rejected", "below_resolution"),
+    *("alpha_hat", "ks_distance", "ks_rejected", "below_resolution", "wasserstein"),
 )
 _FACTS = ("n_test", "n_side", "n_wrong_by_any")
 

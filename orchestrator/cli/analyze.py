@@ -239,7 +239,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
 
     results, (options, record) = sweep.results, read_analysis(sweep.paths)
     repeats = results["repeats"]
-    with results.telling_damage("runs"):
+    with results.damage_named("runs"):
         infeasible = suspects.notes(repeats.lazy(), results.scan("runs"), options)
     return {
         "infeasible": infeasible,

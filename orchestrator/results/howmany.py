@@ -12,7 +12,7 @@ import polars as pl
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.predictions import Predictions, unavailable
-from manyseed.analysis.metrics.alpha_hat import MIN_OTHERS, side
+from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import (

@@ -219,7 +219,8 @@ def test_sides_are_drawn_with_replacement_from_all_points():
     ("options", "message"),
     [
         ({"alpha_mode": "printed"}, "alpha_mode = 'printed': allowed: exact, paper"),
-        ({"alpha_reference": "all"}, "alpha_reference = 'all': allowed: others, others-trimmed, half"),
+        ({"alpha_reference": "all"}, "alpha_reference = 'all': allowed: others, others-trimmed, "),
+        ({"alpha_bootstrap": 39}, "alpha_bootstrap = 39: allowed: 0, or a whole number from 40"),
         ({"reference_epoch": 0}, "reference_epoch = 0: needs another"),
         ({"clip": 0.0}, "clip = 0.0: allowed: a number above 0"),
         ({"max_references": 2}, "max_references = 2: "),

@@ -1,0 +1,231 @@
+"""What α̂ is made of: runs reduced to a probe, references, and candidates tested against them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.alphahat.outlying import suspects
+from manyseed.analysis.alphahat.references import (
+    PAPER_INFEASIBLE,
+    Reference,
+    alpha_stars,
+    interpolated_stars,
+    on_grid,
+)
+from manyseed.analysis.alphahat.resampling import Resamples
+from manyseed.analysis.alphahat.trimming import dkw_threshold
+from manyseed.analysis.metrics.metric import HeldOut
+from manyseed.analysis.options import Options
+
+MIN_OTHERS = 2
+SORTED = ("others", "others-trimmed", "half")  # references of all models' values
+
+Real = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+Positions = NDArray[np.int64]
+Places = NDArray[np.int32]
+
+
+def _nobody() -> Positions:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The runs that references are made of.
+
+    Attributes
+    ----------
+    position : int64 array (model,)
+        Their places in the repeat, ascending.
+    probe : float array (model, point)
+    total : float64 array (point,)
+        Sum over the models.
+    reference : Reference or None
+        Sorted; None where every candidate has a reference of its own.
+    left_out : int64 array (model,)
+        Places of runs that are left out because they make resamples infeasible.
+    """
+
+    position: Positions
+    probe: Floats
+    total: Real
+    reference: Reference | None
+    left_out: Positions = field(default_factory=_nobody)
+
+    @classmethod
+    def of(cls, position: Positions, values: Floats) -> Models:
+        """Take some runs, unsorted."""
+        return cls(position, values, values.sum(axis=0, dtype=np.float64), None)
+
+    def ensemble(self, left_out: int | None = None) -> Reference:
+        """Return the ensemble of all models, or of all but one (RKS, eq. 9; RKS24)."""
+        total, size = self.total, self.position.size
+        if left_out is not None:
+            total, size = total - self.probe[left_out], size - 1
+        return Reference.sort((total / size)[None])
+
+
+def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
+    """Return what the eCDFs are of: margins, limited and standardised as the options say."""
+    if margin is None:
+        raise ValueError("alpha_hat needs one number a point; no margins or scores are stored")
+    if held_out.n_classes == 2 and options.probe == "true_margin":
+        margin = np.where(held_out.y_true == 1, margin, -margin)
+    limit = options.probe_limit
+    if limit is not None:
+        margin = np.clip(margin, -limit, limit)
+    if options.standardise:
+        exact = margin.astype(np.float64)
+        spread = exact.std(axis=1, keepdims=True)
+        margin = (exact - exact.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
+    return margin
+
+
+def defined(margin: Floats) -> NDArray[np.bool_]:
+    """Say which runs have an eCDF: those without NaN."""
+    return np.asarray(~np.isnan(margin).any(axis=1))
+
+
+def draws(held_out: HeldOut, options: Options) -> Resamples:
+    """Return the resamples that the mode and the reference ask for."""
+    if options.alpha_reference == "loo_ensemble":
+        return held_out.bootstraps
+    return held_out.drawn_halves if options.alpha_mode == "paper" else held_out.halves
+
+
+def side(n_test: int, options: Options) -> int:
+    """Return N, the points on each side."""
+    return n_test if options.alpha_reference == "loo_ensemble" else n_test // 2
+
+
+def worst(options: Options) -> float:
+    """Return what counts as the level of a resample that no trimming makes acceptable."""
+    return PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What the robust test says of candidates: float64 arrays (candidate, resample).
+
+    Attributes
+    ----------
+    counted : array
+        The smallest levels at which it accepts, as they count for α̂: in mode `paper` on its grid.
+    exact : array
+        The same levels off the grid.
+    distances : array
+        ‖Ĝ - Ḡ‖_∞.
+    """
+
+    counted: Real
+    exact: Real
+    distances: Real
+
+    @classmethod
+    def unknown(cls, n_runs: int, n_resamples: int) -> Self:
+        """Return those of runs that are yet to be tested: NaN."""
+        return cls(*(np.full((n_runs, n_resamples), np.nan) for _ in range(3)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Levels], axis: int = 0) -> Self:
+        """Return those of the candidates of all parts; along axis 1, of their resamples."""
+        names = ("counted", "exact", "distances")
+        return cls(*(np.concatenate([getattr(p, name) for p in parts], axis) for name in names))
+
+    def put(self, rows: Positions, found: Levels) -> None:
+        """Fill in what was found of some candidates."""
+        self.counted[rows], self.exact[rows] = found.counted, found.exact
+        self.distances[rows] = found.distances
+
+    def infeasible(self, options: Options) -> NDArray[np.bool_]:
+        """Say which resamples no trimming makes acceptable: (candidate, resample)."""
+        return np.asarray(self.counted == worst(options))
+
+
+def test(
+    candidates: Floats, reference: Reference, left_out: Places, drawn: Resamples, options: Options
+) -> Levels:
+    """Test candidates against a reference.
+
+    Parameters
+    ----------
+    candidates : float array (candidate, point)
+        Probe values without NaN.
+    reference : Reference
+    left_out : int32 array (candidate,)
+        The reference model that each candidate is, or -1 of all where none is.
+    drawn : Resamples
+    options : Options
+        ε and the mode.
+    """
+    delta = dkw_threshold(drawn.n_side, options.epsilon)
+    exact, distances = alpha_stars(
+        candidates, reference, drawn, member=bool(left_out[0] >= 0), gamma=delta
+    )
+    if options.alpha_mode != "paper":
+        return Levels(exact, exact, distances)
+    exact = interpolated_stars(candidates, reference, drawn, left_out=left_out, delta=delta)
+    return Levels(on_grid(exact), exact, distances)
+
+
+def without_suspects(models: Models, drawn: Resamples, options: Options) -> Models:
+    """Leave out the models without which no resample of any other one is infeasible.
+
+    Nobody is left out where fewer than half of them do not explain it.
+    """
+
+    def feasible(kept: Positions) -> bool:
+        values = models.probe[kept]
+        members = np.arange(kept.size, dtype=np.int32)
+        tested = test(values, Reference.sort(values), members, drawn, options)
+        return not tested.infeasible(options).any()
+
+    found = suspects(models.probe, feasible)
+    if found is None or found.size == 0:
+        return models
+    kept = np.delete(np.arange(models.position.size), found)
+    trimmed = Models.of(models.position[kept], models.probe[kept])
+    return replace(trimmed, left_out=models.position[found])
+
+
+def suspected(
+    own: Floats,
+    position: Positions,
+    levels: Levels,
+    models: Models,
+    drawn: Resamples,
+    options: Options,
+) -> Positions:
+    """Return the places of runs that are likely why resamples of some runs are infeasible.
+
+    They are models of the reference, and runs beside it that are infeasible without these, too.
+
+    Parameters
+    ----------
+    own : float array (run, point)
+        Probe values of the runs.
+    position : int64 array (run,)
+        Their places in the repeat.
+    levels : Levels
+        What was found of them.
+    models, drawn, options
+        By which it was.
+    """
+    infeasible = levels.infeasible(options).any(axis=1)
+    if options.alpha_reference not in SORTED or not infeasible.any():
+        return models.left_out
+    rest = models
+    if options.alpha_reference != "others-trimmed":
+        rest = without_suspects(models, drawn, options)
+    rows = np.flatnonzero(infeasible & ~np.isin(position, models.position))
+    if rows.size and rest is not models:
+        nobody = np.full(rows.size, -1, dtype=np.int32)
+        again = test(own[rows], Reference.sort(rest.probe), nobody, drawn, options)
+        rows = rows[again.infeasible(options).any(axis=1)]
+    return np.union1d(rest.left_out, position[rows])

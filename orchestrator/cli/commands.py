@@ -14,6 +14,7 @@ from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
 from manyseed.orchestrator.cli.datasets import app as datasets
+from manyseed.orchestrator.cli.doctor import doctor
 from manyseed.orchestrator.cli.drop import drop
 from manyseed.orchestrator.cli.export import export
 from manyseed.orchestrator.cli.howmany import howmany
@@ -72,6 +73,7 @@ _PANELS = {
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
         app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
+app.command("doctor", rich_help_panel="Clusters")(doctor)
 app.add_typer(datasets, name="datasets", rich_help_panel="Data")
 app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
 app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")

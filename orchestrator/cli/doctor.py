@@ -1,0 +1,52 @@
+"""``manyseed doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from manyseed.orchestrator.cli.common import Json
+from manyseed.orchestrator.cli.output import print_json, say, say_next
+
+
+def doctor(
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where sweeps are to be.", show_default="here")
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Say what a sweep would meet here: versions, cores, GPUs, SLURM, the folder's file system.
+
+    In the folder, files are made as a sweep's are, and removed. Ends with 4 where no sweep can be
+    had; what only costs something is named with its remedy.
+
+    Examples:
+
+        manyseed doctor
+
+        manyseed doctor /scratch/sweeps
+    """
+    from manyseed.orchestrator.doctor import examine
+    from manyseed.orchestrator.errors import UnavailableError
+
+    checks = []
+    for check in examine(directory):
+        checks.append(check)
+        if as_json:
+            continue
+        mark = ("✗", "red") if check.problem else ("✓", "green")
+        say(Text.assemble(mark, f" {check.what}: {check.answer}"))
+        if check.problem:
+            say(check.problem, indent=2)
+    failed = any(check.problem and check.needed for check in checks)
+    if as_json:
+        print_json({"checks": [asdict(check) for check in checks]})
+    elif not failed:
+        say("")
+        say_next("Nodes of a cluster", "cluster", "check", "PROFILE")
+    if failed:
+        raise typer.Exit(UnavailableError.exit_code)

@@ -1,0 +1,226 @@
+"""What this machine, and a folder's file system, would do to a sweep; nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from manyseed.orchestrator import devices
+from manyseed.orchestrator.disk.lease import lease_seconds
+from manyseed.orchestrator.disk.placing import place, place_new
+from manyseed.orchestrator.errors import ManyseedError, StoreUnavailable
+from manyseed.slurm import commands
+from manyseed.slurm.commands import ClusterError
+from manyseed.slurm.discover import discover
+
+LIBRARIES = (
+    *("numpy", "scipy", "scikit-learn", "polars", "dask", "distributed", "zarr", "xarray"),
+    *("submitit", "torch", "torchvision"),
+)
+"""Beside XGBoost, of which one of two builds does."""
+_BUILDS = ("xgboost-cpu", "xgboost")
+_MOST_SKEW, _SLOW, _FEW_FILES, _LITTLE = 30.0, 0.25, 10_000, 10**9
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at and found.
+
+    Attributes
+    ----------
+    what, answer : str
+    problem : str
+        What does not work and what to do; empty where nothing is wrong.
+    needed : bool
+        Whether no sweep can be had with this problem; others cost something or take a part away.
+    """
+
+    what: str
+    answer: str
+    problem: str = ""
+    needed: bool = False
+
+
+def examine(folder: Path) -> Iterator[Check]:
+    """Look at this machine and at the file system of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where sweeps are to be; the nearest folder that exists is looked at. Files are made and
+        removed there.
+    """
+    yield from _libraries()
+    yield from _machine()
+    yield from _cluster()
+    yield from _disk(folder)
+
+
+def _libraries() -> Iterator[Check]:
+    yield Check("manyseed", f"{version('manyseed')}, Python {platform.python_version()}")
+    found, lacking = [], []
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            lacking.append(name)
+    problem = f"{', '.join(lacking)}: not installed; install manyseed again" if lacking else ""
+    yield Check("libraries", ", ".join(found), problem, needed=True)
+    builds = [f"{name} {version(name)}" for name in _BUILDS if _is_installed(name)]
+    problem = ""
+    if not builds:
+        problem = "xgb cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
+    elif len(builds) > 1:
+        problem = "two builds overwrite each other: uninstall both, then install one of them"
+    yield Check("XGBoost", ", ".join(builds) or "none", problem)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _machine() -> Iterator[Check]:
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    yield Check("machine", f"{platform.platform()}: {cores} cores, {memory:.1f} GB of memory")
+    models = list(devices.gpus().values())
+    yield Check("GPUs", ", ".join(models) if models else "none answers to nvidia-smi -L")
+
+
+def _cluster() -> Iterator[Check]:
+    if not commands.available():
+        yield Check("SLURM", "no sbatch on this machine: sweeps are trained here")
+        return
+    try:
+        cluster = discover()
+    except ClusterError as error:
+        yield Check("SLURM", "sbatch is there", f"the controller does not answer: {error}")
+        return
+    kept = "accounting" if cluster.has_accounting else "no accounting"
+    partitions = ", ".join(one.name for one in cluster.partitions)
+    answer = f"{cluster.name}, SLURM {cluster.version}, {kept}; partitions {partitions}"
+    yield Check("SLURM", answer)
+
+
+def _disk(folder: Path) -> Iterator[Check]:
+    there = folder.absolute()
+    while not there.is_dir():
+        there = there.parent
+    yield Check("folder", f"{there}: {_kind(there)}")
+    try:
+        place_ = Path(tempfile.mkdtemp(prefix=".manyseed-doctor-", dir=there))
+    except OSError as error:
+        problem = f"{error.strerror}: choose a folder that you may write to"
+        yield Check("writing", "refused", problem, needed=True)
+        return
+    try:
+        yield _space(there)
+        for what, need, look in _OPERATIONS:
+            yield _tried(what, need, look, place_)
+    finally:
+        shutil.rmtree(place_, ignore_errors=True)
+
+
+def _tried(what: str, need: str, look: Callable[[Path], tuple[str, str]], folder: Path) -> Check:
+    try:
+        answer, problem = look(folder)
+    except (OSError, StoreUnavailable) as error:
+        return Check(what, "does not work", f"{_reason(error)}: {need}", needed=True)
+    return Check(what, answer, problem)
+
+
+def _reason(error: OSError | ManyseedError) -> str:
+    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return text.partition(";")[0]
+
+
+def _space(folder: Path) -> Check:
+    disk = os.statvfs(folder)
+    free, files = disk.f_bavail * disk.f_frsize, disk.f_favail
+    counted = f", {files:,} files" if disk.f_files else ""
+    problem = ""
+    if free < _LITTLE or (disk.f_files and files < _FEW_FILES):
+        problem = "little is left; plan says what a sweep will take"
+    return Check("free space", f"{free / 1e9:.1f} GB{counted}", problem)
+
+
+def _replacing(folder: Path) -> tuple[str, str]:
+    """Replace a file as all state is written: durably, and never half."""
+    seconds = []
+    for number in range(_TRIES):
+        start = time.perf_counter()
+        place(folder / "replaced", str(number).encode())
+        seconds.append(time.perf_counter() - start)
+    if (folder / "replaced").read_bytes() != str(_TRIES - 1).encode():
+        raise OSError("an old content was read")
+    took = statistics.median(seconds)
+    problem = "every shard and every report waits for it" if took > _SLOW else ""
+    return f"{1000 * took:.1f} ms each, fsync included", problem
+
+
+def _claiming(folder: Path) -> tuple[str, str]:
+    """Make a file that must be new, twice: what locks and leases rest on."""
+    place_new(folder / "claimed", b"first")
+    try:
+        place_new(folder / "claimed", b"second")
+    except FileExistsError:
+        return "the second is refused", ""
+    raise OSError("two writers made the same new file")
+
+
+def _names(folder: Path) -> tuple[str, str]:
+    """Make files whose names a sweep's may need: long ones, and two that differ in case."""
+    for name in ("x" * 255, "a%3Ab", "Case", "case"):
+        (folder / name).write_text(name)
+    if (folder / "Case").read_text() != "Case":
+        return "case is ignored", "names of datasets and classifiers must differ in more than case"
+    return "long, and told apart by case", ""
+
+
+def _clock(folder: Path) -> tuple[str, str]:
+    before = time.time()
+    (folder / "clock").write_bytes(b"now")
+    after = time.time()
+    stamp = (folder / "clock").stat().st_mtime
+    skew = max(before - stamp, stamp - after, 0.0)
+    problem = ""
+    if skew > _MOST_SKEW:
+        problem = "who is at work is told by ages of files too: set this machine's or the server's"
+    return f"the file server's is {skew:.1f} s off; a lease lasts {lease_seconds():g} s", problem
+
+
+_OPERATIONS: tuple[tuple[str, str, Callable[[Path], tuple[str, str]]], ...] = (
+    ("replacing files", "sweeps need a file system with rename and fsync", _replacing),
+    ("claiming names", "sweeps need a file system with hard links", _claiming),
+    ("names of files", "a sweep's files have such names", _names),
+    ("clock", "nobody could tell who is at work", _clock),
+)
+
+
+def _kind(folder: Path) -> str:
+    """Return the type of a folder's file system and where it is mounted, as far as is known."""
+    best: tuple[int, str] = (-1, "file system unknown")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return best[1]
+    for line in lines:
+        fields, _, more = line.partition(" - ")
+        mount = Path(fields.split()[4].encode().decode("unicode_escape"))
+        if folder.is_relative_to(mount) and len(mount.parts) >= best[0]:
+            best = len(mount.parts), f"{more.split()[0]} at {mount}"
+    return best[1]

@@ -14,7 +14,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from manyseed.analysis.refused import Refused
 
-DEFAULT_METRICS = ("accuracy", "agreement", "alpha_hat", "ece", "proper_scores", "ensemble")
+DEFAULT_METRICS = (
+    *("accuracy", "agreement", "alpha_hat", "ece", "proper_scores", "ensemble", "rejection"),
+)
+CALIBRATION = "calibration"  # the metric that the option of that name adds
 
 Mode = Literal["exact", "paper"]
 Probe = Literal["gap", "true_margin"]
@@ -164,6 +167,44 @@ class Options:
     ece_bins: Annotated[
         int, Convention("bins of equal width of the calibration error", least=1, most=_MOST)
     ] = 15
+    calibration: Annotated[
+        bool,
+        Convention(
+            "probabilities at their best temperature, too (cll, c_brier and others), and deep "
+            "ensembles, measured by size"
+        ),
+    ] = False
+    calibration_splits: Annotated[
+        int,
+        Convention(
+            "random splits of a test set, on whose halves temperatures are fitted",
+            least=2,
+            most=1000,
+        ),
+    ] = 5
+    tace_threshold: Annotated[
+        float, Convention("probability that tace counts from", least=0, below=1)
+    ] = 1e-3
+    tace_bins: Annotated[int, Convention("bins of a class for tace", least=1, most=_MOST)] = 15
+    deep_draws: Annotated[
+        int,
+        Convention(
+            "orders of a repeat's runs, whose beginnings are deep ensembles", least=2, most=10_000
+        ),
+    ] = 20
+    deep_runs: Annotated[
+        int,
+        Convention(
+            "runs of a repeat in deep ensembles at most, the first ones", least=2, most=10_000
+        ),
+    ] = 100
+    dee_std: Annotated[
+        Literal["draws", "independent"],
+        Convention(
+            "standard deviation behind the bounds of deep ensemble equivalents: of the draws, or "
+            "what it would be if they shared no runs"
+        ),
+    ] = "draws"
     max_pair_runs: Annotated[
         int, Convention("runs of a repeat up to which its pairs are listed", least=0, most=_MOST)
     ] = 200
@@ -179,6 +220,8 @@ class Options:
         if 0 < self.alpha_bootstrap < FEWEST_SAMPLES:
             few = f"0, or a whole number from {FEWEST_SAMPLES}"
             raise Refused("alpha_bootstrap", self.alpha_bootstrap, allowed=few)
+        if self.calibration and CALIBRATION not in self.metrics:
+            object.__setattr__(self, "metrics", (*self.metrics, CALIBRATION))
         if self.reference_epoch is not None and self.alpha_reference in OF_OTHERS:
             its = self.alpha_reference
             reason = f"needs another alpha_reference than {its}, of which the candidate is a part"

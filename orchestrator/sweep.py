@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.tuned import Search
     from manyseed.orchestrator.results.comparing import Compared
+    from manyseed.orchestrator.results.dee import DeepAnswers
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
     from manyseed.orchestrator.store.care.compact import Compaction
@@ -409,6 +410,12 @@ class Sweep:
         if other is not None and not isinstance(other, Sweep):
             other = Sweep(other)
         return compare_cells(self.paths, None if other is None else other.paths, **options)
+
+    def dee(self, **options: Any) -> list[DeepAnswers]:
+        """Say what averaging runs is worth; `orchestrator.results.dee.dee` says of what."""
+        from manyseed.orchestrator.results.dee import dee
+
+        return dee(self.paths, **options)
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""

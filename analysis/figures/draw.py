@@ -18,6 +18,11 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
 from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.deep import (
+    equivalents,
+    likelihood_against,
+    likelihood_by_size,
+)
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.style import (
     Plot,
@@ -44,6 +49,8 @@ def all_figures(
     curves: pl.DataFrame | None = None,
     ensembles: pl.DataFrame | None = None,
     close: float = CLOSE,
+    uncertainty: pl.DataFrame | None = None,
+    dee: pl.DataFrame | None = None,
 ) -> list[Plot]:
     """Draw every figure that the tables allow; `close` is the option that they were made with."""
     drawn = [
@@ -58,6 +65,11 @@ def all_figures(
         drawn += [ensembles_close(ensembles, close), ensembles_accuracy(ensembles)]
     if curves is not None:
         drawn += [learning_curves(curves, quantity) for quantity in ("accuracy", "loss")]
+    drawn += [likelihood_against(tables.runs, other) for other in ("brier", "error")]
+    if uncertainty is not None:
+        drawn.append(likelihood_by_size(uncertainty))
+    if dee is not None:
+        drawn += [equivalents(dee, metric) for metric in ("cll", "error")]
     return [plot for plot in drawn if plot is not None]
 
 

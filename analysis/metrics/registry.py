@@ -11,10 +11,14 @@ from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
 from manyseed.analysis.metrics.ensemble import ENSEMBLE
 from manyseed.analysis.metrics.metric import Metric
+from manyseed.analysis.metrics.tempered import CALIBRATION, REJECTION
 from manyseed.analysis.refused import Refused
 
 METRICS = {
-    metric.name: metric for metric in (ACCURACY, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, ENSEMBLE)
+    metric.name: metric
+    for metric in (
+        *(ACCURACY, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, ENSEMBLE, REJECTION, CALIBRATION),
+    )
 }
 
 

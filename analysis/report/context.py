@@ -101,6 +101,8 @@ def context(
     notes: Sequence[str] = (),
     curves: pl.DataFrame | None = None,
     ensembles: pl.DataFrame | None = None,
+    uncertainty: pl.DataFrame | None = None,
+    dee: pl.DataFrame | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -120,6 +122,8 @@ def context(
     curves, ensembles : polars frames or None
         Learning curves (`analysis.figures.curves`), and ensembles by size
         (`analysis.figures.sizes`), where there are any.
+    uncertainty, dee : polars frames or None
+        Deep ensembles by size, and cells compared with them (`analysis.figures.deep`), likewise.
     """
     several = tables.repeats["dataset"].n_unique() > 1
     return Context(
@@ -130,7 +134,7 @@ def context(
         repeats=repeats_in_words(tables.cells),
         effects=_rows(effects(tables.repeats, by=("classifier",))),
         effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
-        figures=all_figures(tables, curves, ensembles, options.close),
+        figures=all_figures(tables, curves, ensembles, options.close, uncertainty, dee),
         notes=(
             *notes,
             *missing.notes(tables.runs, tables.repeats),

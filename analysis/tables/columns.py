@@ -78,6 +78,26 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "alpha_hat": (_LEVEL, "α̂ against the other half of the runs, mean over the ensembles."),
         "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
     },
+    "uncertainty": {
+        "draw": ("", "Which order of the repeat's runs; its first members are averaged."),
+        "members": (_RUNS, "Runs whose probabilities are averaged."),
+        "pool": (_RUNS, "Runs that they are drawn from."),
+    },
+    "dee": {
+        "deep_cell": ("", "Whose deep ensembles the cell is compared with."),
+        "axis": ("", "In what alone the two differ."),
+        "deep_value": ("", "What deep_cell is in that axis."),
+        "metric": ("", "By which column of the table uncertainty."),
+        "members": (_RUNS, "Runs of the cell whose probabilities are averaged."),
+        "value": ("", "The metric of these ensembles: mean over draws."),
+        "n_runs": (_RUNS, "Runs of the cell that they are drawn from."),
+        "dee": (_RUNS, "Deep ensemble equivalent: members of deep_cell for the same value."),
+        "dee_lower": (_RUNS, "The same with ensembles a standard deviation better."),
+        "dee_upper": (_RUNS, "The same with ensembles a standard deviation worse."),
+        "beyond": (_RUNS, "Where dee is null: more than so many."),
+        "pool": (_RUNS, "Runs of deep_cell that ensembles are drawn from."),
+        "draws": ("ensembles", "Ensembles of each size."),
+    },
 }
 
 ENDINGS: Mapping[str, str] = {

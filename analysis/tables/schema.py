@@ -46,6 +46,8 @@ OVER_REPEATS = (
     "ece_mean",
     "log_likelihood_mean",
     "brier_mean",
+    "cll_mean",
+    "aurc_mean",
     "ensemble_accuracy",
     "churn_ensemble_mean",
 )

@@ -14,6 +14,7 @@ from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
 from manyseed.orchestrator.cli.datasets import app as datasets
+from manyseed.orchestrator.cli.dee import dee
 from manyseed.orchestrator.cli.doctor import doctor
 from manyseed.orchestrator.cli.drop import drop
 from manyseed.orchestrator.cli.export import export
@@ -68,7 +69,7 @@ def _main(
 _PANELS = {
     "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, query, howmany, compare, report, show),
+    "Learn": (analyze, query, howmany, compare, dee, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -37,13 +37,16 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.conventions import to_json, why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
+from manyseed.orchestrator.results.deep import measured, of_cells
 from manyseed.orchestrator.results.inputs import KEY, Held, digests
 from manyseed.orchestrator.results.record import Analysis, Unavailable
 from manyseed.orchestrator.results.tables import (
     CURVES,
+    DEE,
     ENSEMBLES,
     INPUT_COLUMNS,
     TABLES,
+    UNCERTAINTY,
     Results,
     read_results,
 )
@@ -177,6 +180,8 @@ def analyze(
         )
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
+    of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]
+    deep = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
     merged = held.merged(computed, pl.concat(same))
     for group, found in zip(groups, computed, strict=True):
         merged = _without_failed(merged, group.predictions, found, options)
@@ -190,11 +195,17 @@ def analyze(
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = _keep_ensembles(paths, wanted, options)
+    of_deep = of_cells(deep, merged.repeats, plan.cells, options)
+    for name in (UNCERTAINTY, DEE):
+        if name in of_deep:
+            write_result(paths, name, of_deep[name].lazy(), options)
+        else:
+            paths.table(name).unlink(missing_ok=True)
     if curves:
         described = plan.cells.select("cell", "cell_id", *AXES)
         of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
-    written = [*TABLES, *([CURVES] if curves else [])]
+    written = [*TABLES, *([CURVES] if curves else []), *of_deep]
     Analysis(
         options=to_json(options),
         unavailable=missing,

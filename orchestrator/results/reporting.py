@@ -15,7 +15,7 @@ from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.inputs import KEY
-from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, read_results
+from manyseed.orchestrator.results.tables import CURVES, DEE, ENSEMBLES, UNCERTAINTY, read_results
 from manyseed.orchestrator.survey import survey
 
 
@@ -49,6 +49,8 @@ def report(paths: SweepPaths, name: str) -> Path:
             ),
             curves=results.get(CURVES),
             ensembles=ensembles,
+            uncertainty=results.get(UNCERTAINTY),
+            dee=results.get(DEE),
         )
     )
     place(paths.report, page.encode())

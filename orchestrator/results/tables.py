@@ -27,6 +27,9 @@ ENSEMBLES = "ensembles"
 CURVES = "curves"
 """What `analyze` writes where learning curves were kept."""
 
+UNCERTAINTY, DEE = "uncertainty", "dee"
+"""What `analyze` writes where calibrated metrics were asked for, and runs differ."""
+
 INPUTS = "inputs"
 """What the tables were computed from: a digest for each repeat."""
 
@@ -111,7 +114,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
 
 def read_results(paths: SweepPaths) -> Results:
-    """Return the result tables: `TABLES`, and `ENSEMBLES` and `CURVES` where there are any.
+    """Return the result tables: `TABLES`, and others that there are.
 
     Raises
     ------
@@ -129,6 +132,6 @@ def read_results(paths: SweepPaths) -> Results:
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
-    further = {name: paths.table(name) for name in (ENSEMBLES, CURVES)}
+    further = {name: paths.table(name) for name in (ENSEMBLES, CURVES, UNCERTAINTY, DEE)}
     files |= {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths))

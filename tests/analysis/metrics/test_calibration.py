@@ -111,7 +111,7 @@ def test_confidences_that_were_kept_give_the_calibration_error():
 def test_hinge_loss_gives_no_probabilities():
     score, y_true, runs = sample(2)
     hinge = predictions(score, y_true, runs, probability="none")
-    assert set(unavailable(hinge, Options())) == {"ece", "proper_scores"}
+    assert set(unavailable(hinge, Options())) == {"ece", "proper_scores", "rejection"}
     result = analysed(hinge).runs
     assert result["ece"].null_count() == result["brier"].null_count() == 3
     assert result["churn_ensemble"].null_count() == 0

@@ -88,5 +88,7 @@ def test_repeats_of_identical_runs_dilute_nothing():
         "ece_mean",
         "log_likelihood_mean",
         "brier_mean",
+        "cll_mean",
+        "aurc_mean",
         "ensemble_accuracy",
     ]

@@ -1,0 +1,225 @@
+"""Deep ensembles: what averaging probabilities gains, and what runs of other cells are worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from manyseed.analysis.figures.sizes import labels
+from manyseed.analysis.figures.style import (
+    MAX_POINTS,
+    Plot,
+    colour,
+    legend,
+    marker,
+    panels,
+    styled,
+)
+from manyseed.analysis.questions.dee import SIZES
+from manyseed.analysis.tables.means import mean_of, pooled, std_of
+
+GROUP = ["dataset", "classifier"]
+KEY = ["cell", "repeat_index"]
+LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
+MOST = 6  # lines of a panel
+
+
+@styled
+def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
+    """Draw log-likelihood against the number of runs averaged, before and after calibration."""
+    shown = uncertainty.filter(pl.col("cll").is_not_null())
+    if shown.is_empty():
+        return None
+    groups = shown.select(GROUP).unique().sort(GROUP).rows()
+    figure, axes = panels([" × ".join(group) for group in groups], "log-likelihood (nats)")
+    handles: dict[str, Any] = {}
+    for axis, group in zip(axes, groups, strict=True):
+        own = shown.filter(dataset=group[0], classifier=group[1])
+        own = own.filter(pl.col("members") <= own["pool"].min())
+        for index, (name, said) in enumerate(LIKELIHOODS.items()):
+            handles[said] = _curve(axis, own, name, index)
+        _sizes(axis, int(own["members"].max()))  # type: ignore[arg-type]
+    legend(figure, handles, "")
+    repeats, draws = shown.select(KEY).unique().height, shown["draw"].n_unique()
+    bounded = float(shown["temperature_bounded"].to_numpy().mean())
+    at = f" {bounded:.0%} of the temperatures are at a bound." if bounded else ""
+    return Plot(
+        "deep-likelihood",
+        "Log-likelihood of deep ensembles",
+        "Mean log-probability of the true class when the probabilities of k runs are averaged, at "
+        "the temperature of the other half of the test set (solid) and as it is (dashed). Lines: "
+        "means over repeats and over all cells of a dataset and classifier, up to the smallest "
+        "pool; bands: ± one standard deviation between draws of a repeat, pooled. Draws share "
+        f"their pool, so that bands close towards its size. n = {repeats:,} repeats, {draws:,} "
+        f"draws each.{at}",
+        repeats,
+        figure,
+    )
+
+
+def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Any:
+    over = (
+        own.filter(pl.col(name).is_finite())
+        .group_by(*KEY, "members", maintain_order=True)
+        .agg(mean_of(pl.col(name)).alias("mean"), std_of(pl.col(name)).alias("std"), pl.len())
+        .sort("members", *KEY)
+        .group_by("members", maintain_order=True)
+        .agg(mean_of(pl.col("mean")), pooled(pl.col("std"), pl.col("len") - 1).alias("std"))
+        .sort("members")
+    )
+    size, mean = over["members"].to_numpy(), over["mean"].to_numpy()
+    std = over["std"].fill_null(0).to_numpy()
+    axis.fill_between(size, mean - std, mean + std, color=colour(index), alpha=0.2, linewidth=0)
+    dashes = "--" if index else "-"
+    (line,) = axis.plot(
+        size, mean, color=colour(index), marker="o", markersize=2.5, linewidth=1.4, ls=dashes
+    )
+    return line
+
+
+def _sizes(axis: Axes, largest: int) -> None:
+    ticks = sorted({*(size for size in SIZES if size <= largest), largest})
+    axis.set_xscale("log")
+    axis.set_xticks(ticks, labels(ticks))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("runs averaged, k")
+
+
+@styled
+def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
+    """Draw how many independent runs averaged runs of other cells are worth.
+
+    Of the axes in which cells are compared it draws one: the classifier, or else the first.
+    """
+    own = dee.filter(metric=metric)
+    if own.is_empty():
+        return None
+    axes_there = own["axis"].unique().sort().to_list()
+    of = "classifier" if "classifier" in axes_there else axes_there[0]
+    own = own.filter(axis=of).with_columns(pl.col(of).cast(pl.String).alias("value"))
+    groups = own.select("dataset", "deep_value").unique().sort("dataset", "deep_value").rows()
+    figure, axes = panels(
+        [f"{dataset}, in runs of {value}" for dataset, value in groups], "independent runs"
+    )
+    values = own["value"].unique().sort().to_list()
+    handles: dict[str, Any] = {}
+    drawn = 0
+    for axis, (dataset, deep_value) in zip(axes, groups, strict=True):
+        here = own.filter(dataset=dataset, deep_value=deep_value)
+        for value in here["value"].unique().sort().to_list()[:MOST]:
+            line = _equivalents(axis, here.filter(value=value), values.index(value))
+            if line is not None:
+                handles[value] = line
+                drawn += 1
+        pool = int(here["pool"].min())  # type: ignore[arg-type]
+        axis.set_yscale("log")
+        ticks = sorted({*(size for size in SIZES if size <= pool), pool})
+        axis.set_yticks(ticks, labels(ticks))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.set_ylim(0.85, pool * 1.2)
+        _sizes(axis, int(here["members"].max()))  # type: ignore[arg-type]
+    if not drawn:
+        return None
+    legend(figure, dict(sorted(handles.items())), of.replace("_", " "))
+    beyond = own["beyond"].is_not_null().sum()
+    left = f" {beyond:,} of {own.height:,} comparisons are beyond the pool and left out." * (
+        beyond > 0
+    )
+    repeats = own.select("deep_cell", "cell", "repeat_index").unique().height
+    return Plot(
+        f"deep-equivalent-{metric}",
+        f"Deep ensemble equivalent by {metric}",
+        f"How many independent runs of one {of.replace('_', ' ')} make an ensemble as good, by "
+        f"{metric}, as k averaged runs of another, all else equal: means over repeats and cells; "
+        "bars: the same with ensembles one standard deviation better and worse, up to the size of "
+        f"the pool. n = {repeats:,} compared repeats.{left}",
+        repeats,
+        figure,
+    )
+
+
+def _equivalents(axis: Axes, own: pl.DataFrame, index: int) -> Any:
+    known = own.filter(pl.col("dee").is_not_null()).with_columns(
+        pl.col("dee_lower").fill_null(pl.col("dee")),
+        pl.col("dee_upper").fill_null(pl.col("pool")),
+    )
+    if known.is_empty():
+        return None
+    over = (
+        known.group_by("members", maintain_order=True)
+        .agg(mean_of(pl.col(name)) for name in ("dee", "dee_lower", "dee_upper"))
+        .sort("members")
+    )
+    size, mean = over["members"].to_numpy(), over["dee"].to_numpy()
+    bars = [mean - over["dee_lower"].to_numpy(), over["dee_upper"].to_numpy() - mean]
+    return axis.errorbar(
+        size * (1 + 0.02 * index),
+        mean,
+        yerr=np.maximum(bars, 0),
+        color=colour(index),
+        marker=marker(index),
+        markersize=3.5,
+        linewidth=1.2,
+        capsize=2,
+    )
+
+
+@styled
+def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
+    """Draw log-likelihood against another metric of each run, before and after calibration.
+
+    Parameters
+    ----------
+    runs : polars frame
+        The table of runs.
+    other : {"brier", "error"}
+    """
+    own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
+    own = own.filter(pl.col("log_likelihood").is_finite())
+    if own.height < 3:
+        return None
+    calibrated = f"c_{other}" if f"c_{other}" in own.columns else other
+    forms = {"as it is": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
+    datasets = own["dataset"].unique().sort().to_list()
+    titles, handles = [], {}
+    for dataset in datasets:
+        here = own.filter(dataset=dataset)
+        told = ", ".join(_correlation(here, *names) for names in forms.values())
+        titles.append(f"{dataset}: ρ = {told}")
+    figure, axes = panels(titles, "log-likelihood (nats)")
+    for axis, dataset in zip(axes, datasets, strict=True):
+        here = own.filter(dataset=dataset)
+        here = here.gather_every(max(1, -(-here.height // MAX_POINTS)))
+        for index, (said, (likelihood, name)) in enumerate(forms.items()):
+            handles[said] = axis.scatter(
+                here[name].to_numpy(),
+                here[likelihood].to_numpy(),
+                s=9,
+                color=colour(1 - index),
+                marker=marker(6 * index),
+                alpha=0.6,
+                linewidths=0,
+            )
+        axis.set_xlabel("Brier score" if other == "brier" else "error")
+    legend(figure, handles, "")
+    return Plot(
+        f"likelihood-{other}",
+        f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
+        "Each run of all cells of a dataset, before and after calibration; ρ is Pearson's "
+        "correlation over the runs, before, after: where it is far from −1 before only, "
+        f"temperatures and not models set the runs apart. n = {own.height:,} runs, copies left "
+        "out.",
+        own.height,
+        figure,
+    )
+
+
+def _correlation(runs: pl.DataFrame, one: str, other: str) -> str:
+    values = runs.select(one, other).drop_nulls().to_numpy()
+    if values.shape[0] < 3 or (values.std(axis=0) == 0).any():
+        return "–"
+    return f"{np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")

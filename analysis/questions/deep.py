@@ -1,0 +1,144 @@
+"""Deep ensembles of a repeat's runs: their probabilities are averaged, and measured by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
+
+from manyseed.analysis.graph.blocks import Member
+from manyseed.analysis.graph.chunks import Stored, blocks
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.graph.reading import Sources
+from manyseed.analysis.metrics.probabilities import log_probabilities
+from manyseed.analysis.metrics.scores import labels
+from manyseed.analysis.metrics.tempered import calibrated, plain, splits_of
+from manyseed.analysis.options import CALIBRATION, Options
+from manyseed.analysis.uncertainty.prefixes import orders, prefixes
+
+Real = NDArray[np.float64]
+
+POOL_BYTES = 256_000_000  # predictions of a pool that are held; of a larger one runs are read anew
+TASK_VALUES = 200_000_000  # probabilities that one task averages, about
+
+MEASURES = (
+    *("log_likelihood", "brier", "brier_per_class", "error", "ece", "tace", "aurc"),
+    *("misclassification_auroc", "misclassification_auroc_entropy"),
+    *("cll", "cll_split_sd", "temperature", "temperature_sd", "temperature_bounded"),
+    *("c_brier", "c_ece", "c_tace", "c_aurc"),
+)
+SCHEMA: Mapping[str, Any] = {
+    "cell": pl.UInt32,
+    "repeat_index": pl.UInt16,
+    "draw": pl.UInt32,
+    "members": pl.UInt32,
+    "pool": pl.UInt32,
+    "n_test": pl.UInt32,
+    **dict.fromkeys(MEASURES, pl.Float64),
+}
+ORDER = ("cell", "repeat_index", "draw", "members")
+
+
+def build(predictions: Predictions, options: Options) -> list[Delayed]:
+    """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
+
+    Of each repeat with two runs or more that are no copies there is a row for each draw and size.
+    A task holds `POOL_BYTES` of predictions at most, or those of one run, and about ten arrays of
+    one run's probabilities in float64.
+    """
+    asked = CALIBRATION in options.metrics
+    if not asked or CALIBRATION in unavailable(predictions, options):
+        return []
+    sources = Sources.of(predictions, ["score"], options)
+    own = predictions.runs.filter(~pl.col("identical"))
+    result = []
+    for (member,) in blocks(replace(predictions, runs=own), options, 1):
+        pool = _first(member, options.deep_runs)
+        if pool.row.size < 2:
+            continue
+        each = pool.row.size**2 // 2 * pool.held_out.n_test * predictions.n_classes
+        step = max(1, TASK_VALUES // max(each, 1))
+        for start in range(0, options.deep_draws, step):
+            draws = range(start, min(start + step, options.deep_draws))
+            task = partial(_measure, pool, sources, options, draws)
+            result.append(delayed(task, pure=False)())
+    return result
+
+
+def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Put frames of tasks together, in any order."""
+    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
+
+
+def _first(member: Member, runs: int) -> Member:
+    return replace(
+        member,
+        run_index=member.run_index[:runs],
+        identical=member.identical[:runs],
+        row=member.row[:runs],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Runs to draw from: ln p of each, by number, and how many there are."""
+
+    logs: Callable[[int], Real]
+    size: int
+
+    @classmethod
+    def of(cls, member: Member, sources: Sources) -> _Pool:
+        """Read the runs that have numbers alone, at once where they are few."""
+        n = member.row.size
+        if n * sources.run_bytes <= POOL_BYTES:
+            part = Stored.of(member, slice(0, n), sources).part()
+            every = partial(log_probabilities, part)
+        else:
+            every = partial(_read, member, sources)
+        usable = [run for run in range(n) if not np.isnan(every(run)).any()]
+        return cls(lambda model: every(usable[model]), len(usable))
+
+
+def _read(member: Member, sources: Sources, run: int) -> Real:
+    return log_probabilities(Stored.of(member, slice(run, run + 1), sources).part(), 0)
+
+
+def _measure(member: Member, sources: Sources, options: Options, draws: range) -> pl.DataFrame:
+    pool = _Pool.of(member, sources)
+    rows = _rows(member, pool, options, draws) if pool.size > 1 else ()
+    frame = pl.DataFrame(list(rows), schema=dict(SCHEMA), orient="row")
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def _rows(
+    member: Member, pool: _Pool, options: Options, draws: range
+) -> Iterator[Mapping[str, float]]:
+    held_out = member.held_out
+    y_true, splits = held_out.y_true, splits_of(held_out, options)
+    drawn = orders(
+        held_out.seed, held_out.dataset_id, held_out.repeat_index, pool.size, options.deep_draws
+    )
+    key = {"cell": member.cell, "repeat_index": held_out.repeat_index}
+    for draw in draws:
+        for size, logs in enumerate(prefixes(pool.logs, drawn[draw].tolist()), start=1):
+            wrong = predicted(logs) != y_true
+            yield {
+                **key,
+                "draw": draw,
+                "members": size,
+                "pool": pool.size,
+                "n_test": held_out.n_test,
+                **plain(logs, y_true, wrong, options),
+                **calibrated(logs, y_true, wrong, splits, options),
+            }
+
+
+def predicted(logs: Real) -> NDArray[np.int64]:
+    """Return the class of each row of ln p, (sample,): of two a tie is class 1, as of runs."""
+    return labels(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)

@@ -1,0 +1,1 @@
+"""How good probabilities are, before and after calibration, and what ensembles are worth."""

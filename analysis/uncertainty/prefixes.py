@@ -1,0 +1,49 @@
+"""Ensembles of averaged probabilities, one member after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.alphahat.resampling import generator
+
+Real = NDArray[np.float64]
+
+
+def orders(
+    seed: int, dataset_id: str, repeat_index: int, n_models: int, draws: int
+) -> NDArray[np.int64]:
+    """Draw orders of models, whose beginnings are deep ensembles; the same for every cell.
+
+    Returns
+    -------
+    int64 array (draw, model)
+        Each row a permutation. More draws begin with those that fewer would be.
+    """
+    result = np.empty((draws, n_models), dtype=np.int64)
+    for draw, order in enumerate(result):
+        bits = generator(seed, "deep_ensemble", dataset_id, repeat_index, draw)
+        order[:] = np.argsort(bits.random_raw(n_models), kind="stable")
+    return result
+
+
+def prefixes(logs: Callable[[int], Real], order: Sequence[int]) -> Iterator[Real]:
+    """Yield ln p̄_k of the first k members, k = 1…K: p̄_k = (1/k) Σ_{j≤k} p_j (PIT, eq. 3).
+
+    Probabilities are averaged, not their logarithms, member by member in their order.
+
+    Parameters
+    ----------
+    logs : callable
+        Gives ln p of a model, (sample, class).
+    order : sequence of int
+        The models.
+    """
+    total: Real | None = None
+    for size, model in enumerate(order, start=1):
+        own = logs(model)
+        # in logarithms: a small probability of all members must not become 0
+        total = own if total is None else np.logaddexp(total, own)
+        yield total - np.log(size)

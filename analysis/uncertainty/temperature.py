@@ -1,0 +1,188 @@
+"""Temperature scaling at test time: fitted on one half of the test set, measured on the other.
+
+The source is "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning" (2020,
+PIT), section 4. A temperature T acts on the logarithms of probabilities: softmax(L / T). In β = 1/T
+the log-likelihood is concave, so it has one optimum in [1/20, 20], which Newton's method finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Real = NDArray[np.float64]
+
+LEAST, MOST = 1 / 20, 20.0  # of β
+STEPS = 100  # far more than are taken: each is Newton's, or halves what is left
+NEAR = 1e-8  # relative step of Newton's, whose error is the square of that
+
+
+@numba.njit(cache=True, nogil=True)
+def slope(
+    below: Real, y_true: NDArray[Any], rows: NDArray[Any], beta: float
+) -> tuple[float, float]:
+    """Return the first and second derivative of Σ ln softmax(β L)[y] in β.
+
+    Parameters
+    ----------
+    below : float array (sample, class)
+        Logarithms of probabilities, or scores, minus the largest of their row.
+    y_true : integer array (sample,)
+    rows : integer array (n,)
+        Which points the sum is over.
+    beta : float
+
+    Returns
+    -------
+    first, second : float
+        Σ (L_y - E L) and -Σ Var L, expectations over softmax(β L).
+    """
+    first = second = 0.0
+    for row in rows:
+        total = one = two = 0.0
+        for c in range(below.shape[1]):
+            d = below[row, c]
+            p = np.exp(beta * d)
+            if p > 0:  # a class of probability 0 has no part, however far below
+                total += p
+                one += p * d
+                two += p * d * d
+        mean = one / total
+        first += below[row, y_true[row]] - mean
+        second -= max(two / total - mean * mean, 0.0)
+    return first, second
+
+
+@numba.njit(cache=True, nogil=True)
+def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> tuple[float, bool]:
+    """Return β of the largest log-likelihood in [1/20, 20], and whether it is at a bound.
+
+    Parameters are those of `slope`; `start` is where the search begins. Where nothing depends on
+    β, as where all rows are constant, it is 1.
+    """
+    low, high = LEAST, MOST
+    known = False  # that the slope changes its sign between the bounds
+    beta = min(max(start, low), high)
+    for _ in range(STEPS):
+        first, second = slope(below, y_true, rows, beta)
+        if first == 0 and second < 0:
+            break
+        if first > 0:
+            low = beta
+        elif first < 0:
+            high = beta
+        step = beta - first / second if second < 0 else -1.0
+        if not known and not low < step < high:  # bounds are only looked at where they matter
+            at_low = slope(below, y_true, rows, LEAST)[0]
+            at_high = slope(below, y_true, rows, MOST)[0]
+            if at_low == 0 and at_high == 0:
+                return 1.0, False
+            if at_low <= 0:
+                return LEAST, True
+            if at_high >= 0:
+                return MOST, True
+            known = True
+        if not low < step < high:
+            step = (low + high) / 2
+        moved, beta = abs(step - beta), step
+        if moved <= NEAR * beta:
+            break
+    return beta, False
+
+
+@numba.njit(cache=True, nogil=True)
+def tempered(below: Real, beta: Real) -> Real:
+    """Return ln softmax(β L) with a β for each row; arrays (sample, class) and (sample,)."""
+    n, classes = below.shape
+    logs = np.empty((n, classes))
+    for row in range(n):
+        total = 0.0
+        for c in range(classes):
+            # times would make NaN of 0 and infinity alone, and β is above 0
+            logs[row, c] = beta[row] * below[row, c]
+            total += np.exp(logs[row, c])
+        total = np.log(total)
+        for c in range(classes):
+            logs[row, c] -= total
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A prediction whose temperature was fitted on each half of each split.
+
+    Attributes
+    ----------
+    beta : float array (split, 2)
+        1/T of the first half, the second half.
+    bounded : bool array (split, 2)
+        Whether it is at a bound.
+    below : float array (sample, class)
+        Logarithms of probabilities minus the largest of their row.
+    first : bool array (split, sample)
+        The first half.
+    """
+
+    beta: Real
+    bounded: NDArray[np.bool_]
+    below: Real
+    first: NDArray[np.bool_]
+
+    def logs(self) -> Iterator[Real]:
+        """Yield of each split ln p (sample, class), each half by the other half's temperature."""
+        for (of_first, of_second), first in zip(self.beta, self.first, strict=True):
+            yield tempered(self.below, np.where(first, of_second, of_first))
+
+    @property
+    def temperature(self) -> float:
+        """Geometric mean of the temperatures."""
+        return float(np.exp(-np.log(self.beta).mean()))
+
+    @property
+    def temperature_sd(self) -> float:
+        """Standard deviation (n - 1) of the temperatures."""
+        return float((1 / self.beta).std(ddof=1))
+
+    @property
+    def share_bounded(self) -> float:
+        """Share of the fits that end at a bound."""
+        return float(self.bounded.mean())
+
+
+def calibrate(
+    logs: Real, y_true: NDArray[np.integer[Any]], splits: NDArray[np.bool_]
+) -> Calibration | None:
+    """Fit the temperature on both halves of each split (PIT, section 4).
+
+    Parameters
+    ----------
+    logs : float array (sample, class)
+        Logarithms of probabilities; what is added to a row changes nothing.
+    y_true : integer array (sample,)
+    splits : bool array (split, sample)
+        As `analysis.uncertainty.splits.calibration_splits` gives them.
+
+    Returns
+    -------
+    Calibration or None
+        None where a value is NaN, or the true class has probability 0, which no temperature mends.
+    """
+    largest = logs.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        below = np.ascontiguousarray(logs - largest, dtype=np.float64)
+    true = y_true.astype(np.int64)
+    if np.isnan(below).any() or np.isneginf(below[np.arange(true.size), true]).any():
+        return None
+    start, _ = fit(below, true, np.arange(true.size), 1.0)
+    found = [
+        [fit(below, true, np.flatnonzero(half), start) for half in (first, ~first)]
+        for first in splits
+    ]
+    beta = np.array([[beta for beta, _ in of_split] for of_split in found])
+    bounded = np.array([[at for _, at in of_split] for of_split in found])
+    return Calibration(beta, bounded, below, splits)

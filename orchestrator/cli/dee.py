@@ -1,0 +1,77 @@
+"""``manyseed dee``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from manyseed.orchestrator.cli.common import Directory, Json, names
+from manyseed.orchestrator.cli.output import print_json, say
+
+
+def dee(
+    directory: Directory,
+    metric: Annotated[
+        str, typer.Option(help="By which metric, such as cll, c_brier, c_aurc or error.")
+    ] = "cll",
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", "-w", metavar="SQL", help="Whose deep ensembles: a condition over cells."
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN,…",
+            help="Answer together for cells that agree in these, such as dataset,classifier.",
+            show_default="each cell by itself",
+        ),
+    ] = "",
+    members: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs of other cells that are averaged.",
+            show_default="one, and as many as there are",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what averaging runs gains, and how many runs another cell is worth, in words.
+
+    For each cell, from an analysis with --calibration: how many runs bring half, and nine tenths,
+    of what all of them bring over one (deep ensembles: probabilities are averaged). And for each
+    cell that differs from it in one thing alone: how many of its own independent runs make an
+    ensemble as good (deep ensemble equivalent), with the range of one standard deviation.
+
+    Examples:
+
+        manyseed dee quickstart
+
+        manyseed dee quickstart --metric error --where "classifier = 'mlp'"
+
+        manyseed dee quickstart --by dataset,classifier --members 1
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    found = Sweep(directory).dee(metric=metric, where=where, by=names(by), members=members)
+    if as_json:
+        groups = [
+            {
+                "name": group.name,
+                "cells": group.cells,
+                "gain": asdict(group.gain) | {"words": group.gain.words},
+                "worths": [asdict(worth) | {"words": worth.words} for worth in group.worths],
+            }
+            for group in found
+        ]
+        print_json({"groups": groups})
+        return
+    for group in found:
+        say(group.name, style="bold")
+        say(group.gain.words, indent=2)
+        for worth in group.worths:
+            say(worth.words, indent=2)

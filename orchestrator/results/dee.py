@@ -1,0 +1,108 @@
+"""What is it worth, in independent runs: answers from the results of an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import CALIBRATION
+from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
+from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.errors import UserError, nearest, refused
+from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.howmany import named
+from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
+
+
+@dataclass(frozen=True, slots=True)
+class DeepAnswers:
+    """What deep ensembles of one cell, or of a group of cells, gain and what they are worth.
+
+    Attributes
+    ----------
+    name : str
+        What sets the cells apart from the others that were asked for.
+    cells : list of int
+    gain : Gain
+        What averaging the probabilities of their runs brings.
+    worths : tuple of Worth
+        How many of their runs are worth as much as runs of cells that differ in one axis.
+    """
+
+    name: str
+    cells: list[int]
+    gain: Gain
+    worths: tuple[Worth, ...]
+
+
+def dee(
+    paths: SweepPaths,
+    *,
+    metric: str = "cll",
+    where: str | None = None,
+    by: Sequence[str] = (),
+    members: int | None = None,
+) -> list[DeepAnswers]:
+    """Answer for every cell that has deep ensembles.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        Of a sweep that was analysed with calibrated metrics.
+    metric : str
+        Of `analysis.uncertainty.dee.COMPARABLE`.
+    where : str
+        An SQL condition over the table of cells: whose deep ensembles to answer for.
+    by : sequence of str
+        Of `analysis.axes.AXES`: cells that agree in these are answered for together.
+    members : int, optional
+        How many runs of the compared cells are averaged; by default one, and as many as there are.
+
+    Raises
+    ------
+    UserError
+        For a metric that can't be compared, or where there are no ensembles.
+    """
+    try:
+        check(metric)
+    except Refused as error:
+        raise refused(error, key="--metric") from None
+    for name in by:
+        if name not in AXES:
+            remedy = nearest(name, AXES)
+            raise UserError("not what cells differ in", key="--by", value=name, remedy=remedy)
+    results, options = read_results(paths), read_analysis(paths)[0]
+    if UNCERTAINTY not in results:
+        asked = CALIBRATION in options.metrics
+        raise UserError(
+            "there are no deep ensembles: they need probabilities of 2 runs or more in the same "
+            "repeat that are no copies, and 20 test points"
+            if asked
+            else "deep ensembles were not measured",
+            file=paths.results,
+            remedy="train runs that vary, such as vary = init+batch, and keep what cll needs"
+            if asked
+            else f"manyseed analyze {paths.directory} --calibration",
+        )
+    cells = results["cells"]
+    wanted = matching(cells, where) if where else cells
+    if wanted.is_empty():
+        raise UserError("no cell meets the condition", key="--where", value=where)
+    measured = results[UNCERTAINTY]
+    rows = compared(measured, cells, [metric], options.dee_std)
+    found = []
+    for own in wanted.sort("dataset", "classifier", "cell").partition_by(
+        list(by) or ["cell"], maintain_order=True
+    ):
+        here = own.select("cell")
+        gain = gains(measured.join(here, on="cell", how="semi"), metric)
+        if gain is not None:
+            theirs = rows.join(here, left_on="deep_cell", right_on="cell", how="semi")
+            told = tuple(worths(theirs, cells, members))
+            found.append(DeepAnswers(named(own, wanted), here["cell"].to_list(), gain, told))
+    if not found:
+        raise UserError(f"no cell asked for has deep ensembles with {metric}", key="--where")
+    return found

@@ -1,0 +1,87 @@
+"""Deep ensembles of the runs that were analysed: the tables uncertainty and dee."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.graph.group import compute_all
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.dee import compared
+from manyseed.analysis.questions.deep import ORDER, SCHEMA, build, combine
+from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.inputs import KEY
+from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.tables import DEE, UNCERTAINTY
+
+
+def measured(
+    paths: SweepPaths,
+    groups: Sequence[tuple[Predictions, pl.DataFrame]],
+    options: Options,
+    *,
+    scheduler: Any,
+    workers: int | None,
+) -> pl.DataFrame:
+    """Measure the deep ensembles of all groups, those that lie on disk already apart.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    groups : sequence of (Predictions, frame)
+        The finished runs, and which repeats (columns `KEY`) are as they were analysed.
+    options : Options
+    scheduler, workers
+        As in `analysis.graph.group.compute`.
+
+    Returns
+    -------
+    frame
+        Columns `SCHEMA`; empty where calibrated metrics were not asked for.
+    """
+    held = _held(paths)
+    tasks, kept = [], []
+    for predictions, same in groups:
+        known = same if held is not None else same.clear()
+        runs = predictions.runs.join(known, on=KEY, how="anti", maintain_order="left")
+        tasks += build(replace(predictions, runs=runs), options)
+        if held is not None:
+            kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
+    return combine([*kept, *compute_all(tasks, scheduler=scheduler, workers=workers)])
+
+
+def of_cells(
+    measured: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame, options: Options
+) -> dict[str, pl.DataFrame]:
+    """Return the tables that there are: ensembles by size, and cells compared with them."""
+    sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
+    own = measured.join(sound, on=KEY, how="semi", maintain_order="left")
+    if own.is_empty():
+        return {}
+    described = cells.select("cell", "cell_id", *AXES)
+    here = described.join(own, on="cell", how="semi")
+    tables = {UNCERTAINTY: own, DEE: compared(own, here, kind=options.dee_std)}
+    return {
+        name: described.join(table, on="cell", how="inner", maintain_order="right")
+        for name, table in tables.items()
+        if not table.is_empty()
+    }
+
+
+def _held(paths: SweepPaths) -> pl.DataFrame | None:
+    """Return what lies on disk, of the last analysis; None where that is not known."""
+    file = paths.table(UNCERTAINTY)
+    try:
+        require_intact(file)
+        if Analysis.read(paths).tables.get(UNCERTAINTY) != checksum(file):
+            return None
+        return read_parquet(file, SCHEMA, list(SCHEMA)).select(list(SCHEMA)).sort(ORDER)
+    except (FileNotFoundError, DamagedFile):
+        return None

@@ -1,0 +1,125 @@
+"""Deep ensembles of a real sweep: their tables, what the command answers, and the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results import deep
+from tests.analysis.documented import documented
+from tests.orchestrator.conftest import command
+
+OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
+
+
+@pytest.fixture(scope="module")
+def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    directory = tmp_path_factory.mktemp("deep") / "sweep"
+    shutil.copytree(quick.directory, directory)
+    sweep = Sweep(directory)
+    sweep.analyze(OPTIONS)
+    return sweep
+
+
+def test_tables_say_what_their_columns_are(analysed: Sweep) -> None:
+    for name in ("uncertainty", "dee"):
+        table, told = analysed.results[name], documented(name)
+        assert told.keys() | {"cell", "cell_id", *AXES} == set(table.columns), name
+        columns = json.loads(pl.read_parquet_metadata(analysed.paths.table(name))["columns"])
+        assert list(columns) == table.columns
+        assert all(column["meaning"] for column in columns.values())
+        units = {column: unit for column, unit in told.items() if unit is not None}
+        assert {column: columns[column]["unit"] for column in units} == units
+
+
+def test_ensembles_are_of_every_repeat_whose_runs_vary(analysed: Sweep) -> None:
+    repeats = analysed.results["repeats"].filter(pl.col("n_distinct") > 1)
+    ensembles = analysed.results["uncertainty"]
+    key = ["cell", "repeat_index"]
+    assert set(ensembles.select(key).rows()) == set(repeats.select(key).rows())
+    assert ensembles.height == 3 * repeats["n_distinct"].sum()
+    runs = analysed.results["runs"]
+    assert runs["cll"].is_not_null().all()
+    found = ensembles.filter(members=1).join(runs, on=[*key, "cll", "aurc", "error"], how="semi")
+    assert found.height == ensembles.filter(members=1).height  # each is a run
+
+
+def test_cells_are_compared_that_differ_in_one_axis(analysed: Sweep) -> None:
+    table, cells = analysed.results["dee"], analysed.results["cells"]
+    axes = {row["cell"]: row for row in cells.select("cell", *AXES).iter_rows(named=True)}
+    for row in table.iter_rows(named=True):
+        own, other = axes[row["cell"]], axes[row["deep_cell"]]
+        assert [axis for axis in AXES if own[axis] != other[axis]] == [row["axis"]]
+        assert row["deep_value"] == str(other[row["axis"]])
+    assert set(table["axis"]) == {"classifier", "train_fraction", "perturb_continuous"}
+    assert table.filter(pl.col("dee").is_null() != pl.col("beyond").is_not_null()).is_empty()
+
+
+def test_a_second_analysis_measures_nothing_again(
+    analysed: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee")}
+    build, made = deep.build, []
+    monkeypatch.setattr(deep, "build", lambda *args: made.extend(build(*args)) or [])
+    sweep.analyze(OPTIONS)
+    assert made == []
+    assert before == {name: sweep.paths.table(name).read_bytes() for name in before}
+    monkeypatch.undo()
+    sweep.paths.table("uncertainty").write_bytes(b"damaged")
+    sweep.analyze(OPTIONS, workers=2)
+    assert before == {name: sweep.paths.table(name).read_bytes() for name in before}
+    sweep.analyze(Options(resamples=4))
+    assert not {"uncertainty", "dee"} & set(sweep.results)
+    with pytest.raises(UserError, match="were not measured"):
+        sweep.dee()
+
+
+def test_the_command_answers_in_words(analysed: Sweep) -> None:
+    result = command("dee", analysed.directory, "--where", "classifier = 'lr-sgd'")
+    assert result.returncode == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "cll: one run -" in text
+    assert "classifier = xgb: 1 run is worth" in text
+    assert "independent runs with classifier = lr-sgd" in text
+    result = command("dee", analysed.directory, "--by", "dataset,classifier", "--json")
+    groups = json.loads(result.stdout)["groups"]
+    assert len(groups) == 2
+    sizes = {worth["members"] for group in groups for worth in group["worths"]}
+    assert 1 in sizes
+    assert all(group["gain"]["metric"] == "cll" for group in groups)
+    assert all(worth["words"] for group in groups for worth in group["worths"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--metric", "misclassification_auroc"), "not comparable between models"),
+        (("--metric", "accuracy"), "cll, log_likelihood, error"),
+        (("--by", "clasifier"), "classifier"),
+        (("--where", "accuracy_mean > 2"), "no cell meets the condition"),
+    ],
+)
+def test_a_wrong_question_is_one_message(
+    analysed: Sweep, arguments: tuple[str, str], told: str
+) -> None:
+    result = command("dee", analysed.directory, *arguments)
+    assert result.returncode == 2
+    assert told in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_the_page_draws_them(analysed: Sweep) -> None:
+    page = analysed.report().read_text()
+    for name in ("deep-likelihood", "deep-equivalent-cll", "likelihood-brier", "likelihood-error"):
+        assert f'id="{name}"' in page
+    assert np.isfinite(analysed.results["uncertainty"]["cll"].to_numpy()).all()

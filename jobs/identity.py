@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -57,11 +56,3 @@ def canonical_pieces(fields: Mapping[str, T]) -> list[str | T]:
     for key in sorted(fields):
         pieces += [f'{"," if pieces else "{"}"{key}":', fields[key]]
     return [*pieces, "}"]
-
-
-def canonical_number(value: float) -> int | float:
-    """Return the one form of a number that may be written as ``1`` or ``1.0``: a finite float."""
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{value!r} is not a finite number")
-    return number

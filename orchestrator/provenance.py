@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -63,11 +63,6 @@ class Recipe:
             python=platform.python_version(),
             packages=package_versions(),
         )
-
-    @property
-    def of_machine(self) -> Recipe:
-        """The recipe without what was found for tuned cells: what depends on the machine."""
-        return replace(self, tuned=None)
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
         """Return in what `now` differs, by name: the values of this one and of that."""

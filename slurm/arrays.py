@@ -213,7 +213,7 @@ def job_id(printed: str) -> str:
 def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks) -> Executor:
     python = f"{resources.python or shlex.quote(sys.executable)} -P"
     container = f"{resources.container} " if resources.container else ""
-    options: dict[str, Any] = {**resources.options, **resources.extra, "requeue": True}
+    options: dict[str, object] = {**resources.options, **resources.extra, "requeue": True}
     if resources.whole_node:
         options["exclusive"] = True
         if not any(key.startswith("mem") for key in options):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
 from manyseed.orchestrator.importing.archive import unpack
@@ -134,9 +135,9 @@ def _kind(file: Path) -> str:
     return "exported" if is_exported(file) else "table"
 
 
-def _beside(truth: Path | None, runs: Path | None) -> dict[str, Any]:
+def _beside(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | list[Any]]:
     """Return the entries that other files give."""
-    beside: dict[str, Any] = {}
+    beside: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
         try:
             with truth.open("rb") as file:

@@ -102,6 +102,10 @@ class OnDisk:
         return found
 
 
+_Entries = tuple[dict[str, OnDisk], dict[str, NDArray[Any]]]
+"""Of a file, by name: arrays that are read a part at a time, and those held in memory."""
+
+
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read what a NumPy file says of its array; it may say anything."""
     try:
@@ -219,14 +223,14 @@ def _two_against_each_other(scores: NDArray[Any]) -> Predicted:
     )
 
 
-def _npy(path: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any]]:
+def _npy(path: Path, stack: ExitStack) -> _Entries:
     array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
     return {"scores" if array.dtype.kind == "f" else "labels": array}, {}
 
 
-def _npz(path: Path, scratch: Path, stack: ExitStack) -> tuple[dict[str, OnDisk], dict[str, Any]]:
+def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
     large: dict[str, OnDisk] = {}
-    small: dict[str, Any] = {}
+    small: dict[str, NDArray[Any]] = {}
     archive = stack.enter_context(opened(path, "an NPZ file"))
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")

@@ -226,14 +226,14 @@ def _frame(path: Path) -> pl.DataFrame:
     for name in NEEDED:
         if name not in frame.columns:
             raise UserError("a column is missing", file=path, key=name)
-    types: dict[str, Any] = {"prediction": pl.String, "truth": pl.String}
+    types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
         if name not in known and not name.startswith(CONFIDENCE):
             raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
         if name in ("row_id", "repeat", "run"):
-            types[name] = pl.Int64
+            types[name] = pl.Int64()
         elif name.startswith(CONFIDENCE):
-            types[name] = pl.Float64
+            types[name] = pl.Float64()
     if frame.is_empty():
         raise UserError("has no rows", file=path)
     for name, dtype in types.items():

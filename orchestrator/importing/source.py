@@ -97,7 +97,7 @@ class PredictionFile:
     read: Callable[[Positions], Predicted]
 
     @property
-    def canonical(self) -> dict[str, Any]:
+    def canonical(self) -> dict[str, str]:
         """Description of the dataset: equal test sets are equal datasets."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
         for array in (self.y_true, self.test_index):

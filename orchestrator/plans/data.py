@@ -13,6 +13,8 @@ from manyseed.jobs.run import MachineError
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 
+_ANEW = "plan what it holds now into another directory with --out"
+
 
 def fetch_datasets(
     infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
@@ -65,16 +67,11 @@ def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path
     table = read_sweep_file(sweep_file).dataset.get(name)
     if canonical["source"] != "file" or table is None or table.source is None:
         return
-    where: dict[str, Any] = {
-        "file": sweep_file,
-        "key": f"dataset.{name}.source",
-        "value": table.source,
-        "remedy": "bring back the file that was planned, or plan what it holds now into another "
-        "directory with --out",
-    }
+    key, remedy = f"dataset.{name}.source", f"bring back the file that was planned, or {_ANEW}"
     try:
         if datasets.resolve(table.source, **table.options()).canonical == canonical:
             return
     except Refused as error:
-        raise refused(error, **where) from None
-    raise UserError("the file has changed since it was planned", **where)
+        raise refused(error, file=sweep_file, key=key, value=table.source, remedy=remedy) from None
+    message = "the file has changed since it was planned"
+    raise UserError(message, file=sweep_file, key=key, value=table.source, remedy=remedy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -21,6 +20,7 @@ from manyseed.orchestrator.store.reading.reader import (
     read_numbers,
     test_sets,
 )
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 
 def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset:
@@ -59,30 +59,34 @@ def open_runs(
         computed.
     """
     spec = group.spec
-    data: dict[str, Any] = read_numbers(group, journaled)
+    values: dict[str, Array | da.Array] = {**read_numbers(group, journaled)}
     for array in spec.arrays:
         if array.role in ("prediction", "split"):
-            values = StoredArray(group, array.name)
-            rows = chunk_runs if chunk_runs and array.role == "prediction" else values.chunks[0]
-            data[array.name] = da.from_array(
-                values,
-                chunks=(rows, *values.shape[1:]),
+            stored = StoredArray(group, array.name)
+            rows = chunk_runs if chunk_runs and array.role == "prediction" else stored.chunks[0]
+            values[array.name] = da.from_array(
+                stored,
+                chunks=(rows, *stored.shape[1:]),
                 name=f"{array.name}-{uuid.uuid4().hex}",  # what is published changes
                 asarray=False,
                 fancy=False,
             )
-        attributes = json.loads(group.metadata(array))["attributes"]
-        data[array.name] = (array.dims, data[array.name], attributes)
-    coordinates = [array.name for array in spec.arrays if array.role == "coordinate"]
+    variables = {
+        array.name: xr.Variable(
+            array.dims, values[array.name], json.loads(group.metadata(array))["attributes"]
+        )
+        for array in spec.arrays
+    }
+    coordinates = {array.name for array in spec.arrays if array.role == "coordinate"}
     file = group.folder / METADATA
     try:
         attributes = json.loads(read_plain(file))["attributes"]
     except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
         raise DamagedFile(file, f"cannot be read: {error}") from None
     return xr.Dataset(
-        {array.name: data[array.name] for array in spec.arrays if array.name not in coordinates},
+        {name: one for name, one in variables.items() if name not in coordinates},
         coords={
-            **{name: data[name] for name in coordinates},
+            **{name: one for name, one in variables.items() if name in coordinates},
             "class": ("class", list(spec.class_names), {"long_name": "class"}),
         },
         attrs={k: v for k, v in attributes.items() if k != "coordinates"},

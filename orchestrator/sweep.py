@@ -355,7 +355,7 @@ class Sweep:
             cluster=cluster,
             workers=workers,
             progress=progress,
-            tell=tell,
+            report=tell,
         )
 
     def submit_analysis(

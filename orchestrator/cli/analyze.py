@@ -192,7 +192,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
     def warn(text: str) -> None:
         say(text, style="yellow", to=errors)
 
-    return conventions(sweep.paths, tell=warn, **asked)
+    return conventions(sweep.paths, report=warn, **asked)
 
 
 def print_summary(sweep: Sweep) -> None:

@@ -198,7 +198,7 @@ class _Reader:
 
 
 def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
-    """Return an axis value as results show it, as far as the value alone tells.
+    """Return an axis value as results show it, as far as the value alone shows it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a plan tells beside its numbers: what a user might not expect of the grid they wrote."""
+"""What a plan reports beside its numbers: what a user might not expect of the grid they wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Notes:
         self._others: list[str] = []
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
-        """Note what resolving one value of an axis told, for a dataset and a classifier."""
+        """Note what resolving one value of an axis showed, for a dataset and a classifier."""
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None

@@ -257,7 +257,7 @@ def _crossed(pairs: list[tuple[str, str]]) -> str:
 
 
 def _rules(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]) -> str:
-    """Return the rules that leave pairs out of those that are asked for, one a classifier."""
+    """Return the rules that leave pairs out of those that are asked for, one per classifier."""
     possible = {classifier for dataset, classifier in asked if (dataset, classifier) not in pairs}
     rules = []
     for name in dict.fromkeys(classifier for _, classifier in pairs):

@@ -32,7 +32,7 @@ _WORDS = {
 
 
 def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
-    """Return the error that tells a user what pydantic found."""
+    """Return the error that says to a user what pydantic found."""
     location = tuple(part for part in detail["loc"] if part != "[key]")
     key = key_text(location)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})

@@ -319,7 +319,7 @@ def _predictions(
 
 
 def _extras(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
-    """Return what the store tells of runs beside their predictions."""
+    """Return what the store holds of runs beside their predictions."""
     rows = runs["row"].to_numpy()
     return (
         runs.select("cell", "repeat_index", "run_index")

@@ -24,14 +24,16 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def conventions(paths: SweepPaths, *, tell: Callable[[str], None] = _warn, **asked: Any) -> Options:
+def conventions(
+    paths: SweepPaths, *, report: Callable[[str], None] = _warn, **asked: Any
+) -> Options:
     """Return the options of an analysis.
 
     Parameters
     ----------
     paths : SweepPaths
-    tell : callable
-        Told which metrics of the sweep file are left out, if any are; by default it warns.
+    report : callable
+        Called with which metrics of the sweep file are left out, if any; by default it warns.
     **asked
         Attributes of `Options`; None where nothing is asked for. `metrics` replaces all metrics,
         ``own`` (names ``"module:function"``) adds to them. Metrics of the sweep file are left out
@@ -50,7 +52,7 @@ def conventions(paths: SweepPaths, *, tell: Callable[[str], None] = _warn, **ask
         computed, left = own_metrics.choose(filed.metrics, own)
         metrics = (*DEFAULT_METRICS, *computed)
         if left:
-            tell(own_metrics.left_out(left))
+            report(own_metrics.left_out(left))
     named = tuple(dict.fromkeys((*metrics, *own)))
     try:
         select(named)

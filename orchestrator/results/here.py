@@ -29,11 +29,13 @@ def analyze(
     cluster: str | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Results:
     """Publish what is finished, and analyse it alone; `Sweep.analyze` says more."""
     options = options or conventions(paths)
-    computing = scheduler(dask, folder=paths.analyses, cluster=cluster, workers=workers, tell=tell)
+    computing = scheduler(
+        dask, folder=paths.analyses, cluster=cluster, workers=workers, report=report
+    )
     with alone(paths) as lease:
         publish_finished(paths)
         with computing as chosen:

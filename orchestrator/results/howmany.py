@@ -169,13 +169,13 @@ def howmany(
 
 def named(own: pl.DataFrame, cells: pl.DataFrame) -> str:
     """Return the name of some cells: in what they agree, and others among `cells` do not."""
-    told = [f"{axis} = {own[axis][0]}" for axis in AXES if _same(own, axis)]
+    named = [f"{axis} = {own[axis][0]}" for axis in AXES if _same(own, axis)]
     if all(_same(own, axis) for axis in GROUP):
         apart = [axis for axis in AXES if axis not in GROUP and not _same(cells, axis)]
-        told = [" × ".join(str(own[axis][0]) for axis in GROUP)]
-        told += [f"{axis} = {own[axis][0]}" for axis in apart if _same(own, axis)]
+        named = [" × ".join(str(own[axis][0]) for axis in GROUP)]
+        named += [f"{axis} = {own[axis][0]}" for axis in apart if _same(own, axis)]
     which = f"cell {own['cell'][0]}" if own.height == 1 else f"{own.height:,} cells"
-    return f"{', '.join(told)} ({which})"
+    return f"{', '.join(named)} ({which})"
 
 
 def _same(cells: pl.DataFrame, axis: str) -> bool:

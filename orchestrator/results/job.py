@@ -1,7 +1,7 @@
 """The analysis as one job of a cluster: submitted, looked at, and what it does on its node.
 
-It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and told of as
-those that train. Its attempt tells how far it is, and at its end how `analyze` ended.
+It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and reported as
+those that train. Its attempt reports how far it is, and at its end how `analyze` ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.options import Options
 
 _FUNCTION = "manyseed.orchestrator.results.job:run"
-_TELL_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 """An attempt that is asked to end so long before its walltime, or later, is ended by it."""
 
@@ -182,7 +182,7 @@ class AnalysisJob:
 def look(paths: SweepPaths) -> AnalysisJob | None:
     """Return what has become of the analysis that was submitted last; None where none was.
 
-    That is what SLURM says of it now; where it does not answer, what the job tells of itself.
+    That is what SLURM says of it now; where it does not answer, what the job reports.
     """
     if (job := last_job(paths)) is None:
         return None
@@ -241,7 +241,7 @@ def run(directory: str, number: str) -> str:
         # processes that compute hear the signal, too, and may end first
         if not signals.received():
             reason, code = _ending(error)
-        elif time.time() - attempt.told.started < walltime - _LAST_SECONDS:
+        elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
             attempt.end("interrupted", "", None)
             return arrays.STOPPED
         else:
@@ -262,24 +262,24 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 class _Attempt:
-    """What the job tells of itself."""
+    """What the job reports."""
 
     def __init__(self, files: SubmissionPaths) -> None:
         node, process = Node.here(), processes.fingerprint(os.getpid())
-        self.told = Attempt("running", process, node.name, node.job_id, started=time.time())
+        self.last = Attempt("running", process, node.name, node.job_id, started=time.time())
         self._folder = files.attempt(0, uuid.uuid4().hex[:8])
         self._folder.mkdir(parents=True)
-        self._tell(done={"blocks": 0})
+        self._report(done={"blocks": 0})
 
     def progress(self, done: int, blocks: int) -> None:
-        is_due = time.time() - self.told.updated > _TELL_SECONDS
-        self.told = replace(self.told, done={"blocks": done}, blocks=blocks)
+        is_due = time.time() - self.last.updated > _REPORT_SECONDS
+        self.last = replace(self.last, done={"blocks": done}, blocks=blocks)
         if is_due:
-            self._tell()
+            self._report()
 
     def end(self, state: str, reason: str, exit_code: int | None) -> None:
-        self._tell(state=state, reason=reason, exit_code=exit_code)
+        self._report(state=state, reason=reason, exit_code=exit_code)
 
-    def _tell(self, **news: Any) -> None:
-        self.told = replace(self.told, **news, updated=time.time())
-        self.told.write(self._folder)
+    def _report(self, **news: Any) -> None:
+        self.last = replace(self.last, **news, updated=time.time())
+        self.last.write(self._folder)

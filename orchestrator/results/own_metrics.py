@@ -26,7 +26,7 @@ def allowances() -> Path:
 
 
 def choose(filed: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tell a sweep file's metrics that may be run from those that are left out.
+    """Distinguish a sweep file's metrics that may be run from those that are left out.
 
     A sweep may come from anybody, and a metric is code: it is run where this user names it, too, or
     allows it in `allowances`.

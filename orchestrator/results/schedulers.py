@@ -25,7 +25,7 @@ def scheduler(
     folder: Path,
     cluster: str | None = None,
     workers: int | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Any]:
     """Give what `analysis.graph.group.compute` takes as its scheduler.
 
@@ -41,8 +41,8 @@ def scheduler(
         takes it; by default ``auto``.
     workers : int, optional
         How many jobs, with `SLURM`.
-    tell : callable
-        Told what has become of the jobs.
+    report : callable
+        Called with what has become of the jobs.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def scheduler(
         from manyseed.orchestrator.results.slurm_workers import WORKERS, slurm_workers
 
         profile = of_slurm(cluster or AUTO)
-        with slurm_workers(folder, profile, workers or WORKERS, tell) as client:
+        with slurm_workers(folder, profile, workers or WORKERS, report) as client:
             yield client
     elif dask.startswith(ADDRESSES):
         with _connected(dask) as client:

@@ -50,7 +50,7 @@ _KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
 
 @contextmanager
 def slurm_workers(
-    parent: Path, profile: Profile, n: int, tell: Callable[[str], None]
+    parent: Path, profile: Profile, n: int, report: Callable[[str], None]
 ) -> Iterator[Any]:
     """Give a dask client whose workers are `n` SLURM jobs; none is left at the end of the block.
 
@@ -64,8 +64,8 @@ def slurm_workers(
     profile : Profile
     n : int
         How many jobs, of one worker each.
-    tell : callable
-        Told what has become of the jobs, whenever that changes.
+    report : callable
+        Called with what has become of the jobs, whenever that changes.
 
     Raises
     ------
@@ -88,12 +88,12 @@ def slurm_workers(
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": options},
                 security=security,
-                silence_logs=logging.CRITICAL,  # what is wrong is told by `_Watch`
+                silence_logs=logging.CRITICAL,  # what is wrong is reported by `_Watch`
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
             jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
-            with _Watch(cluster, client, jobs, tell) as watch:
+            with _Watch(cluster, client, jobs, report) as watch:
                 yield client
     except KilledWorker as error:
         raise UnavailableError(
@@ -215,9 +215,11 @@ class _Jobs:
 class _Watch:
     """Ends the client's work where no worker comes, or all jobs are over."""
 
-    def __init__(self, cluster: Any, client: Any, jobs: _Jobs, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: Any, client: Any, jobs: _Jobs, report: Callable[[str], None]
+    ) -> None:
         self.problem = ""
-        self._cluster, self._client, self._jobs, self._tell = cluster, client, jobs, tell
+        self._cluster, self._client, self._jobs, self._report = cluster, client, jobs, report
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
 
@@ -230,7 +232,7 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        began, told, look = time.monotonic(), "", 0.0
+        began, reported, look = time.monotonic(), "", 0.0
         n_jobs = len(self._jobs.ids)
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
@@ -240,9 +242,9 @@ class _Watch:
                 continue
             else:
                 look, text = now + ASK_SECONDS, self._without(now - began)
-            if text != told:
-                self._tell(text)
-                told = text
+            if text != reported:
+                self._report(text)
+                reported = text
             if self.problem:
                 self._client.close()
                 return

@@ -48,7 +48,7 @@ class Results(Mapping[str, pl.DataFrame]):
     files : mapping
         Of each table.
     checksums : mapping
-        Those of tables that the record of the analysis tells.
+        Those of tables that the record of the analysis names.
     remedy : str
         What to do about a damaged one.
 

@@ -42,7 +42,7 @@ OF_CURVES: dict[str, Meaning] = {
 
 
 def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Options) -> None:
-    """Write a result table; its schema's metadata tell units, meanings and conventions.
+    """Write a result table; its schema's metadata give units, meanings and conventions.
 
     It is written as it is computed, so that the longest need not be in memory once more.
 
@@ -50,8 +50,10 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     options of the analysis).
     """
     further = _FURTHER | OF_CURVES if table == CURVES else _FURTHER
-    told = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
-    columns = {name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in told.items()}
+    described = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
+    columns = {
+        name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in described.items()
+    }
     metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
     # Stronger compression takes twice the time and saves a twelfth.
     write_parquet(paths.table(table), frame, metadata, compression_level=1)

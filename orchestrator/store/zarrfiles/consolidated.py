@@ -62,7 +62,7 @@ def _document(file: Path) -> dict[str, object]:
         with unavailable("read", file):
             content = read_bytes(file)
         document = json.loads(content)
-        if _is_node(document, content):
+        if is_node(document, content):
             return document  # type: ignore[no-any-return]
         reason = "describes no part of a store"
     except DamagedFile as error:
@@ -74,7 +74,7 @@ def _document(file: Path) -> dict[str, object]:
     )
 
 
-def _is_node(document: Any, content: bytes) -> bool:
+def is_node(document: Any, content: bytes) -> bool:
     """Whether zarr-python opens what has a description: it says in many ways what is wrong."""
     store = MemoryStore({METADATA: cpu.Buffer.from_bytes(content)})
     try:

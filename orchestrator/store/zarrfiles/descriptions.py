@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from manyseed.orchestrator.store.zarrfiles.metadata import (
     group_metadata,
     history_with,
 )
+
+_A_GROUP = {"zarr_format": 3, "node_type": "group"}
 
 
 def wrong_folders(store: Path, specs: Iterable[GroupSpec], *, mend: bool) -> list[str]:
@@ -68,6 +71,8 @@ def wrong_descriptions(
         group = find_group(store, spec)
         if group is None:
             return []
+        if not _describes_folder(group.folder):
+            raise DamagedGroup(group.folder / METADATA, "opens in no other reader", "")
     except DamagedGroup:
         wrong.append(f"{spec.path}/{METADATA}")
         planned = sum(spec.padded(len(rows)) for rows in parts)
@@ -108,7 +113,12 @@ def _describes(folder: Path, expected: bytes) -> bool:
         return False
     if found.blosc != wanted.blosc or not np.array_equal(found.fill, wanted.fill, equal_nan=True):
         return False
-    held, given = json.loads((folder / METADATA).read_bytes()), json.loads(expected)
+    content = (folder / METADATA).read_bytes()
+    held, given = json.loads(content), json.loads(expected)
+    if held.get("zarr_format") != 3:
+        return False
+    if _without_sizes(held) != _without_sizes(given) and not _opens(held, content):
+        return False
     words = [str(value["attributes"].get("flag_meanings", "")).split() for value in (held, given)]
     return bool(held["dimension_names"] == given["dimension_names"]) and (
         words[0][: len(words[1])] == words[1][: len(words[0])]
@@ -117,9 +127,25 @@ def _describes(folder: Path, expected: bytes) -> bool:
 
 def _describes_folder(folder: Path) -> bool:
     try:
-        document = json.loads(read_bytes(folder / METADATA))
+        content = read_bytes(folder / METADATA)
+        document = json.loads(content)
     except (FileNotFoundError, DamagedFile, ValueError, RecursionError):
         return False
     except OSError as error:
         raise StoreUnavailable(f"cannot read {folder / METADATA}: {error.strerror}") from error
-    return isinstance(document, dict) and document.get("node_type") == "group"
+    if not isinstance(document, dict) or not document.items() >= _A_GROUP.items():
+        return False
+    return _without_sizes(document) == _A_GROUP or _opens(document, content)
+
+
+def _without_sizes(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what a description says beside how long the array is, and in words."""
+    apart = ("shape", "attributes")
+    return {key: value for key, value in document.items() if key not in apart}
+
+
+def _opens(document: object, content: bytes) -> bool:
+    """Whether other readers open it, which need more than ours; zarr is slow to import."""
+    from manyseed.orchestrator.store.zarrfiles.consolidated import is_node
+
+    return is_node(document, content)

@@ -55,7 +55,7 @@ class Predictions:
     label : LazyArray (run, epoch, sample), unsigned integer
         Predicted class.
     margin : LazyArray (run, epoch, sample), float, or None
-        One number a point: the logit gap for two classes, the true-class margin for more.
+        One number per point: the logit gap for two classes, the true-class margin for more.
     score : LazyArray (run, epoch, sample, class), float, or None
         Scores of all classes; used where `margin` is not stored.
     confidence : LazyArray (run, epoch, sample), float, or None
@@ -164,7 +164,7 @@ class Predictions:
 
     @property
     def has_margin(self) -> bool:
-        """Whether one number a point can be had, as α̂ needs it."""
+        """Whether one number per point can be had, as α̂ needs it."""
         return self.margin is not None or self.score is not None
 
     def probe(self, options: Options) -> Probe:

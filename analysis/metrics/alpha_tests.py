@@ -74,7 +74,7 @@ class Models:
 def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
     """Return what the eCDFs are of: margins, limited and standardised as the options say."""
     if margin is None:
-        raise ValueError("alpha_hat needs one number a point; no margins or scores are stored")
+        raise ValueError("alpha_hat needs one number per point; no margins or scores are stored")
     if held_out.n_classes == 2 and options.probe == "true_margin":
         margin = np.where(held_out.y_true == 1, margin, -margin)
     limit = options.probe_limit

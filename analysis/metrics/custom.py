@@ -85,7 +85,7 @@ def _chunk(
     except Exception as error:  # whatever a user's code raises
         return Failed(part.n_runs, f"failed with {_said(error)}")
     if values.shape != (part.n_runs,):
-        reason = f"returned shape {values.shape} for {part.n_runs} runs; one number a run, "
+        reason = f"returned shape {values.shape} for {part.n_runs} runs; one number per run, "
         return Failed(part.n_runs, f"{reason}{(part.n_runs,)}, is needed")
     return values
 

@@ -22,7 +22,7 @@ def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
 def probe(
     score: Floats, repeat_of_row: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]]
 ) -> NDArray[np.float32]:
-    """Reduce scores to one number a point: the gap of two classes, the true-class margin of more.
+    """Reduce scores to one number per point: the gap of two classes, the true-class margin of more.
 
     Parameters
     ----------

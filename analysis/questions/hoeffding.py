@@ -35,7 +35,7 @@ class Parts:
         Runs of each repeat.
     zeta_1, zeta_2 : float array (repeat,)
         Unbiased estimates; ζ₁ of few runs may be negative.
-    left_out : tuple of (float array (run,), float array (run,)), one a repeat
+    left_out : tuple of (float array (run,), float array (run,)), one per repeat
         The estimates of the two without each run.
     """
 

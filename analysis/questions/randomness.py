@@ -17,7 +17,7 @@ OF_CELLS = (
 
 
 def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
-    """Compare what different sources of randomness do to accuracy and churn, one row a cell.
+    """Compare what different sources of randomness do to accuracy and churn, one row per cell.
 
     Copies of a run count once in extremes; repeats of identical runs have neither close runs nor
     pairs.

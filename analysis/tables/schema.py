@@ -151,7 +151,7 @@ class Tables:
     repeats : polars frame
         One row for each cell and repeat index.
     cells : polars frame
-        One row a cell: the distribution over its repeats.
+        One row per cell: the distribution over its repeats.
     failures : mapping of metric name to str
         Why metrics of users' own could not be computed; their columns are null throughout.
     """

@@ -123,7 +123,7 @@ class Keep(_Table):
     """What is stored of every prediction; changes no result. Labels are always kept."""
 
     scores: Scores | None = None
-    """A score a class, one number a point, or nothing; by default "all" for 3 to 10 classes."""
+    """A score per class, one number per point, or nothing; by default "all" for 3 to 10 classes."""
     dtype: ScoreType | None = None
     """Of stored scores; "float16" halves the store."""
     curves: Flag | None = None

@@ -28,7 +28,7 @@ from manyseed.analysis.questions.ranking import COMPARED, ranked
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import RUN_KEY, Tables, without
 from manyseed.jobs.datasets import dataset_id
-from manyseed.orchestrator import provenance as origin
+from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
@@ -209,7 +209,7 @@ def analyze(
     Analysis(
         options=to_json(options),
         unavailable=missing,
-        packages=origin.package_versions(),
+        packages=provenance.package_versions(),
         analysed=datetime.now(UTC).isoformat(timespec="seconds"),
         tables={name: checksum(paths.table(name)) for name in written},
         runs=_amounts(paths, sum(group.predictions.runs.height for group in groups)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manyseed.orchestrator import provenance as origin
+from manyseed.orchestrator import provenance
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
 
@@ -72,10 +72,10 @@ def test_where_nothing_is_marked_the_runs_tell_what_was_given(tmp_path: Path) ->
 
 
 class Killed:
-    """`origin._mark`, of which one call is the last that its process makes."""
+    """`provenance._mark`, of which one call is the last that its process makes."""
 
     def __init__(self, at: int) -> None:
-        self.left, self.real = at, origin._mark
+        self.left, self.real = at, provenance._mark
 
     def __call__(self, folder: Path, number: int) -> None:
         self.left -= 1

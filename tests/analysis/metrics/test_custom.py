@@ -98,7 +98,7 @@ def fails_in_the_second_repeat(part):
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        ("one_number", r"returned shape () for {n} runs; one number a run, ({n},), is needed"),
+        ("one_number", r"returned shape () for {n} runs; one number per run, ({n},), is needed"),
         ("broken", "failed with AttributeError: 'Part' object has no attribute 'y_ture'"),
         ("fails_in_the_second_repeat", "failed with RuntimeError: no such file"),
     ],

@@ -7,10 +7,11 @@ those of the command, of the sweep file and of their documentation.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin, get_type_hints
 
 from manyseed.analysis.refused import Refused
 
@@ -32,6 +33,16 @@ PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
 _MOST = 1_000_000  # of numbers that arrays are as long as
 
 
+OWN = "module:function"
+OWN_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+"""How functions of the user's own are named."""
+
+
+def is_own(value: object) -> TypeGuard[str]:
+    """Return whether a value names a function of the user's own."""
+    return isinstance(value, str) and re.match(OWN_PATTERN, value) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Convention:
     """What is declared of one option.
@@ -48,6 +59,8 @@ class Convention:
         bool, int, float or str; read from the annotation, as are the choices.
     choices : tuple of str or int
         All values; empty where a range says it.
+    own : bool
+        Whether a function of the user's own, ``"module:function"``, is a value, too.
     """
 
     meaning: str = ""
@@ -58,18 +71,22 @@ class Convention:
     below: float | None = None
     kind: type = str
     choices: tuple[str | int, ...] = ()
+    own: bool = False
 
     @property
     def allowed(self) -> tuple[str | int, ...] | str:
         """All values, or what they are."""
         if self.choices or self.kind is bool:
-            return self.choices or "true or false"
+            own = (OWN,) if self.own else ()
+            return (*self.choices, *own) or "true or false"
         ends = {"from": self.least, "to": self.most, "above": self.above, "and below": self.below}
         limits = [f"{word} {limit:,}" for word, limit in ends.items() if limit is not None]
         return " ".join(["a whole number" if self.kind is int else "a number", *limits])
 
     def allows(self, value: Any) -> bool:
         """Whether a value is of the type and in the range."""
+        if self.own and is_own(value):
+            return True
         if self.choices:
             return not isinstance(value, bool) and value in self.choices
         if self.kind is bool:
@@ -144,11 +161,12 @@ class Options:
         ),
     ] = 0
     probe: Annotated[
-        Probe | None,
+        Probe | str | None,
         Convention(
-            "what a point is reduced to for α̂: the logit gap, or the score of the true class minus "
-            "the largest other",
+            "what a point is reduced to for α̂: the logit gap, the score of the true class minus "
+            "the largest other, or what a function of your own returns",
             "gap for two classes, true_margin for more",
+            own=True,
         ),
     ] = None
     clip: Annotated[
@@ -222,6 +240,9 @@ class Options:
             raise Refused("alpha_bootstrap", self.alpha_bootstrap, allowed=few)
         if self.calibration and CALIBRATION not in self.metrics:
             object.__setattr__(self, "metrics", (*self.metrics, CALIBRATION))
+        if self.reference_epoch is not None and is_own(self.probe):
+            reason = "needs the probe gap or true_margin: only what these are of is kept apart"
+            raise Refused("reference_epoch", self.reference_epoch, reason)
         if self.reference_epoch is not None and self.alpha_reference in OF_OTHERS:
             its = self.alpha_reference
             reason = f"needs another alpha_reference than {its}, of which the candidate is a part"

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.metrics.registry import asked
+from manyseed.analysis.options import Options
 
 PACKAGES = ("numba", "numpy", "scipy")
 SHOWN = ("figures", "report")  # what shows numbers does not make them
 
 
-def code_version(metrics: Sequence[str]) -> str:
-    """Return a digest of the code behind some metrics.
+def code_version(options: Options) -> str:
+    """Return a digest of the code behind the metrics and the probe of an analysis.
 
     It is taken over the source of this package's modules (figures and report apart), of the modules
     that users' own metrics stand in, and over the versions of the packages that compute.
 
-    Parameters
-    ----------
-    metrics : sequence of str
-        As in `analysis.options.Options`.
-
     Raises
     ------
     Refused
-        For a metric that doesn't exist.
+        For a metric or a probe that doesn't exist.
     """
-    select(metrics)  # imports users' modules
+    asked(options)  # imports users' modules
     here = Path(__file__).parent
     files = sorted(f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in SHOWN)
-    for name in sorted({metric.partition(":")[0] for metric in metrics if ":" in metric}):
+    named = (*options.metrics, options.probe or "")
+    for name in sorted({metric.partition(":")[0] for metric in named if ":" in metric}):
         source = sys.modules[name].__file__
         files += [Path(source)] if source else []
     digest = hashlib.sha256(repr([version(name) for name in PACKAGES]).encode())

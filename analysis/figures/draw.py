@@ -310,7 +310,8 @@ def _resolution(repeats: pl.DataFrame) -> str:
 
 
 def _probe(runs: pl.DataFrame) -> str:
-    names = [PROBES[name] for name in _values(runs.filter(pl.col("probe").is_not_null()), "probe")]
+    known = _values(runs.filter(pl.col("probe").is_not_null()), "probe")
+    names = [PROBES.get(name, name) for name in known]
     both = "; the two aren't comparable" if len(names) > 1 else ""
     return f" (probe: {' and '.join(names)}{both})" if names else ""
 

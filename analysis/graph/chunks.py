@@ -8,7 +8,8 @@ is loaded by itself, and pairs of runs are computed two parts at a time.
 Memory of a task, beside one chunk of each array that it reads from: for the one repeat at hand
 its predictions, about 40 bytes for each of its K·N_test margins (of
 `Options.max_references` runs at most), 100 for each of its K² pairs (of `PART_RUNS` runs at most,
-where they aren't listed), and 2·B·N_test for the resamples of each test set. While the pairs of a
+where they aren't listed), and 2·B·N_test for the resamples of each test set (8·R·N_test for R
+bootstrap samples, where α̂'s interval is asked for). While the pairs of a
 repeat that was cut are computed, its labels are kept too, and 0.7 MB for each part.
 """
 

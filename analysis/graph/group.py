@@ -17,7 +17,7 @@ from dask.delayed import Delayed
 from manyseed.analysis.graph.chunks import build
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.tables.schema import RUN_KEY, Block, Layout, Tables, combine
 
 Progress = Callable[[int, int], None]
@@ -36,7 +36,9 @@ class GroupAnalysis:
     def _probe(self) -> str | None:
         if "alpha_hat" in unavailable(self.predictions, self.options):
             return None
-        return self.predictions.probe(self.options) if self.predictions.has_margin else None
+        if not self.predictions.has_margin and not is_own(self.options.probe):
+            return None
+        return self.predictions.probe(self.options)
 
     def combine(self, blocks: Sequence[Block]) -> Tables:
         """Put computed blocks, in any order, together."""

@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.metric import Metric, Need, Probability
-from manyseed.analysis.metrics.registry import select
-from manyseed.analysis.options import Options, Probe
+from manyseed.analysis.metrics.registry import asked
+from manyseed.analysis.options import Options
 from manyseed.analysis.refused import NotKept, Refused
 
 ArrayName = Literal["margin", "confidence", "score"]
@@ -167,7 +167,7 @@ class Predictions:
         """Whether one number per point can be had, as α̂ needs it."""
         return self.margin is not None or self.score is not None
 
-    def probe(self, options: Options) -> Probe:
+    def probe(self, options: Options) -> str:
         """Return what a point is reduced to for α̂."""
         return options.probe or ("gap" if self.n_classes == 2 else "true_margin")
 
@@ -211,7 +211,7 @@ def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused
         Their columns are null in the tables.
     """
     reasons = {}
-    for metric in select(options.metrics):
+    for metric in asked(options):
         try:
             predictions.source(metric.needs)
             metric.allowed(predictions.n_classes, predictions.n_test, options)
@@ -223,4 +223,4 @@ def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused
 def computed(predictions: Predictions, options: Options) -> tuple[Metric, ...]:
     """Return the metrics asked for that what was kept allows."""
     missing = unavailable(predictions, options)
-    return tuple(metric for metric in select(options.metrics) if metric.name not in missing)
+    return tuple(metric for metric in asked(options) if metric.name not in missing)

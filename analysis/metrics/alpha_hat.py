@@ -36,8 +36,10 @@ from manyseed.analysis.metrics.alpha_tests import (
     side,
     suspected,
     test,
+    values_of,
     without_suspects,
 )
+from manyseed.analysis.metrics.custom import Failed
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.refused import Refused
@@ -50,22 +52,28 @@ def _split(n_repeat: int, options: Options) -> tuple[int, int]:
     return min(n_repeat, options.max_references), 0
 
 
-def _gather(part: Part, options: Options) -> tuple[Positions, Floats]:
+def _gather(part: Part, options: Options) -> tuple[Positions, Floats] | Failed:
     references = _split(part.n_repeat, options)[0]
     here = slice(0, max(references - part.start, 0))
-    own = part.margin if part.reference_margin is None else part.reference_margin
-    values = probe(own, part.held_out, options)[here]
+    if part.reference_margin is None:
+        found = values_of(part, options)
+    else:
+        found = probe(part.reference_margin, part.held_out, options)
+    if isinstance(found, Failed):
+        return found
+    values = found[here]
     usable = defined(values)
     return part.start + np.flatnonzero(usable), values[usable]
 
 
 def _share(
-    held_out: HeldOut, gathered: Sequence[tuple[Positions, Floats]], options: Options
-) -> Models:
-    position = np.concatenate([positions for positions, _ in gathered])
-    values = (
-        gathered[0][1] if len(gathered) == 1 else np.concatenate([values for _, values in gathered])
-    )
+    held_out: HeldOut, gathered: Sequence[tuple[Positions, Floats] | Failed], options: Options
+) -> Models | Failed:
+    if failed := [part for part in gathered if isinstance(part, Failed)]:
+        return min(failed, key=lambda part: part.reason)
+    known = [part for part in gathered if not isinstance(part, Failed)]
+    position = np.concatenate([positions for positions, _ in known])
+    values = known[0][1] if len(known) == 1 else np.concatenate([values for _, values in known])
     models = Models.of(position, values)
     if options.alpha_reference == "others-trimmed":
         models = without_suspects(models, draws(held_out, options), options)
@@ -97,9 +105,13 @@ class Tested:
     suspects: Positions
 
 
-def _chunk(part: Part, _: Part, models: Models, options: Options) -> Tested:
+def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Tested | Failed:
     held_out, n_runs = part.held_out, part.n_runs
-    own = probe(part.margin, held_out, options)
+    if isinstance(models, Failed):
+        return Failed(n_runs, models.reason)
+    own = values_of(part, options)
+    if isinstance(own, Failed):
+        return own
     position = part.start + np.arange(n_runs)
     first = _split(part.n_repeat, options)[1]
     candidate = defined(own) & (position >= first)
@@ -163,7 +175,10 @@ def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
         yield intervals.joined([sample() for _ in range(n)])
 
 
-def _finish(held_out: HeldOut, partials: Sequence[Tested], options: Options) -> Finished:
+def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Options) -> Finished:
+    if failed := [part.reason for part in parts if isinstance(part, Failed)]:
+        return _nothing(parts, min(failed))
+    partials = [part for part in parts if not isinstance(part, Failed)]
     found = Levels.joined([partial.levels for partial in partials])
     causes = np.concatenate([partial.suspects for partial in partials])
     levels, distances = found.counted, found.distances
@@ -204,6 +219,17 @@ def _finish(held_out: HeldOut, partials: Sequence[Tested], options: Options) -> 
             "delta": np.asarray(delta),
             "delta_c": np.asarray(delta_c),
         },
+    )
+
+
+def _nothing(parts: Sequence[Tested | Failed], reason: str) -> Finished:
+    n_runs = sum(
+        part.n_runs if isinstance(part, Failed) else part.references.size for part in parts
+    )
+    return Finished(
+        runs={column.name: np.full(n_runs, np.nan) for column in alpha_columns.RUNS},
+        repeat={column.name: np.asarray(np.nan) for column in alpha_columns.REPEAT},
+        failure=reason,
     )
 
 

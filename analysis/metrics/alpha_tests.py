@@ -19,8 +19,9 @@ from manyseed.analysis.alphahat.references import (
 )
 from manyseed.analysis.alphahat.resampling import Resamples
 from manyseed.analysis.alphahat.trimming import dkw_threshold
-from manyseed.analysis.metrics.metric import HeldOut
-from manyseed.analysis.options import Options
+from manyseed.analysis.metrics.custom import Failed, probe_values
+from manyseed.analysis.metrics.metric import HeldOut, Part
+from manyseed.analysis.options import Options, is_own
 
 MIN_OTHERS = 2
 SORTED = ("others", "others-trimmed", "half")  # references of all models' values
@@ -71,12 +72,25 @@ class Models:
         return Reference.sort((total / size)[None])
 
 
+def values_of(part: Part, options: Options) -> Floats | Failed:
+    """Return the probe values of some runs, (run, point)."""
+    if options.probe is None or not is_own(options.probe):
+        return probe(part.margin, part.held_out, options)
+    values = probe_values(options.probe, part)
+    return values if isinstance(values, Failed) else limited(values, options)
+
+
 def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
     """Return what the eCDFs are of: margins, limited and standardised as the options say."""
     if margin is None:
         raise ValueError("alpha_hat needs one number per point; no margins or scores are stored")
     if held_out.n_classes == 2 and options.probe == "true_margin":
         margin = np.where(held_out.y_true == 1, margin, -margin)
+    return limited(margin, options)
+
+
+def limited(margin: Floats, options: Options) -> Floats:
+    """Limit and standardise values as the options say."""
     limit = options.probe_limit
     if limit is not None:
         margin = np.clip(margin, -limit, limit)

@@ -1,4 +1,4 @@
-"""Users' own metrics: a Python function on a chunk, named "module:function".
+"""Users' own metrics and probes: a Python function on a chunk, named "module:function".
 
     def share_of_ones(part):
         return (part.label == 1).mean(axis=1)
@@ -7,6 +7,8 @@ The function is given some runs of a repeat (`analysis.metrics.metric.Part`) and
 for each;
 the column bears its name. It must not depend on which runs come together. What it needs beside the
 labels it says by an attribute: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
+
+A probe of one's own returns one number for each run and test point, (run, sample), instead.
 """
 
 from __future__ import annotations
@@ -52,20 +54,8 @@ def load(name: str) -> Metric:
     Refused
         Where there is no such module or function, or it needs what doesn't exist.
     """
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a user's code raises
-        said = error if isinstance(error, ImportError) else _said(error)
-        raise NoModule("metrics", name, f"can't be imported: {said}") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        there = [f"{module_name}:{own}" for own in dir(module) if not own.startswith("_")]
-        raise Refused("metrics", name, "the module has no such function", there)
-    needs: Any = getattr(function, "needs", "label")
-    if needs not in get_args(Need):
-        reason = f"needs {needs!r}; there are {', '.join(get_args(Need))}"
-        raise Refused("metrics", name, reason)
+    function, needs = _find("metrics", name)
+    function_name = name.partition(":")[2]
     meaning = next(iter((function.__doc__ or "").strip().splitlines()), f"What {name} returns.")
     return Metric(
         name=name,
@@ -75,6 +65,49 @@ def load(name: str) -> Metric:
         finish=partial(_finish, function_name),
         runs=(Column(function_name, pl.Float64, "", meaning, ("mean", "std", "min", "max")),),
     )
+
+
+def _find(option: str, name: str) -> tuple[Function, Need]:
+    """Return a user's function and what it needs."""
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a user's code raises
+        said = error if isinstance(error, ImportError) else _said(error)
+        raise NoModule(option, name, f"can't be imported: {said}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        there = [f"{module_name}:{own}" for own in dir(module) if not own.startswith("_")]
+        raise Refused(option, name, "the module has no such function", there)
+    needs: Any = getattr(function, "needs", "label")
+    if needs not in get_args(Need):
+        reason = f"needs {needs!r}; there are {', '.join(get_args(Need))}"
+        raise Refused(option, name, reason)
+    return function, needs
+
+
+def probe_needs(name: str) -> Need:
+    """Return what a user's own probe needs, to be found as `load` finds metrics.
+
+    Raises
+    ------
+    Refused
+        As `load` does.
+    """
+    return _find("probe", name)[1]
+
+
+def probe_values(name: str, part: Part) -> NDArray[np.float64] | Failed:
+    """Return what a user's own probe makes of some runs: (run, sample)."""
+    function = _find("probe", name)[0]
+    try:
+        values = np.asarray(function(part), dtype=np.float64)
+    except Exception as error:  # whatever a user's code raises
+        return Failed(part.n_runs, f"needs the probe {name}, which failed with {_said(error)}")
+    if values.shape != part.label.shape:
+        reason = f"needs the probe {name}, which returned shape {values.shape}; one number for each"
+        return Failed(part.n_runs, f"{reason} run and test point, {part.label.shape}, is needed")
+    return values
 
 
 def _chunk(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from manyseed.analysis.metrics import custom
 from manyseed.analysis.metrics.accuracy import ACCURACY
@@ -12,6 +13,7 @@ from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
 from manyseed.analysis.metrics.ensemble import ENSEMBLE
 from manyseed.analysis.metrics.metric import Metric
 from manyseed.analysis.metrics.tempered import CALIBRATION, REJECTION
+from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
 
 METRICS = {
@@ -39,6 +41,21 @@ def select(names: Sequence[str]) -> tuple[Metric, ...]:
     result = (*(metric for name, metric in METRICS.items() if name in names), *own)
     _check_columns(own)
     return result
+
+
+def asked(options: Options) -> tuple[Metric, ...]:
+    """Return the records of the metrics that are asked for, α̂ with what its own probe needs.
+
+    Raises
+    ------
+    Refused
+        For a metric or a probe that doesn't exist.
+    """
+    found = select(options.metrics)
+    if options.probe is None or not is_own(options.probe):
+        return found
+    needs = custom.probe_needs(options.probe)
+    return tuple(replace(m, needs=needs) if m.name == ALPHA_HAT.name else m for m in found)
 
 
 def _check_columns(own: Sequence[Metric]) -> None:

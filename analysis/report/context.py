@@ -193,7 +193,7 @@ def conventions(tables: Tables, options: Options) -> list[str]:
     ]
     probes = tables.runs["probe"].drop_nulls().unique().sort().to_list()
     if probes:
-        names = " and ".join(f"the {PROBES[probe]}" for probe in probes)
+        names = " and ".join(f"the {PROBES.get(probe, f'probe {probe}')}" for probe in probes)
         apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
         notes.append(
             f"α̂ compares the distribution of {names} on the test set with that of "

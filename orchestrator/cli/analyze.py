@@ -58,7 +58,7 @@ def _parameter(name: str, declared: Convention) -> inspect.Parameter:
     option = typer.Option(
         f"{flag(name)}/{off}" if declared.kind is bool else flag(name),
         help=f"{declared.meaning[0].upper()}{declared.meaning[1:]}.",
-        metavar="|".join(map(str, declared.choices)) or None,
+        metavar="|".join(map(str, declared.allowed)) if declared.choices else None,
         show_default=declared.default,
     )
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -187,7 +187,8 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
     from manyseed.orchestrator.results.conventions import conventions
     from manyseed.orchestrator.results.own_metrics import find_modules_here
 
-    find_modules_here(sweep.paths, [*asked.get("metrics", ()), *(asked["own"] or ())])
+    own = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
+    find_modules_here(sweep.paths, own)
 
     def warn(text: str) -> None:
         say(text, style="yellow", to=errors)

@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.options import CONVENTIONS, POSITIONS, Convention, check
+from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, POSITIONS, Convention, check
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.schema_errors import key_text, user_error
 
@@ -200,7 +200,7 @@ class _OwnMetrics(_Table):
     """How results are computed from the predictions; changes none of them."""
 
     metrics: Annotated[
-        list[Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"), _TEXT]],
+        list[Annotated[StrictStr, Field(pattern=OWN_PATTERN), _TEXT]],
         BeforeValidator(_list),
     ] = []
     """Metrics of your own, "module:function"; computed where the command names them, too."""
@@ -216,6 +216,8 @@ def _convention(name: str, declared: Convention) -> Any:
     }
     if declared.choices:
         schema = {"enum": list(declared.choices)}
+    if declared.own:
+        schema = {"anyOf": [schema, {"type": "string", "pattern": OWN_PATTERN}]}
     meaning = f"{declared.meaning[0].upper()}{declared.meaning[1:]}"
     return (
         Annotated[Any, AfterValidator(partial(check, name)), WithJsonSchema(schema)],

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
-from manyseed.analysis.options import DEFAULT_METRICS, POSITIONS, Options
+from manyseed.analysis.options import DEFAULT_METRICS, POSITIONS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
 from manyseed.orchestrator.errors import UserError, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
@@ -33,7 +34,8 @@ def conventions(
     ----------
     paths : SweepPaths
     report : callable
-        Called with which metrics of the sweep file are left out, if any; by default it warns.
+        Called with which metrics of the sweep file, or that its probe, are left out, if any are; by
+        default it warns.
     **asked
         Attributes of `Options`; None where nothing is asked for. `metrics` replaces all metrics,
         ``own`` (names ``"module:function"``) adds to them. Metrics of the sweep file are left out
@@ -48,6 +50,12 @@ def conventions(
     values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
     values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
     metrics, own = asked.get("metrics"), tuple(asked.get("own") or ())
+    is_filed = asked.get("probe") is None
+    if is_filed and is_own(probe := values.get("probe")) and own_metrics.choose([probe], ())[1]:
+        del values["probe"]
+        report(own_metrics.probe_left_out(probe))
+    if is_own(probe := values.get("probe")):
+        _require_probe(paths, probe, filed=is_filed)
     if not metrics:
         computed, left = own_metrics.choose(filed.metrics, own)
         metrics = (*DEFAULT_METRICS, *computed)
@@ -57,13 +65,12 @@ def conventions(
     try:
         select(named)
     except Refused as error:
-        remedy = "a module of your own is found beside where you are, or on PYTHONPATH"
         is_filed = error.value in filed.metrics
         raise refused(
             error,
             file=paths.sweep_file if is_filed else None,
             key="analysis.metrics" if is_filed else "metrics",
-            remedy=remedy if isinstance(error, NoModule) else None,
+            remedy=_WHERE if isinstance(error, NoModule) else None,
         ) from None
     for name in POSITIONS:
         if (position := asked.get(name)) is not None:
@@ -75,6 +82,22 @@ def conventions(
             raise refused(error, key=flag(error.option)) from None
         key = f"analysis.{error.option}"
         raise refused(error, file=paths.sweep_file, key=key) from None
+
+
+_WHERE = "a module of your own is found beside where you are, or on PYTHONPATH"
+
+
+def _require_probe(paths: SweepPaths, name: str, *, filed: bool) -> None:
+    """Refuse a user's own probe that can't be found."""
+    try:
+        probe_needs(name)
+    except Refused as error:
+        raise refused(
+            error,
+            file=paths.sweep_file if filed else None,
+            key="analysis.probe" if filed else flag("probe"),
+            remedy=_WHERE if isinstance(error, NoModule) else None,
+        ) from None
 
 
 def why_not(refusal: Refused) -> str:
@@ -104,8 +127,9 @@ def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
 
 
 def without_own(options: Options) -> Options:
-    """Return the same conventions without users' own metrics, so that no code of theirs is run."""
-    return replace(options, metrics=tuple(name for name in options.metrics if ":" not in name))
+    """Return the same conventions without functions of users' own, so that none is run."""
+    metrics = tuple(name for name in options.metrics if not is_own(name))
+    return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)
 
 
 def to_json(options: Options) -> Mapping[str, object]:

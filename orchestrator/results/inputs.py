@@ -62,7 +62,7 @@ def digests(
     )
     facts = {k: repr(v) for k, v in asdict(options).items() if k not in _FREE}
     stored = {k: v for k, v in spec.to_attributes().items() if not k.endswith("length")}
-    identity = [predictions.dataset_id, predictions.seed, code_version(options.metrics)]
+    identity = [predictions.dataset_id, predictions.seed, code_version(options)]
     common = hashlib.sha256(json.dumps([facts, stored, identity]).encode())
     test_sets = {
         index: hashlib.sha256(predictions.y_true[index].astype("<u2").tobytes()).digest()

@@ -66,6 +66,15 @@ def left_out(metrics: Sequence[str]) -> str:
     )
 
 
+def probe_left_out(probe: str) -> str:
+    """Say that a sweep file's probe is left out, and how it is allowed."""
+    return (
+        f"Left out {probe}, which the sweep file names as the probe of α̂: it is code, and is run "
+        f"where you name it, too: --probe {probe}. α̂ is of the default probe. To allow it for "
+        f'good, write allowed = ["{probe}"] into {allowances()}'
+    )
+
+
 def modules_folder(paths: SweepPaths) -> Path | None:
     """Return where a user's modules are looked for: the working folder, but never in a sweep."""
     here, sweep = Path.cwd().resolve(), paths.directory.resolve()

@@ -134,6 +134,15 @@ def second_class(part: Part) -> NDArray[np.bool_]:
     return (part.label == 1).mean(axis=1)
 
 
+def gap_of_ones(part: Part) -> NDArray[np.floating[Any]]:
+    """A probe: the logit gap times five, where class 1 is the truth."""
+    assert part.margin is not None
+    return np.where(part.y_true == 1, 5 * part.margin, 0)
+
+
+gap_of_ones.needs = "margin"  # type: ignore[attr-defined]
+
+
 def sweep(
     datasets: dict[str, int],
     classifiers: dict[str, float],

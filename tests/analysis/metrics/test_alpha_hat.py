@@ -210,6 +210,33 @@ def test_the_probe_of_two_classes_can_be_the_true_class_margin():
     assert found.drop("probe").equals(expected.drop("probe"))
 
 
+@pytest.mark.parametrize("reference", ["others", "others-trimmed", "half", "ensemble"])
+def test_a_probe_of_ones_own_is_as_good_as_stored_margins(reference):
+    runs = regular(1, 1, 7)
+    score, y_true = noisy(np.random.default_rng(32), runs, 150)
+    score[3, ..., 1] += 4
+    asked = Options(
+        metrics=("alpha_hat",),
+        resamples=5,
+        alpha_reference=reference,
+        probe="tests.analysis.samples:gap_of_ones",
+    )
+
+    def found(score, options, chunks=None):
+        given = predictions(score, y_true, runs, chunks)
+        return compute([analyze_group(given, options)], scheduler="synchronous")[0].runs
+
+    own = found(score, asked)
+    assert own["probe"].unique().to_list() == [asked.probe]
+    assert own.equals(found(score, replace(asked, block_bytes=2 * 150 * 5), chunks=2))
+    as_margin = score.astype(np.float64)
+    as_margin[..., 0] = 0
+    as_margin[..., 1] = np.where(y_true[0] == 1, 5 * (score[..., 1] - score[..., 0]), 0)
+    stored = found(as_margin, replace(asked, probe="gap"))
+    assert own.drop("probe").equals(stored.drop("probe"))
+    assert own["alpha_hat"].max() > 0
+
+
 def test_more_than_two_classes_have_no_gap():
     runs = regular(1, 1, 3)
     score, y_true = noisy(np.random.default_rng(31), runs, 20, 3)

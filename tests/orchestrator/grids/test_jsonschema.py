@@ -87,7 +87,7 @@ def test_a_planted_mistake_is_seen_where_it_stands(schema: dict[str, Any], mista
     ("table", "error"),
     [
         ("[analysis]\nresamples = 1\n", "$.analysis.resamples: 1 is less than the minimum of 2"),
-        ('[analysis]\nprobe = "gaps"\n', "$.analysis.probe: 'gaps' is not one of"),
+        ('[analysis]\nprobe = "gaps"\n', "$.analysis.probe: 'gaps' is not valid under any"),
         ("[analysis]\nepsilon = 1\n", "$.analysis.epsilon: 1 is greater than or equal"),
         ("[analysis]\nepoch = 1\n", "$.analysis: Additional properties"),
         ('[classifier.own]\nkind = "mlp"\nepochs = 0\n', "$.classifier.own.epochs: 0 is less than"),

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin, get
 from manyseed.analysis.refused import Refused
 
 DEFAULT_METRICS = (
-    *("accuracy", "agreement", "alpha_hat", "ece", "proper_scores", "ensemble", "rejection"),
+    *("accuracy", "confusion", "agreement", "alpha_hat", "ece", "proper_scores"),
+    *("discrimination", "ensemble", "rejection", "holdout"),
 )
 CALIBRATION = "calibration"  # the metric that the option of that name adds
 
@@ -223,6 +224,15 @@ class Options:
             "what it would be if they shared no runs"
         ),
     ] = "draws"
+    holdout: Annotated[
+        float | None,
+        Convention(
+            "share of the test points on which the ranking reports accuracy; the others choose",
+            "none: all points do both",
+            above=0,
+            below=1,
+        ),
+    ] = None
     max_pair_runs: Annotated[
         int, Convention("runs of a repeat up to which its pairs are listed", least=0, most=_MOST)
     ] = 200

@@ -29,8 +29,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import zarr
+from scipy.special import expit
 from scipy.stats import ks_2samp
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import (
+    average_precision_score,
+    cohen_kappa_score,
+    f1_score,
+    log_loss,
+    matthews_corrcoef,
+    roc_auc_score,
+)
 
 from manyseed import Sweep
 from manyseed.analysis.alphahat.references import PAPER_LEVELS, Reference, alpha_stars
@@ -222,6 +230,44 @@ def bench_consistency(quick: bool) -> dict[str, Any]:
     }
 
 
+def bench_classification(quick: bool) -> dict[str, Any]:
+    """Metrics that scikit-learn has, of many runs, beside its functions called run by run."""
+    n_runs, n_test = (50, 1000) if quick else (1000, 8000)
+    rng = np.random.default_rng(7)
+    y_true = np.random.default_rng(2).integers(0, 2, n_test)  # as `predictions` draws them
+    margin = (2 * y_true - 1 + rng.normal(size=(n_runs, 1, n_test))).astype(np.float32)
+    given = predictions(margin, runs=10)
+    options = Options(metrics=("confusion", "discrimination", "proper_scores"))
+
+    def ours() -> pl.DataFrame:
+        return compute([analyze_group(given, options)], scheduler="threads", workers=1)[0].runs
+
+    def rival(gap: Any) -> dict[str, float]:
+        label, p = gap >= 0, expit(gap.astype(np.float64))
+        return {
+            "f1_macro": f1_score(y_true, label, average="macro"),
+            "matthews_corrcoef": matthews_corrcoef(y_true, label),
+            "roc_auc": roc_auc_score(y_true, gap),
+            "average_precision": average_precision_score(y_true, gap),
+            "log_loss": log_loss(y_true, p),
+        }
+
+    found, few = ours(), 5
+    for k in range(few):
+        for name, value in rival(margin[k, 0]).items():
+            assert math.isclose(found[name][k], value, rel_tol=1e-9), name
+    taken = seconds(ours)
+    slow = seconds(lambda: [rival(gap) for gap in margin[:few, 0]]) / few * n_runs
+    return {
+        "runs": n_runs,
+        "test_points": n_test,
+        "seconds": taken,
+        "scikit_learn_seconds": slow,
+        "scikit_learn_measured_on": f"{few} runs",
+        "times_faster": slow / taken,
+    }
+
+
 def bench_table_one(quick: bool) -> dict[str, Any]:
     """Table I of RKS: 9 sizes × 500 draws from 800 models against 800, 8000 points, B = 100."""
     models, n_test, draws, sizes = (40, 1000, 20, (3, 10)) if quick else (800, 8000, 500, None)
@@ -336,6 +382,7 @@ BENCHES: dict[str, Callable[[bool], dict[str, Any]]] = {
     "alpha_hat": bench_alpha,
     "small_repeats": bench_small_repeats,
     "error_consistency": bench_consistency,
+    "classification": bench_classification,
     "table_one": bench_table_one,
     "checksums": bench_checksums,
 }

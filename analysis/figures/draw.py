@@ -3,7 +3,7 @@
 Every function takes result tables with the columns of `analysis.axes.AXES` joined and
 returns a `Plot`, or None where nothing that it draws is defined. A run that was copied because
 nothing of its training varies is drawn once, and pairs and repeats of identical runs are left out;
-captions say how many.
+captions say how many. Cells are never put together: each has a violin of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.curves import learning_curves
 from manyseed.analysis.figures.deep import (
     equivalents,
@@ -40,6 +41,7 @@ from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
 
 LONGEST_LABEL = 14  # letters; classifiers of longer names are explained above the panels
+MAX_PANELS = 36  # of a figure whose cells differ
 LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
 PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
@@ -75,26 +77,25 @@ def all_figures(
 
 @styled
 def accuracy(runs: pl.DataFrame) -> Plot | None:
-    """Draw the accuracy of every run, by dataset and classifier."""
+    """Draw the accuracy of every run, by dataset, cell and classifier."""
     return _by_classifier(
         runs.filter(~pl.col("identical")),
         "accuracy",
-        classifiers=_values(runs, "classifier"),
+        cells=runs,
         name="accuracy",
         title="Accuracy",
         label="accuracy",
-        caption="Test accuracy of each run, over all cells of a dataset and classifier. "
-        f"n = {{n}} runs{_copies(runs)}.",
+        caption=f"Test accuracy of each run, on all test sets. n = {{n}} runs{_copies(runs)}.",
     )
 
 
 @styled
 def accuracy_range(repeats: pl.DataFrame) -> Plot | None:
-    """Draw the range of accuracies within each repeat, by dataset and classifier."""
+    """Draw the range of accuracies within each repeat, by dataset, cell and classifier."""
     return _by_classifier(
         repeats.filter(VARIES),
         "accuracy_range",
-        classifiers=_values(repeats, "classifier"),
+        cells=repeats,
         name="accuracy-range",
         title="Accuracy range of a repeat",
         label="accuracy range",
@@ -105,7 +106,7 @@ def accuracy_range(repeats: pl.DataFrame) -> Plot | None:
 
 @styled
 def ec_local(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
-    """Draw the local error consistency of every pair of runs, by dataset and classifier."""
+    """Draw the local error consistency of every pair of runs, by dataset, cell and classifier."""
     undefined = int(_varying(pairs, repeats)["ec_local"].null_count())
     left_out = f" ({undefined:,} pairs without any error left out)" if undefined else ""
     return _error_consistency(
@@ -118,7 +119,7 @@ def ec_local(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
 
 @styled
 def ec_global(pairs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
-    """Draw the global error consistency of every pair of runs, by dataset and classifier."""
+    """Draw the global error consistency of every pair of runs, by dataset, cell and classifier."""
     return _error_consistency(pairs, repeats, "global", "all test points. n = {n} pairs")
 
 
@@ -128,7 +129,7 @@ def _error_consistency(
     return _by_classifier(
         _varying(pairs, repeats),
         f"ec_{which}",
-        classifiers=_values(repeats, "classifier"),
+        cells=repeats,
         name=f"ec-{which}",
         title=f"{which.capitalize()} error consistency",
         label=f"{which} error consistency",
@@ -145,12 +146,12 @@ def _varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
 
 @styled
 def alpha_hat(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
-    """Draw α̂ of every run, by dataset and classifier, with the resolution δ."""
+    """Draw α̂ of every run, by dataset, cell and classifier, with the resolution δ."""
     varying = _varying(runs, repeats)
     plot = _by_classifier(
         varying,
         "alpha_hat",
-        classifiers=_values(runs, "classifier"),
+        cells=runs,
         name="alpha-hat",
         title="α̂",
         label="α̂",
@@ -160,8 +161,8 @@ def alpha_hat(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
     )
     if plot is None:
         return None
-    shown = _values(varying.filter(pl.col("alpha_hat").is_not_null()), "dataset")
-    for axis, dataset in zip(plot.figure.axes, shown, strict=True):
+    shown, _ = _panels_of(varying.filter(pl.col("alpha_hat").is_not_null()), runs)
+    for axis, (dataset, _) in zip(plot.figure.axes, shown, strict=False):
         _mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset))
     return plot
 
@@ -214,30 +215,78 @@ def _by_classifier(
     frame: pl.DataFrame,
     value: str,
     *,
-    classifiers: Sequence[str],
+    cells: pl.DataFrame,
     name: str,
     title: str,
     label: str,
     caption: str,
 ) -> Plot | None:
-    """Draw the distribution of a column: a panel a dataset, a violin a classifier."""
+    """Draw the distribution of a column: a violin a cell.
+
+    A panel holds the classifiers of a dataset and of what cells differ in else; panels of a dataset
+    have one axis.
+
+    Parameters
+    ----------
+    frame : polars frame
+        What is drawn, with `cell`, `dataset` and `classifier`.
+    value : str
+    cells : polars frame
+        With `cell` and the columns of `AXES` of all cells.
+    name, title, label, caption : str
+        `{n}` in the caption is how many values are drawn.
+    """
     shown = frame.filter(pl.col(value).is_not_null())
     if shown.is_empty():
         return None
-    datasets = _values(shown, "dataset")
+    classifiers = _values(cells, "classifier")
+    drawn, axes_told = _panels_of(shown, cells)
+    left_out = len(drawn) - MAX_PANELS
+    drawn = drawn[:MAX_PANELS] if axes_told else drawn
+    titles = [" · ".join(filter(None, (dataset, of))) for dataset, of in drawn]
     labelled = max(map(len, classifiers)) <= LONGEST_LABEL
-    figure, axes = panels(datasets, label)
-    for axis, dataset in zip(axes, datasets, strict=True):
-        here = shown.filter(pl.col("dataset") == dataset)
+    figure, axes = panels(titles, label)
+    described = shown.join(_described(cells), on="cell", how="left")
+    n, of_dataset = 0, dict[str, Axes]()
+    for axis, (dataset, of) in zip(axes, drawn, strict=True):
+        here = described.filter(pl.col("dataset") == dataset, pl.col("_of") == of)
+        if (first := of_dataset.setdefault(dataset, axis)) is not axis:
+            axis.sharey(first)
         distributions(axis, _groups(here, classifiers, value), labelled=labelled)
+        n += here.height
     if not labelled:
         dots = (
             Line2D([], [], ls="", color=colour(index), marker=marker(index), markersize=4)
             for index in range(len(classifiers))
         )
         legend(figure, dict(zip(classifiers, dots, strict=True)), "classifier")
-    told = caption.format(n=f"{shown.height:,}") + " Bars: medians."
-    return Plot(name, title, told, shown.height, figure)
+    told = caption.format(n=f"{n:,}") + " Bars: medians."
+    if axes_told:
+        told += f" A panel for each {' · '.join(axes_told).replace('_', ' ')} of a dataset."
+        if left_out > 0:
+            told += f" {left_out:,} further panels are not drawn: their numbers are in the tables."
+    return Plot(name, title, told, n, figure)
+
+
+def _described(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return each cell with what sets it apart, in words: `cell`, `_of`, empty where nothing."""
+    parts = [pl.col(name).cast(pl.String) for name in _differing(cells)] or [pl.lit("")]
+    of = pl.concat_str(parts, separator=" · ", ignore_nulls=True).alias("_of")
+    return cells.select("cell", of).unique().sort("cell")
+
+
+def _differing(cells: pl.DataFrame) -> list[str]:
+    """Return in what cells of a dataset and classifier differ."""
+    others = [name for name in AXES if name not in ("dataset", "classifier")]
+    return [name for name in others if cells[name].n_unique() > 1]
+
+
+def _panels_of(shown: pl.DataFrame, cells: pl.DataFrame) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return what each panel holds, a dataset and what sets cells apart, and by what these are."""
+    found = shown.select("cell", "dataset").unique().join(_described(cells), on="cell", how="left")
+    ordered = found.sort(pl.col("dataset").cast(pl.String), "cell")
+    pairs = ordered.select(pl.col("dataset").cast(pl.String), "_of").unique(maintain_order=True)
+    return pairs.rows(), _differing(cells)
 
 
 def _groups(

@@ -62,7 +62,7 @@ ACCURACY = Metric(
             pl.Float64,
             "share of test points",
             "Share of the test points that the run gets right.",
-            ("mean", "std", "min", "max", "range"),
+            ("mean", "std", "min", "max", "range", "q05", "median", "q95"),
         ),
         Column(
             "balanced_accuracy",

@@ -182,8 +182,11 @@ def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> F
     if tiles.spreads:
         together = tiles.spreads["ec_global"]
         scaled = {name: together.scaled(scale) for name, scale in scales.items()}
+        scaled["churn_points"] = tiles.spreads["churn"].scaled(n_test)
         return Finished(runs=runs, spreads=tiles.spreads | scaled, repeat=repeat)
-    values = _pairs(tiles.listed, n_runs).values(n_test, options.empty_union)
+    listed = _pairs(tiles.listed, n_runs)
+    values = listed.values(n_test, options.empty_union)
+    values["churn_points"] = (n_test - listed.same).astype(np.float64)
     values |= {name: values["ec_global"] * scale for name, scale in scales.items()}
     return Finished(runs=runs, pairs=values, repeat=repeat)
 
@@ -240,6 +243,13 @@ AGREEMENT = Metric(
             _FULL,
         ),
         _column("churn", _POINTS, "Points to which the two runs give different labels.", _FULL),
+        Column(
+            "churn_points",
+            pl.UInt32,
+            "test points",
+            "The same as a number of points.",
+            ("mean", "min", "max"),
+        ),
         _column("ec_kappa", "1", "Cohen's kappa of the two runs' correctness.", _FULL),
         _column("agreement", _POINTS, "Points to which the two runs give the same label."),
         _column("label_kappa", "1", "Cohen's kappa of the two runs' labels."),

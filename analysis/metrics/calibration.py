@@ -1,4 +1,4 @@
-"""Are the probabilities right: expected calibration error, log-likelihood, Brier score."""
+"""Are the probabilities right: calibration error, log-likelihood, Brier score, log loss."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
 from manyseed.analysis.metrics.probabilities import (
+    all_true_log_probabilities,
     confidences,
     log_probabilities,
+    slices,
     true_log_probability,
 )
 from manyseed.analysis.options import Options
@@ -61,6 +63,23 @@ def brier(logs: Real, y_true: NDArray[np.integer[Any]]) -> float:
     return float(np.square(p).sum(axis=1).mean())
 
 
+def log_loss(logs: Real) -> Real:
+    """Return the mean log loss of runs, in nats, as ``sklearn.metrics.log_loss`` gives it.
+
+    A probability is limited to 2.2e-16 from 0 and 1, the precision of a double, so that no point
+    loses more than 36 nats; `log_likelihood` has no limit.
+
+    Parameters
+    ----------
+    logs : float64 array (run, sample)
+        Logarithms of the true class's probability.
+    """
+    precision = float(np.finfo(np.float64).eps)
+    limited = np.clip(logs, np.log(precision), np.log1p(-precision))
+    result: Real = -limited.mean(axis=1)
+    return result
+
+
 def _ece_chunk(part: Part, _: Part, shared: None, options: Options) -> Real:
     return np.array(
         [
@@ -79,7 +98,13 @@ def _scores_chunk(part: Part, _: Part, shared: None, options: Options) -> Real:
     for run in range(part.n_runs):
         logs = log_probabilities(part, run)
         values.append((log_likelihood(logs, part.y_true), brier(logs, part.y_true)))
-    return np.array(values)
+    losses = np.concatenate(
+        [
+            log_loss(all_true_log_probabilities(part, rows))
+            for rows in slices(part.n_runs, 8 * part.held_out.n_test)
+        ]
+    )
+    return np.column_stack([np.array(values), losses])
 
 
 def _scores_finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Finished:
@@ -89,6 +114,7 @@ def _scores_finish(held_out: HeldOut, partials: Sequence[Real], options: Options
             "log_likelihood": values[:, 0],
             "brier": values[:, 1],
             "brier_per_class": values[:, 1] / held_out.n_classes,
+            "log_loss": values[:, 2],
         }
     )
 
@@ -106,7 +132,8 @@ ECE = Metric(
             "ece",
             pl.Float64,
             "difference of shares",
-            "Expected calibration error of the predicted class's probability.",
+            "Expected calibration error of the predicted class's probability. No criterion to "
+            "choose by: it grows with fewer points a bin, and telling nothing lowers it.",
             _SUMMARIES,
         ),
     ),
@@ -115,7 +142,7 @@ ECE = Metric(
 PROPER_SCORES = Metric(
     name="proper_scores",
     needs="score",
-    source="PIT",
+    source="PIT; scikit-learn (log_loss)",
     chunk=_scores_chunk,
     finish=_scores_finish,
     runs=(
@@ -138,6 +165,14 @@ PROPER_SCORES = Metric(
             pl.Float64,
             "squared probability",
             "The same, averaged over classes: from 0 to 2 / number of classes.",
+        ),
+        Column(
+            "log_loss",
+            pl.Float64,
+            "nats",
+            "Mean negative logarithm of the true class's probability, which is limited to 2.2e-16 "
+            "from 0 and 1: 36 at most.",
+            _SUMMARIES,
         ),
     ),
 )

@@ -54,15 +54,22 @@ def added(sums: Iterable[Digits]) -> Digits:
     return total
 
 
-def labels(total: Digits) -> NDArray[np.int64]:
-    """Return the class that sums of gaps (sample,) or of scores (sample, class) predict.
+def without(total: Digits, own: Digits) -> Digits:
+    """Return what sums (…) are without each of some parts of them (run, …)."""
+    none = np.zeros(1, dtype=np.int64)
+    return {place: total.get(place, none) - own.get(place, none) for place in {*total, *own}}
 
-    As of single scores: of two classes a tie is the positive one, of more the first.
+
+def labels(total: Digits, *, gaps: bool | None = None) -> NDArray[np.int64]:
+    """Return the class that sums of gaps (…, sample) or of scores (…, sample, class) predict.
+
+    As of single scores: of two classes a tie is the positive one, of more the first. Without
+    `gaps`, sums of one axis are of gaps.
     """
     finite = {place: digit for place, digit in total.items() if place != INFINITE}
     ordered = _carried(finite)
     infinite = total.get(INFINITE)
-    if ordered[0].ndim == 1:  # all digits but the highest are 0 or more
+    if ordered[0].ndim == 1 if gaps is None else gaps:  # digits but the highest are 0 or more
         highest = ordered[0]
         leading = highest if infinite is None else np.where(infinite != 0, infinite, highest)
         positive: NDArray[np.int64] = (leading >= 0).astype(np.int64)
@@ -70,8 +77,8 @@ def labels(total: Digits) -> NDArray[np.int64]:
     still = np.ones(ordered[0].shape, dtype=np.bool_)
     for digit in ordered if infinite is None else [infinite, *ordered]:
         best = np.where(still, digit, np.iinfo(np.int64).min)
-        still &= digit == best.max(axis=1, keepdims=True)
-    first: NDArray[np.int64] = still.argmax(axis=1).astype(np.int64)
+        still &= digit == best.max(axis=-1, keepdims=True)
+    first: NDArray[np.int64] = still.argmax(axis=-1).astype(np.int64)
     return first
 
 

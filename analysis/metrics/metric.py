@@ -9,7 +9,7 @@ that gave; the result is the same bit for bit however the repeat was cut.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -80,6 +80,27 @@ class HeldOut:
         """Two sides of as many points as there are, drawn with replacement from all."""
         bits = self.bits("alpha_hat_bootstraps")
         return bootstraps(bits, self.n_test, self.n_test, self.resamples)
+
+    def points(self, share: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the points that choose and, about `share` of all, those that are held out.
+
+        In order; held out are those with the smallest of `n_test` raw words of the stream
+        ``holdout``, one of them and one other at least where there are two.
+        """
+        known: dict[float, tuple[NDArray[np.intp], NDArray[np.intp]]]
+        known = vars(self).setdefault("_points", {})
+        if share not in known:
+            n_out = min(max(round(share * self.n_test), 1), max(self.n_test - 1, 0))
+            order = np.argsort(self.bits("holdout").random_raw(self.n_test), kind="stable")
+            known[share] = np.sort(order[n_out:]), np.sort(order[:n_out])
+        return known[share]
+
+    def apart(self, share: float) -> HeldOut:
+        """Return the test set of the points that choose (`points`)."""
+        known: dict[float, HeldOut] = vars(self).setdefault("_apart", {})
+        if share not in known:
+            known[share] = replace(self, y_true=self.y_true[self.points(share)[0]])
+        return known[share]
 
     def bits(self, purpose: str) -> np.random.PCG64:
         """Return the bit generator of one purpose on this test set."""

@@ -10,7 +10,10 @@ from manyseed.analysis.metrics.accuracy import ACCURACY
 from manyseed.analysis.metrics.agreement import AGREEMENT
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
+from manyseed.analysis.metrics.confusion import CONFUSION
+from manyseed.analysis.metrics.discrimination import DISCRIMINATION
 from manyseed.analysis.metrics.ensemble import ENSEMBLE
+from manyseed.analysis.metrics.holdout import HOLDOUT
 from manyseed.analysis.metrics.metric import Metric
 from manyseed.analysis.metrics.tempered import CALIBRATION, REJECTION
 from manyseed.analysis.options import Options, is_own
@@ -19,7 +22,8 @@ from manyseed.analysis.refused import Refused
 METRICS = {
     metric.name: metric
     for metric in (
-        *(ACCURACY, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, ENSEMBLE, REJECTION, CALIBRATION),
+        *(ACCURACY, CONFUSION, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, DISCRIMINATION),
+        *(ENSEMBLE, REJECTION, CALIBRATION, HOLDOUT),
     )
 }
 

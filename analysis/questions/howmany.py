@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +25,8 @@ from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
 from manyseed.analysis.tables.schema import Tables
 
 MAX_RUNS = 10_000_000  # what needs more has no practical answer
+SKEWED = 1.0
+"""Skewness beyond which an interval for normal values is said to be one."""
 
 Real = NDArray[np.float64]
 REPEAT = ["cell", "repeat_index"]
@@ -128,7 +130,10 @@ def for_mean(
     seconds_per_run: float | None = None,
     nothing: str = "no repeat has 2 runs or more",
 ) -> Answer:
-    """Answer for the mean of a quantity that every run has; the interval holds for normal ones.
+    """Answer for the mean of a quantity that every run has.
+
+    The interval is that of a χ² distribution, for values that are about normal; where they are
+    visibly skewed (`SKEWED`), the answer says so.
 
     Parameters
     ----------
@@ -152,7 +157,21 @@ def for_mean(
         fewest_runs(partial(_of_mean, squares / divisor), half_width, confidence)
         for divisor in (freedom, chi2.ppf(1 - tail, freedom), chi2.ppf(tail, freedom))
     )
-    return _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
+    answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
+    skewed = _skewness(useful)
+    if answer.runs is None or low == high or abs(skewed) <= SKEWED:
+        return answer
+    warning = (
+        f"the interval is for normal values, and these are skewed ({skewed:+.1f}): it may miss"
+    )
+    return replace(answer, reason=f"{answer.reason}; {warning}")
+
+
+def _skewness(values: Sequence[Real]) -> float:
+    """Return the skewness of values around the means of their arrays, 0 where they are equal."""
+    apart = np.concatenate([own - own.mean() for own in values])
+    spread = float(np.sqrt(np.square(apart).mean()))
+    return float((apart**3).mean()) / spread**3 if spread > 0 else 0.0
 
 
 def _of_mean(spread: float, n: int) -> float:

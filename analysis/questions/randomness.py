@@ -15,12 +15,15 @@ OF_CELLS = (
 )
 """Columns that are those of the table of cells."""
 
+_PAIRS_CLOSE = ("n_pairs_close", "churn_min_close", "churn_max_close")
+
 
 def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
     """Compare what different sources of randomness do to accuracy and churn, one row per cell.
 
     Copies of a run count once in extremes; repeats of identical runs have neither close runs nor
-    pairs.
+    pairs. What is said of close runs is null where δ is above `close` and an α̂ is not: whether
+    these runs are close can't be said.
 
     Parameters
     ----------
@@ -37,20 +40,27 @@ def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
         `n_pairs_close`, `churn_min_close` and `churn_max_close` (both runs close). Null where
         nothing is defined.
     """
-    varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"))
+    varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"), "delta")
     runs = tables.runs.filter(~pl.col("identical")).join(varying, on=REPEAT, how="left")
-    near = pl.col("accuracy").filter(pl.col("varies"), pl.col("alpha_hat") <= close)
+    small = pl.col("varies") & (pl.col("alpha_hat") <= close)
+    near = pl.col("accuracy").filter(small)
     of_runs = runs.group_by("cell").agg(
         pl.col("accuracy").min().alias("accuracy_min"),
         pl.col("accuracy").max().alias("accuracy_max"),
         near.len().alias("n_close"),
         near.min().alias("accuracy_min_close"),
         near.max().alias("accuracy_max_close"),
+        (small & (pl.col("delta") > close)).any().alias("unsaid"),
     )
     return (
         tables.cells.select("cell", *OF_CELLS)
         .join(of_runs, on="cell", how="left")
         .join(_churn(tables, close), on="cell", how="left")
+        .with_columns(
+            pl.when(~pl.col("unsaid")).then(pl.col(name)).alias(name)
+            for name in ("n_close", "accuracy_min_close", "accuracy_max_close", *_PAIRS_CLOSE)
+        )
+        .drop("unsaid")
         .sort("cell")
     )
 

@@ -7,20 +7,38 @@ import polars as pl
 from manyseed.analysis.options import CLOSE
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
+HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
 REPEAT = ("cell", "repeat_index")
+
+
+def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:
+    """Return whether runs are close, null where that can't be said.
+
+    A run is close where its α̂ is at most `close`, if that tells it from others: with a resolution δ
+    above `close` contamination of that size isn't seen. An α̂ above `close` shows at any δ that the
+    run is not. Without α̂ nothing can be said.
+    """
+    return (
+        pl.when(alpha_hat > close)
+        .then(pl.lit(value=False))
+        .when(delta <= close)
+        .then(alpha_hat <= close)
+    )
 
 
 def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None) -> pl.DataFrame:
     """Rank the runs of each repeat by the source's rule: small α̂ first, then high accuracy.
 
-    A run is close where its α̂ is at most `close`. Close runs come before the others and those
-    without α̂; within either, the more accurate one, then the one of smaller α̂, then of smaller run
-    index. Copies of a run are left out.
+    Runs whose α̂ is at most `close` come before the others and those without α̂; within either, the
+    more accurate one, then the one of smaller α̂, then of smaller run index. Copies of a run are
+    left out. The accuracy of the first is optimistic, as it was chosen by it; where the analysis
+    held out points (`HELD_OUT`), α̂ and accuracy on the others choose, and `holdout_accuracy` is
+    not.
 
     Parameters
     ----------
     runs : polars frame
-        The table of runs.
+        The table of runs with `delta`, and, where points were held out, with `choosing_delta`.
     close : float
         α̂ up to which a run stands for the training.
     within : float or None
@@ -31,19 +49,24 @@ def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None
     -------
     polars frame
         The columns of `runs`, in order of `cell`, `repeat_index` and `rank` (1 is best), and
-        `close`.
+        `close` (`close_or_not`).
     """
-    near = pl.col("alpha_hat").le(close).fill_null(False)
-    shown = runs.filter(~pl.col("identical")).with_columns(near.alias("close"))
+    held_out = "choosing_accuracy" in runs.columns and runs["choosing_accuracy"].count() > 0
+    accuracy, level, delta = (
+        f"choosing_{name}" if held_out else name for name in ("accuracy", "alpha_hat", "delta")
+    )
+    shown = runs.filter(~pl.col("identical")).with_columns(
+        pl.col(level).le(close).fill_null(value=False).alias("_near"),
+        close_or_not(pl.col(level), pl.col(delta), close).alias("close"),
+    )
     if within is not None:
-        best = pl.col("accuracy").max().over(REPEAT)
-        shown = shown.filter(pl.col("accuracy") >= best - within)
-    return shown.sort(
+        best = pl.col(accuracy).max().over(REPEAT)
+        shown = shown.filter(pl.col(accuracy) >= best - within)
+    ordered = shown.sort(
         *REPEAT,
-        "close",
-        "accuracy",
-        "alpha_hat",
-        "run_index",
+        *("_near", accuracy, level, "run_index"),
         descending=[False, False, True, True, False, False],
         nulls_last=True,
-    ).with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).over(REPEAT))
+    )
+    rank = pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).over(REPEAT)
+    return ordered.drop("_near").with_columns(rank=rank)

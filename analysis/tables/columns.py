@@ -51,7 +51,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
     "sources": {
         "accuracy_min": (_POINTS, "Smallest accuracy of the runs, over all test sets."),
         "accuracy_max": (_POINTS, "Largest accuracy of the runs, over all test sets."),
-        "n_close": (_RUNS, "Runs of repeats that vary whose α̂ is at most the option close."),
+        "n_close": (
+            _RUNS,
+            "Runs of repeats that vary whose α̂ is at most the option close; null, as is all that "
+            "is of close runs, where δ is above it, which says nothing.",
+        ),
         "accuracy_min_close": (_POINTS, "Smallest accuracy of close runs."),
         "accuracy_max_close": (_POINTS, "Largest accuracy of close runs."),
         "n_pairs": (_PAIRS, "Pairs of runs, those of identical runs left out."),
@@ -63,7 +67,15 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
     },
     "ranking": {
         "rank": ("", "1 is the run of the repeat to keep."),
-        "close": ("", "Whether α̂ is at most the option close."),
+        "close": (
+            "",
+            "Whether α̂ is at most the option close; null where δ is above it, which says nothing.",
+        ),
+        "accuracy": (
+            _POINTS,
+            "Share of the test points that the run gets right. Optimistic: runs are ranked by it, "
+            "unless points were held out (holdout_accuracy).",
+        ),
     },
     "ensembles": {
         "models": ("models", "Models that ensembles are drawn from."),
@@ -74,7 +86,10 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "accepted": (_ENSEMBLES, "Ensembles that the classical two-sample KS test accepts."),
         "accuracy": (_POINTS, "Mean over the ensembles."),
         "churn": (_POINTS, "Churn against the average of the whole pool, mean over the ensembles."),
-        "ece": ("difference of shares", "Expected calibration error, mean over the ensembles."),
+        "ece": (
+            "difference of shares",
+            "Expected calibration error, mean over the ensembles. No criterion to choose by.",
+        ),
         "alpha_hat": (_LEVEL, "α̂ against the other half of the runs, mean over the ensembles."),
         "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
     },

@@ -227,7 +227,7 @@ def print_summary(sweep: Sweep) -> None:
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
     found = caveats(sweep)
-    told = ("not_computed", "undefined", "infeasible", "outdated")
+    told = ("not_computed", "undefined", "small_classes", "infeasible", "outdated")
     for note in (note for name in told for note in found[name]):
         say(note, style="yellow")
 
@@ -236,7 +236,13 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return what could not be computed, and what stands out, and why, as sentences."""
     from manyseed.analysis.questions import suspects
     from manyseed.orchestrator.results.analysing import read_analysis
-    from manyseed.orchestrator.results.caveats import not_computed, outdated, problems, undefined
+    from manyseed.orchestrator.results.caveats import (
+        not_computed,
+        outdated,
+        problems,
+        small_classes,
+        undefined,
+    )
 
     results, (options, record) = sweep.results, read_analysis(sweep.paths)
     repeats = results["repeats"]
@@ -247,6 +253,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         "not_computed": not_computed(record),
         "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),
+        "small_classes": small_classes(repeats),
         "problems": problems(repeats),
     }
 

@@ -53,13 +53,16 @@ def query(
 
         manyseed query quickstart -t ranking -w "rank = 1"
     """
+    from manyseed.orchestrator.results.analysing import read_analysis
+    from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
     from manyseed.orchestrator.results.grouping import notes
     from manyseed.orchestrator.results.query import query as ask
     from manyseed.orchestrator.results.query import write
     from manyseed.orchestrator.sweep import Sweep
 
+    sweep = Sweep(directory)
     frame = ask(
-        Sweep(directory).results,
+        sweep.results,
         table,
         where=where,
         columns=names(columns),
@@ -73,5 +76,9 @@ def query(
         print_json({"table": table, "rows": frame.to_dicts()})
     else:
         print_frame(frame, limit)
-        for note in notes(frame, names(by)):
+        told = [*notes(frame, names(by)), *of_columns(frame.columns)]
+        if not by and table in ("ranking", "sources"):
+            options = read_analysis(sweep.paths)[0]
+            told += (of_ranking if table == "ranking" else of_sources)(frame, options)
+        for note in told:
             say(note, style="yellow")

@@ -24,7 +24,7 @@ from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.randomness import sources
-from manyseed.analysis.questions.ranking import COMPARED, ranked
+from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import RUN_KEY, Tables, without
 from manyseed.jobs.datasets import dataset_id
@@ -336,7 +336,7 @@ def _described(
 ) -> dict[str, pl.LazyFrame]:
     """Return all tables with what each cell is, yet to be joined."""
     # α̂ is never shown without its resolution
-    resolution = merged.repeats.select(*KEY, "delta")
+    resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
     recipes = extras.group_by(KEY).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
     runs = merged.runs.join(extras, on=RUN_KEY, how="left", maintain_order="left").join(
         resolution, on=KEY, how="left", maintain_order="left"
@@ -348,7 +348,7 @@ def _described(
         merged.repeats.join(recipes, on=KEY, how="left", maintain_order="left"),
         merged.cells,
         sources(merged, close),
-        ranked(runs, close).select("cell", *place, *COMPARED, "delta"),
+        ranked(runs, close).select("cell", *place, *COMPARED, "delta", *HELD_OUT),
     )
     cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
     return {

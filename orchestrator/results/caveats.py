@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
+from manyseed.analysis.alphahat.trimming import points_needed
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.results.record import Analysis
 
 _LISTED = 3
+FEW_POINTS = 10
+"""Test points of a class below which its share moves by a tenth and more with each of them."""
 
 
 def amounts(record: Analysis) -> str | None:
@@ -71,6 +77,81 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
         "are not numbers. Such a run has no α̂ and no probabilities, and stands in no reference and "
         "no ensemble."
         for dataset, classifier, runs in by_group.iter_rows()
+    ]
+
+
+def small_classes(repeats: pl.DataFrame) -> list[str]:
+    """Say where a class has few test points, or none, so that means over classes say little."""
+    if "smallest_class" not in repeats.columns:  # of an earlier version
+        return []
+    sets = (
+        repeats.filter(pl.col("smallest_class").is_not_null())
+        .group_by("dataset", "repeat_index", maintain_order=True)
+        .agg(pl.col("smallest_class").first())
+        .group_by("dataset", maintain_order=True)
+        .agg(
+            pl.len().alias("all"),
+            (pl.col("smallest_class") == 0).sum().alias("without"),
+            (pl.col("smallest_class") < FEW_POINTS).sum().alias("few"),
+            pl.col("smallest_class").filter(pl.col("smallest_class") > 0).min().alias("fewest"),
+        )
+    )
+    said = []
+    for dataset, n, without, few, fewest in sets.iter_rows():
+        if without:
+            said.append(
+                f"{dataset}: a class has no test point in {without:,} of {_sets(n)}. roc_auc and "
+                "average_precision may be undefined there; means over classes are over the others."
+            )
+        if few > without:
+            points = "1 point" if fewest == 1 else f"{fewest:,} points"
+            said.append(
+                f"{dataset}: the smallest class has {points} in a test set (fewer than "
+                f"{FEW_POINTS} in {few - without:,} of {_sets(n)}). balanced_accuracy, f1_macro, "
+                "roc_auc and average_precision rest on single points of it."
+            )
+    return said
+
+
+def _sets(n: int) -> str:
+    return f"{n:,} test set{'s' if n > 1 else ''}"
+
+
+def of_columns(names: Sequence[str]) -> list[str]:
+    """Say what is to be known of columns that are shown."""
+    if not any(name == "ece" or name.startswith("ece_") for name in names):
+        return []
+    return [
+        "ece is no criterion to choose by: it grows where test points are few, and a run that "
+        "tells nothing has little of it. Choose by log_likelihood or brier."
+    ]
+
+
+def of_ranking(frame: pl.DataFrame, options: Options) -> list[str]:
+    """Say what is to be known of a ranking that is shown: what chose, and what δ hides."""
+    said = [
+        "accuracy is optimistic: runs are ranked by it. manyseed analyze DIR --holdout 0.5 ranks "
+        "them by one half of the test points and reports holdout_accuracy, on the other."
+        if options.holdout is None
+        else f"Runs are ranked by {1 - options.holdout:.0%} of the test points; holdout_accuracy "
+        "is of the others, which chose nothing."
+    ]
+    return [*said, *_unsaid(frame, "close", options)]
+
+
+def of_sources(frame: pl.DataFrame, options: Options) -> list[str]:
+    """Say what is to be known of sources of randomness that are shown: what δ hides."""
+    return _unsaid(frame, "n_close", options)
+
+
+def _unsaid(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
+    if column not in frame.columns or frame[column].null_count() == 0:
+        return []
+    points = points_needed(options.close, options.epsilon)
+    return [
+        f"{column} is empty where it can't be said whether runs are close: δ is above "
+        f"{options.close:g} (or there is no α̂). About {points:,} test points on each side would "
+        "do."
     ]
 
 

@@ -31,7 +31,7 @@ _FREEDOM: Mapping[str, pl.Expr] = {
 }
 """Degrees of freedom of a standard deviation by table: n - 1 of each repeat, or of the draws."""
 
-_RESOLUTION = ("delta", "n_side", "n_test")
+_RESOLUTION = ("delta", "n_side", "n_test", "smallest_class")
 _SIDES = ("delta_lo", "delta_hi")
 
 

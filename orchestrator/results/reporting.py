@@ -44,6 +44,7 @@ def report(paths: SweepPaths, name: str) -> Path:
                 *filter(None, [caveats.amounts(record)]),
                 *caveats.problems(tables.repeats),
                 *caveats.undefined(tables.repeats),
+                *caveats.small_classes(tables.repeats),
                 *caveats.not_computed(record),
                 *caveats.outdated(record, ensembles),
             ),

@@ -381,16 +381,48 @@ def test_numbers():
 def test_a_panel_shows_the_classifiers_that_it_has_in_their_colours(tables):
     there = pl.col("dataset") == "vehicle"
     runs = tables.runs.filter(there | (pl.col("classifier") == "xgb"))
-    axes = {axis.get_title(loc="left"): axis for axis in draw.accuracy(runs).figure.axes}
+    axes = {
+        axis.get_title(loc="left").replace("\n", " "): axis
+        for axis in draw.accuracy(runs).figure.axes
+    }
     ticks = {
         name: [label.get_text() for label in axis.get_xticklabels()] for name, axis in axes.items()
     }
-    assert ticks == {"vehicle": ["lr-sgd", "xgb"], NASTY: ["xgb"]}
+    assert ticks == {
+        f"{dataset} · {scheme}": names
+        for dataset, names in (("vehicle", ["lr-sgd", "xgb"]), (NASTY, ["xgb"]))
+        for scheme in ("none", "neighbour:0.5")
+    }
 
     def last_colour(axis):
         return tuple(axis.collections[-2].get_facecolor()[0][:3])
 
-    assert last_colour(axes["vehicle"]) == last_colour(axes[NASTY])
+    assert last_colour(axes["vehicle · none"]) == last_colour(axes[f"{NASTY} · none"])
+
+
+def test_cells_are_never_put_together(tables):
+    """A violin for each cell, on one axis a dataset; without schemes, a panel a dataset."""
+    plot = draw.accuracy(tables.runs)
+    assert "A panel for each perturb continuous of a dataset." in plot.caption
+    datasets = sorted(("vehicle", NASTY))
+    shown = [(dataset, scheme) for dataset in datasets for scheme in ("none", "neighbour:0.5")]
+    for axis, (dataset, scheme) in zip(plot.figure.axes, shown, strict=True):
+        here = tables.runs.filter(~pl.col("identical"), dataset=dataset, perturb_continuous=scheme)
+        dots = [c.get_offsets().shape[0] for c in axis.collections if len(c.get_offsets()) > 1]
+        assert sum(dots) == here.height
+    first, second, third, _ = plot.figure.axes
+    assert first.get_ylim() == second.get_ylim() != third.get_ylim()
+    whole = draw.accuracy(tables.runs.filter(perturb_continuous="none"))
+    assert [axis.get_title(loc="left") for axis in whole.figure.axes][-1] == "vehicle"
+    assert "A panel" not in whole.caption
+
+
+def test_panels_beyond_a_few_pages_are_told_not_drawn(tables, monkeypatch):
+    monkeypatch.setattr(draw, "MAX_PANELS", 3)
+    plot = draw.alpha_hat(tables.runs, tables.repeats)
+    assert len(plot.figure.axes) == 3
+    assert "1 further panels are not drawn" in plot.caption
+    assert plot.n < tables.runs.height - 16
 
 
 def test_a_legend_of_long_names_stays_on_the_page(tables):
@@ -418,7 +450,7 @@ def test_long_names_take_no_room_from_the_panels():
     found = sweep(
         {f"{dataset}{i}": 60 for i in range(3)}, {classifier: 0.6, "xgb": 0.0}, repeats=1, runs=3
     )
-    figure = draw.accuracy(found.runs).figure
+    figure = draw.accuracy(found.runs.filter(perturb_continuous="none")).figure
     figure.draw_without_rendering()
     titles = [axis.title if axis.get_title() else axis._left_title for axis in figure.axes]
     boxes = [title.get_window_extent() for title in titles]

@@ -22,8 +22,10 @@ MEASURED = "^.*seconds.*$"  # not the same twice
 OTHERWISE = {
     # repeats of identical runs are left out of what compares runs, and spreads are pooled
     "cells": "^(accuracy_std|accuracy_range|ec_|churn|alpha_hat|label_kappa).*$",
-    # likewise; means are over repeats, runs count copies, identical ones are not close
-    "sources": "^(n_runs|accuracy_mean|accuracy_std|n_close|accuracy_..._close)$",
+    # likewise; means are over repeats, runs count copies, identical ones are not close; null
+    # where δ is above the level
+    "sources": "^(n_runs|accuracy_mean|accuracy_std|n_close|.*_close)$",
+    "ranking": "^close$",
 }
 """Columns that mean something else since."""
 

@@ -63,10 +63,21 @@ def sweeps(draw):
     max_pair_runs=st.sampled_from([3, 200]),
     reference=st.sampled_from(["others", "others-trimmed", "half", "loo_ensemble", "ensemble"]),
     mode=st.sampled_from(["exact", "paper"]),
+    holdout=st.sampled_from([None, 0.4]),
 )
 @settings(deadline=None, max_examples=40)
 def test_chunked_equals_whole(
-    runs, n_classes, keep, n_test, block_bytes, row_chunk, workers, max_pair_runs, reference, mode
+    runs,
+    n_classes,
+    keep,
+    n_test,
+    block_bytes,
+    row_chunk,
+    workers,
+    max_pair_runs,
+    reference,
+    mode,
+    holdout,
 ):
     # every record takes part, but the one that needs larger test sets
     assert {*DEFAULT_METRICS, "calibration"} == set(METRICS)
@@ -78,6 +89,7 @@ def test_chunked_equals_whole(
         max_pair_runs=max_pair_runs,
         alpha_reference=reference,
         alpha_mode=mode,
+        holdout=holdout,
     )
     whole = tables(predictions(score, y_true, runs.sort("row"), keep=keep), options)
     cut = tables(
@@ -228,7 +240,7 @@ def test_what_was_not_kept_is_null_and_named():
     runs = regular(1, 1, 3)
     score, y_true = noisy(np.random.default_rng(7), runs, 10)
     without = predictions(score, y_true, runs, keep="none")
-    lacking = ("alpha_hat", "ece", "proper_scores", "ensemble", "rejection")
+    lacking = ("alpha_hat", "ece", "proper_scores", "discrimination", "ensemble", "rejection")
     kept_less = dict.fromkeys(lacking, ("margin", "all"))
     reasons = unavailable(without, FEW)
     assert all(isinstance(reason, NotKept) for reason in reasons.values())

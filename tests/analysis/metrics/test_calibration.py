@@ -97,6 +97,7 @@ def test_confidences_that_were_kept_give_the_calibration_error():
     kept = predictions(score, y_true, runs, confidence=confidence)
     assert {metric: reason.allowed for metric, reason in unavailable(kept, Options()).items()} == {
         "proper_scores": ("all",),
+        "discrimination": ("all",),
         "ensemble": ("all",),
     }
     ece = analysed(kept).runs["ece"].to_list()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from manyseed.analysis.graph.group import analyze_group, compute
-from manyseed.analysis.metrics.exactsum import UNIT, added, digits, labels
+from manyseed.analysis.metrics import probabilities
+from manyseed.analysis.metrics.exactsum import UNIT, added, digits, labels, without
 from manyseed.analysis.options import Options
 from tests.analysis.samples import predictions, regular
 
@@ -39,6 +40,10 @@ def test_labels_are_those_of_exact_sums(shape, dtype):
             parts = [added(digits(run) for run in part) for part in (values[:cut], values[cut:])]
             assert labels(added(parts)).tolist() == slow(values)
             assert labels(added(parts[::-1])).tolist() == slow(values)
+        own = digits(values)
+        others = labels(without(added(parts), own), gaps=values.ndim == 2)
+        for k, found in enumerate(others):
+            assert found.tolist() == slow(np.delete(values, k, axis=0))
 
 
 def test_infinite_scores_go_before_all_finite_ones():
@@ -74,3 +79,39 @@ def test_no_run_of_an_ensemble_is_limited(n_classes):
     found = tables(score)
     assert found.repeats["ensemble_accuracy"][0] == 1
     assert found.runs["churn_ensemble"].to_list() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_run_is_compared_with_the_ensemble_of_all_others(n_classes, monkeypatch):
+    """Run by run, among them one that is infinite and one that is no member."""
+    rng = np.random.default_rng(3)
+    score = rng.normal(size=(6, 50, n_classes)).astype(np.float32)
+    score[:, :20] = score[:, :20].round()  # ties
+    score[1] *= 1e9
+    score[2, :5, 1] = np.inf
+    score[4, 3, 0] = np.nan
+    found = tables(score).runs
+    two = n_classes == 2
+    scores = (score[..., 1] - score[..., 0] if two else score).astype(np.float64)
+    for k in range(6):
+        others = np.delete(scores, [k, 4], axis=0).sum(axis=0)
+        label = (others >= 0).astype(int) if two else others.argmax(axis=1)
+        expected = int((score[k].argmax(axis=1) != label).sum())
+        assert found["churn_loo_ensemble_points"][k] == expected
+        assert found["churn_loo_ensemble"][k] == expected / 50
+    assert (
+        found["churn_ensemble"].to_list()
+        == (found["churn_ensemble_points"].to_numpy() / 50).tolist()
+    )
+    monkeypatch.setattr(probabilities, "SLICE_BYTES", 1)
+    assert tables(score).runs.equals(found)
+
+
+def test_of_two_runs_each_is_compared_with_the_other_and_one_with_nothing():
+    score = np.random.default_rng(4).normal(size=(2, 30, 2)).astype(np.float32)
+    apart = int((score[0].argmax(axis=1) != score[1].argmax(axis=1)).sum())
+    assert tables(score).runs["churn_loo_ensemble_points"].to_list() == [apart, apart]
+    alone = tables(score[:1]).runs
+    assert alone["churn_ensemble_points"][0] == 0
+    assert alone["churn_loo_ensemble"][0] is None
+    assert alone["churn_loo_ensemble_points"][0] is None

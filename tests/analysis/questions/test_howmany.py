@@ -51,6 +51,42 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert 0.9 <= inside / 200 <= 0.99
 
 
+DESIGNS = {
+    "normal": (lambda rng, n: rng.normal(0.8, 0.02, n), 0.02, (0.93, 0.97)),
+    "skewness 1": (lambda rng, n: 0.9 - 0.01 * rng.gamma(4, size=n), 0.02, (0.84, 0.92)),
+    "skewness 2": (lambda rng, n: 0.9 - rng.exponential(0.02, n), 0.02, (0.67, 0.8)),
+    "one of 20 collapses": (
+        lambda rng, n: rng.normal(0.8, 0.01, n) - 0.3 * (rng.random(n) < 0.05),
+        math.sqrt(0.0001 + 0.09 * 0.05 * 0.95),
+        (0.15, 0.57),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1, 10), (5, 5), (10, 10)])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_intervals_of_skewed_accuracies_hold_as_often_as_is_told(design, size):
+    draw, spread, (least, most) = DESIGNS[design]
+    rng = np.random.default_rng(7)
+    truth = runs_for_mean(spread, 0.004)
+    inside = 0
+    for _ in range(800):
+        answer = for_mean("accuracy", list(draw(rng, size)), 0.004)
+        inside += answer.low <= truth <= (answer.high or math.inf)
+    assert least <= inside / 800 <= most
+
+
+def test_an_answer_from_skewed_runs_says_so():
+    normal = for_mean("accuracy", [np.array([0.8, 0.82, 0.81, 0.79, 0.8])], 0.005)
+    assert "skewed" not in normal.words
+    collapsed = for_mean("accuracy", [np.array([0.8, 0.81, 0.79, 0.8, 0.4, 0.8])], 0.005)
+    assert "for normal values, and these are skewed (-1.8): it may miss" in collapsed.words
+    assert collapsed.words.count("95 %") == 1
+    same = for_mean("accuracy", [np.full(4, 0.8)], 0.005)
+    assert "skewed" not in same.words
+
+
 def test_repeats_may_differ_in_their_mean():
     rng = np.random.default_rng(1)
     values = list(rng.normal(0, 0.01, (5, 8)) + 10 * np.arange(5)[:, None])

@@ -6,10 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.analysis.graph.chunks import blocks
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.options import Options
 from manyseed.analysis.questions.randomness import sources
 from manyseed.analysis.questions.ranking import ranked
 from manyseed.analysis.tables.schema import Tables
-from tests.analysis.samples import sweep
+from tests.analysis.samples import predictions, regular, sweep
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +20,8 @@ def tables():
     made = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=5)
     rng = np.random.default_rng(0)
     runs = made.runs.with_columns(alpha_hat=pl.Series(rng.uniform(0, 0.1, made.runs.height)))
-    return Tables(runs, made.pairs, made.repeats, made.cells)
+    # as of a large test set
+    return Tables(runs, made.pairs, made.repeats.with_columns(delta=pl.lit(0.04)), made.cells)
 
 
 def test_sources_are_compared_row_by_row(tables):
@@ -60,23 +64,93 @@ def test_sources_are_compared_row_by_row(tables):
         )
 
 
+def test_what_delta_hides_is_not_counted(tables):
+    """An α̂ above the level shows that a run is not close; one below shows nothing."""
+    hidden = tables.repeats.with_columns(delta=pl.lit(0.06))
+    found = sources(Tables(tables.runs, tables.pairs, hidden, tables.cells))
+    close = [name for name in found.columns if name.endswith("_close")]
+    assert len(close) == 6
+    for row in found.iter_rows(named=True):
+        if row["n_identical_repeats"]:
+            assert row["n_close"] == 0
+        else:
+            assert [row[name] for name in close] == [None] * 6
+    far = tables.runs.with_columns(pl.col("alpha_hat") + 0.06)
+    assert sources(Tables(far, tables.pairs, hidden, tables.cells))["n_close"].to_list() == [0] * 4
+
+
+RUNS = pl.DataFrame(
+    [
+        (0, 0, 0, 0.90, 0.20, False, 0.04),
+        (0, 0, 1, 0.85, 0.01, False, 0.04),
+        (0, 0, 2, 0.88, 0.05, False, 0.04),
+        (0, 0, 3, 0.95, None, False, 0.04),
+        (0, 0, 4, 0.88, 0.02, False, 0.04),
+        (0, 0, 5, 0.88, 0.02, True, 0.04),
+        (0, 1, 0, 0.70, 0.30, False, 0.06),
+        (0, 1, 1, 0.60, 0.05, False, 0.06),
+    ],
+    schema=["cell", "repeat_index", "run_index", "accuracy", "alpha_hat", "identical", "delta"],
+    orient="row",
+)
+
+
 def test_runs_are_ranked_by_the_sources_rule():
-    runs = pl.DataFrame(
-        [
-            (0, 0, 0, 0.90, 0.20, False),
-            (0, 0, 1, 0.85, 0.01, False),
-            (0, 0, 2, 0.88, 0.05, False),
-            (0, 0, 3, 0.95, None, False),
-            (0, 0, 4, 0.88, 0.02, False),
-            (0, 0, 5, 0.88, 0.02, True),
-            (0, 1, 0, 0.70, 0.30, False),
-        ],
-        schema=["cell", "repeat_index", "run_index", "accuracy", "alpha_hat", "identical"],
-        orient="row",
-    )
+    runs = RUNS
     found = ranked(runs)
-    assert found["run_index"].to_list() == [4, 2, 1, 3, 0, 0]
-    assert found["rank"].to_list() == [1, 2, 3, 4, 5, 1]
-    assert found["close"].to_list() == [True, True, True, False, False, False]
+    assert found["run_index"].to_list() == [4, 2, 1, 3, 0, 1, 0]
+    assert found["rank"].to_list() == [1, 2, 3, 4, 5, 1, 2]
+    assert found["close"].to_list() == [True, True, True, None, False, None, False]
     assert ranked(runs, within=0.06)["run_index"].to_list() == [3, 0, 0]
+    assert ranked(runs, close=0.06)["close"].to_list()[-2:] == [True, False]
     assert ranked(runs, close=0.01)["run_index"].to_list()[0] == 1
+
+
+def test_points_that_are_held_out_report_what_the_others_chose():
+    """200 runs that guess: the best is good where it was chosen, and guesses elsewhere."""
+    rng = np.random.default_rng(5)
+    n_runs, n_test = 200, 300
+    frame = regular(1, 1, n_runs)
+    score = rng.normal(size=(n_runs, 1, n_test, 2)).astype(np.float32)
+    y_true = rng.integers(0, 2, (1, n_test)).astype(np.uint16)
+    options = Options(resamples=3, holdout=0.4, epsilon=0.5, close=0.4)
+    found = analysed(predictions(score, y_true, frame), options)
+    held_out = next(blocks(predictions(score, y_true, frame), options, 1))[0].held_out
+    choosing, reported = held_out.points(0.4)
+    assert (choosing.size, reported.size) == (180, 120)
+    assert sorted([*choosing, *reported]) == list(range(n_test))
+    right = score[:, 0].argmax(axis=2) == y_true[0]
+    runs = found.runs
+    assert runs["choosing_accuracy"].to_list() == pytest.approx(right[:, choosing].mean(axis=1))
+    assert runs["holdout_accuracy"].to_list() == pytest.approx(right[:, reported].mean(axis=1))
+    alone = predictions(score[:, :, choosing], y_true[:, choosing], frame)
+    of_points = analysed(alone, Options(resamples=3, epsilon=0.5))
+    assert runs["choosing_alpha_hat"].to_list() == of_points.runs["alpha_hat"].to_list()
+    assert found.repeats["choosing_delta"][0] == of_points.repeats["delta"][0]
+    resolution = found.repeats.select("cell", "repeat_index", "delta", "choosing_delta")
+    best = ranked(runs.join(resolution, on=["cell", "repeat_index"]), 0.4).row(0, named=True)
+    assert best["rank"] == 1
+    assert best["choosing_accuracy"] == runs["choosing_accuracy"].max() > 0.58
+    assert abs(best["holdout_accuracy"] - 0.5) < 0.15
+    without = analysed(predictions(score, y_true, frame), Options(resamples=2)).runs
+    assert without["choosing_accuracy"].null_count() == n_runs
+
+
+def test_the_accuracy_of_the_first_is_right_on_points_that_were_held_out():
+    """Over 60 test sets: too high by several points where it was chosen, by none elsewhere."""
+    rng = np.random.default_rng(6)
+    frame = regular(1, 60, 20)
+    score = rng.normal(size=(frame.height, 1, 100, 2)).astype(np.float32)
+    y_true = rng.integers(0, 2, (60, 100)).astype(np.uint16)
+    options = Options(metrics=("accuracy", "holdout"), holdout=0.5)
+    found = analysed(predictions(score, y_true, frame), options)
+    runs = found.runs.with_columns(
+        *(pl.lit(None, pl.Float64).alias(name) for name in ("delta", "choosing_delta"))
+    )
+    best = ranked(runs).filter(rank=1)
+    assert best["choosing_accuracy"].mean() > 0.6
+    assert best["holdout_accuracy"].mean() == pytest.approx(0.5, abs=0.02)
+
+
+def analysed(given, options):
+    return compute([analyze_group(given, options)], scheduler="synchronous")[0]

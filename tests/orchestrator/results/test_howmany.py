@@ -135,15 +135,42 @@ def test_each_cell_has_its_own_answers(three_cells: Sweep) -> None:
     assert sorted(len(group.answers) for group in found) == [2, 2, 4]
 
 
-@pytest.mark.parametrize(("close", "n_close"), [(0.05, 29), (0.9, 30)])
+@pytest.mark.parametrize(
+    ("close", "n_close", "unsaid"),
+    [(0.05, 0, 29), (0.3, 29, 0), (0.9, 30, 0)],  # δ is above the first
+)
 def test_runs_are_close_up_to_the_option(
-    three_cells: Sweep, tmp_path: Path, close: float, n_close: int
+    three_cells: Sweep, tmp_path: Path, close: float, n_close: int, unsaid: int
 ) -> None:
     shutil.copytree(three_cells.directory, tmp_path / "copy")
     sweep = Sweep(tmp_path / "copy")
     sweep.analyze(Options(resamples=10, close=close))
     assert sweep.results["sources"]["n_close"].sum() == n_close
-    assert sweep.results["ranking"]["close"].sum() == n_close
+    found = sweep.results["ranking"]["close"]
+    assert (found.sum(), found.null_count()) == (n_close, unsaid)
+    for table, column in (("ranking", "close"), ("sources", "n_close")):
+        told = CliRunner().invoke(app, ["query", str(sweep.directory), "-t", table]).stdout
+        said = f"{column} is empty where it can't be said" in " ".join(told.split())
+        assert said == (unsaid > 0)
+
+
+def test_the_ranking_says_what_chose(three_cells: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(three_cells.directory, tmp_path / "copy")
+    ask = ["query", str(tmp_path / "copy"), "-t", "ranking"]
+    told = CliRunner().invoke(app, ask).stdout
+    assert "accuracy is optimistic: runs are ranked by it" in " ".join(told.split())
+    held = ["analyze", ask[1], "--holdout", "0.25", "--resamples", "5", "--close", "0.3"]
+    assert CliRunner().invoke(app, held).exit_code == 0
+    told = CliRunner().invoke(app, ask).stdout
+    assert "Runs are ranked by 75% of the test points" in " ".join(told.split())
+    ranking = Sweep(tmp_path / "copy").results["ranking"].filter("close")
+    best = ranking.filter(
+        pl.col("choosing_accuracy") == pl.col("choosing_accuracy").max().over("cell")
+    )
+    assert set(best.filter(rank=1)["cell"]) == {0, 1, 2}
+    assert ranking["holdout_accuracy"].null_count() == 0
+    refused = CliRunner().invoke(app, [*held[:2], "--holdout", "1"])
+    assert isinstance(refused.exception, UserError)
 
 
 def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
@@ -45,21 +45,18 @@ def _has_alpha(held_out: HeldOut, options: Options) -> bool:
 def _chosen(part: Part, share: float) -> Part:
     """Return the same runs on the points that choose."""
     points = part.held_out.points(share)[0]
-    return replace(
-        part,
-        held_out=part.held_out.apart(share),
-        label=part.label[:, points],
-        margin=None if part.margin is None else part.margin[:, points],
-        confidence=None,
-        score=None,
-        reference_margin=None
-        if part.reference_margin is None
-        else part.reference_margin[:, points],
-    )
+    of_points: dict[str, Any] = {
+        name: None if (values := getattr(part, name)) is None else values[:, points]
+        for name in ("label", "margin", "confidence", "score", "reference_margin")
+    }
+    return replace(part, held_out=part.held_out.apart(share), **of_points)
 
 
 def _gather(part: Part, options: Options) -> Any:
-    if options.holdout is None or part.margin is None or not _has_alpha(part.held_out, options):
+    own = options.probe is not None and is_own(options.probe)
+    if part.margin is None and not own:
+        return None
+    if options.holdout is None or not _has_alpha(part.held_out, options):
         return None
     return ALPHA_HAT.gather(_chosen(part, options.holdout), options)
 

@@ -77,8 +77,8 @@ def _note(part: pl.DataFrame, options: Options) -> str:
             f"counts as α̂ = {worst(options):g}."
         )
     if named and trimmed:
-        left = "is left" if len(named) == 1 else "are left"
-        said.append(f"{_some(named)} {left} out of the reference, which others fail against.")
+        left = "Left" if n_infeasible else "left"
+        said.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
         said.append(
             f"The likely cause: {_some(named)}; without, none is infeasible. alpha_reference = "

@@ -42,8 +42,8 @@ def test_the_likely_cause_is_named_with_its_place():
 def test_who_is_left_out_is_told_even_where_all_pass():
     (note,) = said([0.0, 0.0], [[], [0, 3]], alpha_reference="others-trimmed")
     assert note == (
-        "cancer × mlp: run 0 (cell 5, repeat 1), run 3 (cell 5, repeat 1) are left out of the "
-        "reference, which others fail against."
+        "cancer × mlp: left out of references, because others fail against them: run 0 "
+        "(cell 5, repeat 1), run 3 (cell 5, repeat 1)."
     )
 
 

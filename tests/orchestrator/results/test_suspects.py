@@ -35,7 +35,7 @@ def test_the_summary_and_the_page_name_it(tmp_path: Path) -> None:
     assert told in analyze()
     assert told in " ".join(sweep.report().read_text().split())
     assert sweep.results["runs"]["alpha_hat"].min() == 1
-    told = "run 6 (cell 0, repeat 0) is left out of the reference"
+    told = "Left out of references, because others fail against them: run 6 (cell 0, repeat 0)."
     assert told in analyze("--alpha-reference", "others-trimmed")
     assert told in " ".join(sweep.report().read_text().split())
     levels = sweep.results["runs"]["alpha_hat"].to_numpy()

@@ -46,7 +46,8 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     legend(figure, handles, "")
     repeats, draws = shown.select(KEY).unique().height, shown["draw"].n_unique()
     bounded = float(shown["temperature_bounded"].to_numpy().mean())
-    at = f" {bounded:.0%} of the temperatures are at a bound." if bounded else ""
+    share = f"{bounded:.0%}" if bounded >= 0.005 else "Under 1%"
+    at = f" {share} of the temperatures are at a bound." if bounded else ""
     return Plot(
         "deep-likelihood",
         "Log-likelihood of deep ensembles",

@@ -215,9 +215,10 @@ class Gain:
                 f"the gain, {self.most:.1f} nine tenths."
             )
         if self.bounded:
+            share = f"{self.bounded:.0%}" if self.bounded >= 0.005 else "Under 1%"
             said += (
-                f" {self.bounded:.0%} of the temperatures are at a bound: the test set has few "
-                "errors to calibrate on."
+                f" {share} of the temperatures are at a bound: the test set has few errors to "
+                "calibrate on."
             )
         return said
 

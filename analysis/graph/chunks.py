@@ -9,8 +9,9 @@ Memory of a task, beside one chunk of each array that it reads from: for the one
 its predictions, about 40 bytes for each of its K·N_test margins (of
 `Options.max_references` runs at most), 100 for each of its K² pairs (of `PART_RUNS` runs at most,
 where they aren't listed), and 2·B·N_test for the resamples of each test set (8·R·N_test for R
-bootstrap samples, where α̂'s interval is asked for). While the pairs of a
-repeat that was cut are computed, its labels are kept too, and 0.7 MB for each part.
+bootstrap samples, where α̂'s interval is asked for), and ten arrays of one run's probabilities in
+float64. While the pairs of a repeat that was cut are computed, its labels are kept too, and 0.7 MB
+for each part.
 """
 
 from __future__ import annotations

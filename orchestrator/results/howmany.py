@@ -294,7 +294,8 @@ def _largest(
             f"resume the sweep, then analyze it again: manyseed resume {paths.directory}",
         )
     predictions = group.predictions
-    lacking = unavailable(predictions, replace(options, metrics=("alpha_hat", "ensemble")))
+    needed = replace(options, metrics=("alpha_hat", "ensemble"), calibration=False)
+    lacking = unavailable(predictions, needed)
     if lacking:
         return cell, f"an ensemble {why_not(next(iter(lacking.values())))}"
     own = predictions.runs.filter(of_repeat & ~pl.col("identical")).sort("run_index")

@@ -16,7 +16,7 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results import deep
 from tests.analysis.documented import documented
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import command, train, write
 
 OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
 
@@ -116,6 +116,38 @@ def test_a_wrong_question_is_one_message(
     assert result.returncode == 2
     assert told in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
+
+
+TINY = """
+name    = "tiny"
+seed    = 3
+repeats = 1
+runs    = 8
+
+[[grid]]
+dataset        = ["cancer"]
+classifier     = ["lr-sgd"]
+train_fraction = [0.1]
+vary           = ["init+batch+train"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+test   = 16
+"""
+
+
+def test_a_test_set_too_small_to_calibrate_on_hinders_nothing_else(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "tiny.toml", TINY), tmp_path / "sweep", workers=1)
+    sweep.analyze(OPTIONS)
+    assert sweep.results["runs"]["cll"].is_null().all()
+    assert sweep.results["runs"]["aurc"].is_not_null().all()
+    report = command("analyze", sweep.directory, "--calibration", "--json")
+    (told,) = json.loads(report.stdout)["not_computed"]
+    assert "a test set of 16 points is too small to calibrate on (20)" in told
+    (group,) = sweep.howmany(sizes=[1, 2], draws=2)
+    assert "calibrate" not in " ".join(answer.words for answer in group.answers)
+    with pytest.raises(UserError, match="there are no deep ensembles"):
+        sweep.dee()
 
 
 def test_the_page_draws_them(analysed: Sweep) -> None:

@@ -197,6 +197,11 @@ class SweepPaths:
         return self.results / "checked.json"
 
     @property
+    def until(self) -> Path:
+        """Which cells have enough runs, and for what."""
+        return self.results / "until.json"
+
+    @property
     def report(self) -> Path:
         """The report's page."""
         return self.directory / "report" / "index.html"

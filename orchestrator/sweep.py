@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from manyseed.analysis.graph.group import Progress
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.tuned import Search
-    from manyseed.orchestrator.results.comparing import Compared
+    from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.results.dee import DeepAnswers
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.store.care.compact import Compaction
 
 
@@ -399,6 +400,30 @@ class Sweep:
         from manyseed.orchestrator.results.howmany import howmany
 
         return howmany(self.paths, **options)
+
+    def howmany_until(
+        self,
+        half_width: float,
+        *,
+        cluster: str = "auto",
+        workers: int | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+        **options: Any,
+    ) -> list[Answered]:
+        """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
+
+        `cluster`, `workers` and `tell` are those of `submit`; the other options, and how, are those
+        of `orchestrator.results.until.until`.
+        """
+        from manyseed.orchestrator.results.until import until
+
+        def train(only: str | None) -> None:
+            self.submit(cluster=cluster, workers=workers, only=only, tell=tell)
+            self.wait()
+
+        return until(
+            self.paths, half_width, train=train, analyze=self.analyze, tell=tell, **options
+        )
 
     def compare(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Compared]:
         """Compare cells of this sweep, or this one with another: A with B.

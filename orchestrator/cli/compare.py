@@ -13,7 +13,7 @@ from manyseed.orchestrator.cli.common import Directory, Json
 from manyseed.orchestrator.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.results.comparing import Compared, OneCell
+    from manyseed.orchestrator.results.compared import Compared, OneCell
 
 
 def compare(
@@ -67,7 +67,7 @@ def compare(
 
         manyseed compare quickstart other-sweep --metric ece
     """
-    from manyseed.orchestrator.results.comparing import words
+    from manyseed.orchestrator.results.compared import words
     from manyseed.orchestrator.sweep import Sweep
 
     found = Sweep(directory).compare(
@@ -111,5 +111,7 @@ def _told(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
         if axis not in ("dataset", "classifier")
         and (axis not in found.same or (value not in plain and axis != "vary"))
     ]
+    if found.a.epoch != found.b.epoch and cell.epoch:
+        more.append(f"epoch {cell.epoch:,}")
     name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
     return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import Directory, Json, Threads, names
-from manyseed.orchestrator.cli.output import print_json, say
+from manyseed.orchestrator.cli.common import Cluster, Directory, Json, names
+from manyseed.orchestrator.cli.output import counted, errors, print_json, say
 from manyseed.orchestrator.errors import UserError
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.sweep import Sweep
 
 
 def howmany(
@@ -45,7 +48,27 @@ def howmany(
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Ensembles of each size.")] = 500,
-    workers: Threads = None,
+    until: Annotated[
+        float | None,
+        typer.Option(metavar="±", help="Train blocks of runs until accuracies are known to this."),
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=1, help="With --until: runs of a cell on each test set.")
+    ] = 200,
+    block: Annotated[int, typer.Option(min=1, help="With --until: runs added at once.")] = 10,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="With --until: say what would come next.")
+    ] = False,
+    cluster: Cluster = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Threads that compute; with --until processes that train.",
+            show_default="the cores this process may use",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say how many seeds are needed, in words, from the results of an analysis.
@@ -56,6 +79,10 @@ def howmany(
     the analysis), from ensembles drawn out of the repeat with the most runs; the draws are kept as
     the table ensembles.
 
+    With --until, blocks of runs are planned, trained and analyzed until the mean accuracy of each
+    cell is known to that precision, by an interval that holds at every look; runs are only added,
+    and the same command goes on where it was interrupted.
+
     Examples:
 
         manyseed howmany quickstart
@@ -65,9 +92,17 @@ def howmany(
         manyseed howmany quickstart --by dataset,classifier
 
         manyseed howmany quickstart --sizes 1,2,3,4,5
+
+        manyseed howmany quickstart --until 0.002 --most 100 --dry-run
     """
     from manyseed.orchestrator.sweep import Sweep
 
+    if until is not None:
+        options = {"confidence": confidence, "most": most, "block": block, "where": where}
+        _until(Sweep(directory), until, options, (cluster, workers), dry=dry_run, as_json=as_json)
+        return
+    if dry_run:
+        raise UserError("is of --until alone", key="--dry-run", value=True)
     found = Sweep(directory).howmany(
         accuracy=accuracy,
         consistency=consistency,
@@ -99,6 +134,38 @@ def howmany(
         say(group.name, style="bold")
         for answer in group.answers:
             say(answer.words, indent=2)
+
+
+def _until(
+    sweep: Sweep,
+    half_width: float,
+    options: dict[str, Any],
+    where: tuple[str, int | None],
+    *,
+    dry: bool,
+    as_json: bool,
+) -> None:
+    """Train, or say what would be trained next, and what is known of each cell."""
+    from manyseed.orchestrator.results.until import preview
+
+    added = 0
+    if dry:
+        found, added = preview(sweep.paths, half_width, **options)
+    else:
+        told = (lambda text: say(text, to=errors)) if as_json else say
+        cluster, workers = where
+        found = sweep.howmany_until(
+            half_width, cluster=cluster, workers=workers, tell=told, **options
+        )
+    if as_json:
+        cells = [one.values() for one in found]
+        print_json({"half_width": half_width, "runs_added_next": added, "cells": cells})
+        return
+    for one in found:
+        say(one.name, style="bold")
+        say(one.words, indent=2)
+    if dry:
+        say(f"Next: {counted(added, 'run')} would be added." if added else "No run would be added.")
 
 
 def _numbers(text: str) -> list[int]:

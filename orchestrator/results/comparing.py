@@ -7,11 +7,9 @@ and classifiers prove nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -20,94 +18,23 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.comparing import Comparison, Side, compare, compare_apart
+from manyseed.analysis.questions.comparing import Side, compare, compare_apart
 from manyseed.analysis.tables.means import compares_runs, is_level
-from manyseed.jobs.identity import identity
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import read_results
-from manyseed.orchestrator.store.reading.reader import test_sets
-from manyseed.orchestrator.stored import stored_groups
+from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedSweep
+from manyseed.orchestrator.results.compared import Compared
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
 """Beginnings of metrics of which the lower value is the better one."""
 
-NOT_COMPARED: Mapping[str, str] = {
-    "fit_seconds": "how long a fit takes is the machine's",
-    "delta": "it is the resolution of alpha_hat, not a property of a run",
-    "alpha_hat_mc_se": "it is the Monte-Carlo error of alpha_hat",
-    "alpha_hat_spread": "it is the spread of alpha_hat over resamples",
-    "train_fraction": "it is what cells are, not what runs achieve",
-}
-"""Numbers of the table of runs that are no metrics, and why."""
-
 _OF_LABELS = ("accuracy", "balanced_accuracy")
-_NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidence")
+_NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidence", "snapshots")
 """Options that change no metric of a run."""
-
-_IMPORTED = "imported"
-
-
-@dataclass(frozen=True, slots=True)
-class OneCell:
-    """One of the two cells of a comparison.
-
-    Attributes
-    ----------
-    directory : str
-        Of its sweep.
-    cell : int
-    cell_id : str
-    axes : mapping of str to object
-        What it is, by `analysis.axes.AXES`.
-    """
-
-    directory: str
-    cell: int
-    cell_id: str
-    axes: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Two cells compared, or why they can't be.
-
-    Attributes
-    ----------
-    a, b : OneCell
-    same : mapping of str to object
-        The axes in which they agree.
-    metric : str
-    higher_is_better : bool
-    confidence : float
-    shared_test_sets : bool
-        Whether they were compared on the same test sets.
-    left_out : tuple of int
-        Test sets of A and of B that the other was not tested on; 0 where they are compared apart.
-    streams : tuple of str
-        Streams that runs of the same number share; runs are paired where there are any.
-    result : Comparison or None
-    reason : str
-        Why there is none.
-    """
-
-    a: OneCell
-    b: OneCell
-    same: Mapping[str, Any]
-    metric: str
-    higher_is_better: bool
-    confidence: float
-    shared_test_sets: bool
-    left_out: tuple[int, int]
-    streams: tuple[str, ...]
-    result: Comparison | None
-    reason: str = ""
 
 
 def compare_cells(
@@ -167,15 +94,15 @@ def compare_cells(
     if by not in AXES:
         remedy = nearest(by, AXES)
         raise UserError("not what cells differ in", key="--by", value=by, remedy=remedy)
-    first = _Sweep(paths)
-    second = first if other is None else _Sweep(other)
+    first = AnalysedSweep(paths)
+    second = first if other is None else AnalysedSweep(other)
     for sweep in {id(one): one for one in (first, second)}.values():
         sweep.require(metric)
     of_a, of_b = (_chosen(sweep.cells, where, "--where") for sweep in (first, second))
     if a is None and other is None:
-        pairs = _levels(of_a, by)
+        pairs = _levels(_last(of_a), by)
     else:
-        of_a, of_b = _chosen(of_a, a, "--a"), _chosen(of_b, b, "--b")
+        of_a, of_b = (_last(_chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
         pairs = _matched(of_a, of_b, one_sweep=first is second)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     found = [
@@ -186,100 +113,6 @@ def compare_cells(
         reasons = list(dict.fromkeys(one.reason for one in found))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
     return found
-
-
-class _Sweep:
-    """What is asked of one sweep, read once."""
-
-    def __init__(self, paths: SweepPaths) -> None:
-        self.paths, self.results = paths, read_results(paths)
-        self.plan = Plan.read(paths)
-
-    @cached_property
-    def cells(self) -> pl.DataFrame:
-        """The analysed cells, with what data they are of: `data`, None where it is not known."""
-        planned = self.plan.all_cells.select("cell", "canonical", planned_identical="identical")
-        cells = self.results["cells"].join(planned, on="cell", how="left", maintain_order="left")
-        data = [_data(json.loads(text)["dataset"]) for text in cells["canonical"]]
-        return cells.with_columns(pl.Series("data", data, dtype=pl.String))
-
-    def require(self, metric: str) -> None:
-        """Refuse what is no metric of runs.
-
-        Raises
-        ------
-        UserError
-        """
-        schema = self.results.scan("runs").collect_schema()
-        if metric in NOT_COMPARED:
-            raise UserError(
-                f"can't be compared: {NOT_COMPARED[metric]}", key="--metric", value=metric
-            )
-        numbers = [name for name, kind in schema.items() if kind.is_float()]
-        metrics = [name for name in numbers if name not in NOT_COMPARED]
-        if metric not in metrics:
-            raise UserError(
-                "no metric of runs",
-                file=self.paths.directory,
-                key="--metric",
-                value=metric,
-                remedy=nearest(metric, metrics),
-            )
-
-    @cached_property
-    def digests(self) -> pl.DataFrame:
-        """What each test set is: columns path, repeat_index, digest."""
-        extents = self.plan.extents.join(self.plan.all_cells.select("cell", "path"), on="cell")
-        analysed = self.results.scan("repeats").select("cell", "repeat_index").collect()
-        used = analysed.join(extents, on="cell").group_by("path").agg(pl.col("repeat_index"))
-        wanted = dict(used.iter_rows())
-        rows = []
-        for group in stored_groups(self.paths, self.plan):
-            repeats = sorted(set(wanted.get(group.spec.path, ())))
-            if repeats:
-                y_true, index = test_sets(group, np.array(repeats))
-                for repeat in repeats:
-                    content = hashlib.sha256(index[repeat].astype("<i8").tobytes())
-                    content.update(y_true[repeat].astype("<i8").tobytes())
-                    rows.append((group.spec.path, repeat, content.hexdigest()))
-        schema = {"path": pl.String, "repeat_index": pl.UInt16, "digest": pl.String}
-        return pl.DataFrame(rows, schema=schema, orient="row")
-
-    @cached_property
-    def runs(self) -> pl.DataFrame:
-        """The runs with their test sets, copies left out."""
-        paths = self.plan.all_cells.select("cell", "path", planned="identical")
-        repeats = self.results["repeats"].select("cell", "repeat_index", same="identical")
-        return (
-            self.results["runs"]
-            .filter(~pl.col("identical"))
-            .join(paths, on="cell", how="left", maintain_order="left")
-            .join(self.digests, on=["path", "repeat_index"], how="left", maintain_order="left")
-            .join(repeats, on=["cell", "repeat_index"], how="left", maintain_order="left")
-            .with_columns(fixed=pl.col("same") | pl.col("planned"))
-        )
-
-    @cached_property
-    def by_cell(self) -> Mapping[tuple[object, ...], pl.DataFrame]:
-        """The runs of each cell."""
-        return self.runs.partition_by("cell", as_dict=True)
-
-    def described(self, row: Mapping[str, Any]) -> OneCell:
-        """Name a cell."""
-        axes = {axis: row[axis] for axis in AXES}
-        return OneCell(str(self.paths.directory), row["cell"], row["cell_id"], axes)
-
-    @cached_property
-    def conventions(self) -> Mapping[str, object]:
-        """By what options it was analysed."""
-        return Analysis.read(self.paths).options
-
-
-def _data(dataset: Mapping[str, Any]) -> str | None:
-    """Return the identity of the data that test sets are taken from; None where it isn't known."""
-    if dataset.get("source") == _IMPORTED:
-        return None
-    return identity({"v": 1, **{key: value for key, value in dataset.items() if key != "test"}})
 
 
 # ---- which cells belong together
@@ -294,6 +127,11 @@ def _chosen(cells: pl.DataFrame, condition: str | None, option: str) -> pl.DataF
     if found.is_empty():
         raise UserError("no cell meets the condition", key=option, value=condition)
     return found
+
+
+def _last(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return of each cell the last snapshot that was chosen."""
+    return cells.sort("cell", "epoch").unique("cell", keep="last", maintain_order=True)
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
@@ -332,10 +170,11 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
         numbers = found.select("cell", "cell_b").rows()
     else:
         numbers = [(a["cell"][0], b["cell"][0])]
+    epochs_a, epochs_b = (dict(own.select("cell", "epoch").iter_rows()) for own in (a, b))
     if one_sweep:
         distinct: dict[frozenset[int], tuple[int, int]] = {}
         for one, two in numbers:
-            if one != two:
+            if one != two or epochs_a[one] != epochs_b[two]:
                 distinct.setdefault(frozenset((one, two)), (one, two))
         numbers = list(distinct.values())
     if not numbers:
@@ -353,7 +192,7 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
 
 def _shared_streams(one: Cell, two: Cell) -> tuple[str, ...]:
     """Return the streams that runs of the same number share, and runs of another number do not."""
-    if _IMPORTED in (one.dataset.get("source"), two.dataset.get("source")):
+    if IMPORTED in (one.dataset.get("source"), two.dataset.get("source")):
         return ()  # by whom they were made is not known
     keys = [
         {name: own for name, own in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, own)}
@@ -372,8 +211,8 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
 
 
 def _compare(
-    first: _Sweep,
-    second: _Sweep,
+    first: AnalysedSweep,
+    second: AnalysedSweep,
     one: Mapping[str, Any],
     two: Mapping[str, Any],
     metric: str,
@@ -422,9 +261,9 @@ def _compare(
     return Compared(**facts | shared | {"streams": streams if paired else ()})
 
 
-def _values(sweep: _Sweep, row: Mapping[str, Any], metric: str) -> pl.DataFrame:
+def _values(sweep: AnalysedSweep, row: Mapping[str, Any], metric: str) -> pl.DataFrame:
     """Return a cell's values: columns repeat_index, run_index, digest, fixed, value and facts."""
-    frame = sweep.by_cell.get((row["cell"],), sweep.runs.clear())
+    frame = sweep.by_cell.get((row["cell"], row["epoch"]), sweep.runs.clear())
     kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
     if compares_runs(metric):
         kept = kept.filter(~pl.col("fixed"))
@@ -433,8 +272,8 @@ def _values(sweep: _Sweep, row: Mapping[str, Any], metric: str) -> pl.DataFrame:
 
 
 def _incomparable(
-    first: _Sweep,
-    second: _Sweep,
+    first: AnalysedSweep,
+    second: AnalysedSweep,
     one: Mapping[str, Any],
     two: Mapping[str, Any],
     metric: str,
@@ -444,7 +283,8 @@ def _incomparable(
     for name, row, frame in zip("AB", (one, two), frames, strict=True):
         if frame.is_empty():
             return f"no run of {name}, cell {row['cell']}, has {metric}"
-    if one["cell_id"] == two["cell_id"] and one["data"] is not None:
+    same = all(one[name] == two[name] for name in ("cell_id", "epoch"))
+    if same and one["data"] is not None:
         return "A and B are one cell, whose runs are the same"
     if None in (one["data"], two["data"]):
         if one["dataset"] != two["dataset"]:
@@ -513,79 +353,3 @@ def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
 def _side(own: _Units) -> Side:
     values = np.array(list(own.values.values()))
     return Side(values[:1] if own.fixed else values, own.fixed)
-
-
-# ---- in words
-
-
-def words(found: Compared) -> Iterator[str]:
-    """Say what was found of two cells, one sentence or two at a time."""
-    result, sure = found.result, f"{100 * found.confidence:g} %"
-    if result is None:
-        yield f"Not compared: {found.reason}."
-        return
-    level = f"A {result.mean_a:.4f}, B {result.mean_b:.4f}"
-    yield f"{level}; A - B = {result.difference:+.4f}."
-    if result.seeds is not None:
-        sets = "this test set" if result.sets_a == 1 else f"these {result.sets_a:,} test sets"
-        yield f"Over seeds, at {sets}: {_limits(result.seeds)} ({sure})."
-    else:
-        yield f"No interval over seeds alone: {result.no_seeds}."
-    if result.sets is not None:
-        yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
-    else:
-        yield f"No interval over new test sets: {result.no_sets}."
-    yield _better(found, result)
-    yield from _pairing(found, result)
-
-
-def _limits(limits: tuple[float, float], form: str = "+.4f") -> str:
-    return f"{limits[0]:{form}} to {limits[1]:{form}}"
-
-
-def _better(found: Compared, result: Comparison) -> str:
-    told = []
-    if result.better_seeds is not None:
-        told.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
-    if result.better_sets is not None:
-        told.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
-    way = "higher" if found.higher_is_better else "lower"
-    limits = f" ({'; '.join(told)})" if told else ""
-    return f"P(A better than B) = {result.better:.2f}{limits}; {way} is better."
-
-
-def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
-    runs = f"{result.runs_a:,} runs of A with {result.runs_b:,} of B"
-    if not found.shared_test_sets:
-        yield (
-            f"Unpaired: the test sets differ ({result.sets_a:,} of A, {result.sets_b:,} of B), and "
-            f"that adds to what is uncertain; {runs}."
-        )
-        return
-    shared = "1 test set" if result.sets_a == 1 else f"{result.sets_a:,} test sets"
-    how = f"run by run ({', '.join(found.streams)} shared)" if found.streams else "not run by run"
-    yield f"Paired on {shared}, {how}; {runs}."
-    if any(found.left_out):
-        more = " and ".join(
-            f"{n:,} of {name}" for n, name in zip(found.left_out, "AB", strict=True) if n
-        )
-        yield f"Left out: test sets that the other has not, {more}."
-    if result.saved_runs is not None:
-        n = max(result.runs_a // result.sets_a, 1)
-        yield _saved("Pairing runs", result.saved_runs, n, "runs")
-    if result.saved_sets is not None:
-        yield _saved("Sharing test sets", result.saved_sets, result.sets_a, "test sets")
-
-
-def _saved(what: str, saving: Any, n: int, noun: str) -> str:
-    limits = ""
-    if saving.low is not None:
-        limits = f", {100 * saving.low:.0f} to {100 * saving.high:.0f} %"
-    if saving.share <= 0:
-        return f"{what} saves nothing (correlation {saving.correlation:.2f}{limits})."
-    unpaired = saving.unpaired(n)
-    as_much = f"{unpaired:.0f}" if unpaired < 1e6 else "more than a million"
-    return (
-        f"{what} saves {100 * saving.share:.0f} % of them (correlation {saving.correlation:.2f}"
-        f"{limits}): {n:,} tell as much as {as_much} {noun} unpaired."
-    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from manyseed.orchestrator.results.comparing import Compared
+    from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.sweep import Sweep
 
     __version__: str

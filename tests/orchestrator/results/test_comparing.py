@@ -15,7 +15,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.comparing import words
+from manyseed.orchestrator.results.compared import words
 from tests.orchestrator.conftest import inside, train, write
 
 SWEEP = """

@@ -1,0 +1,77 @@
+"""More runs of some cells: grids that are added to the sweep file, one a cell, and planned.
+
+A plan only grows, each cell by itself. What the sweep file's user wrote stays; below it stands a
+grid for each cell that has more runs than that asks for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.grids.expansion import expand
+from manyseed.orchestrator.grids.sweepfile import load_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+
+MARK = "\n# ---- added by manyseed howmany --until: cells that need more runs\n"
+"""In the sweep file: what stands below is written anew whenever cells grow."""
+
+
+def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -> Change:
+    """Plan more runs of cells; nothing else is changed.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    runs : mapping of int to int
+        By cell, how many it shall have on each test set.
+    dry_run : bool
+        Whether to return what would be done alone.
+
+    Raises
+    ------
+    UserError
+        Where the sweep file can't hold it.
+    """
+    plan = Plan.read(paths)
+    planned = plan.cells.join(plan.extents, on="cell").sort("cell")
+    written = paths.sweep_file.read_text().partition(MARK)[0].rstrip()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / paths.sweep_file.name
+        file.write_text(written)
+        alone = expand(load_sweep_file(file)[0], paths.sweep_file).cells
+        grids = _grids(planned, alone.select("cell_id", "repeats", "runs"), runs)
+        file.write_text(f"{written}\n{MARK}\n" + "\n".join(grids))
+        change = plan_change(file, paths.directory)
+        if not change.added["cell"].is_in(list(runs)).all():
+            raise UserError(
+                "asks for runs that are not planned yet",
+                file=paths.sweep_file,
+                remedy=f"plan them first: manyseed plan {paths.sweep_file} --out {paths.directory}",
+            )
+        return change if dry_run else plan_sweep(file, paths.directory)
+
+
+def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) -> Iterator[str]:
+    """Yield a grid for each cell that has, or shall have, more runs than its user wrote."""
+    both = planned.join(
+        alone, on="cell_id", how="left", suffix="_alone", maintain_order="left"
+    ).with_columns(pl.col("repeats_alone", "runs_alone").fill_null(0))
+    for row in both.iter_rows(named=True):
+        wanted = max(runs.get(row["cell"], 0), row["runs"])
+        if wanted > row["runs_alone"]:
+            values = {axis: row[axis] for axis in AXES}
+            if values["train_fraction"] > 1:  # a number of points
+                values["train_fraction"] = int(values["train_fraction"])
+            lines = [f"{axis} = [{toml_value(value)}]" for axis, value in values.items()]
+            repeats = max(row["repeats"], row["repeats_alone"])
+            more = [f"repeats = {repeats}", f"runs = {wanted}", ""]
+            yield "\n".join(["[[grid]]", *lines, *more])

@@ -1,0 +1,194 @@
+"""A sweep that grows in blocks: what is added, when it stops, and that nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.analysis.questions.sequential import decide
+from manyseed.orchestrator.errors import StillRunning, UserError
+from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.plans.growing import MARK, grow
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.until import means, preview, recorded
+from tests.orchestrator.conftest import inside, stored, write
+
+SWEEP = """
+name    = "grows"
+seed    = 3
+repeats = 2
+runs    = 4
+
+[[grid]]
+dataset            = ["cancer"]
+classifier         = ["lr-sgd", "xgb"]
+train_fraction     = [0.25]
+perturb_continuous = ["none", "relative:0.5"]
+
+[[grid]]                # nothing of it varies
+dataset    = ["cancer"]
+classifier = ["xgb"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+"""
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, list, dict, list[str]]:
+    """A sweep that grew to ± 0.003 with at most 20 runs; what it held before."""
+    folder = tmp_path_factory.mktemp("until")
+    sweep = Sweep.plan(write(folder / "grows.toml", SWEEP), folder / "sweep")
+    sweep.submit(workers=2)
+    sweep.wait()
+    sweep.compact()
+    before, told = stored(sweep), []
+    found = sweep.howmany_until(
+        0.003, most=20, workers=2, tell=told.append, where="classifier = 'lr-sgd' OR cell = 4"
+    )
+    return sweep, found, before, told
+
+
+def test_cells_stop_by_themselves_and_runs_are_only_added(grown) -> None:
+    sweep, found, before, told = grown
+    assert [one.state for one in found][-1] == "identical"
+    planned = dict(Plan.read(sweep.paths).extents.select("cell", "runs").rows())
+    assert {planned[cell] for cell in (2, 3)} == {4}  # no one asked for these
+    assert planned[4] == 4
+    for one in found[:-1]:
+        assert one.state in ("enough", "most")
+        assert planned[one.cell] == one.planned == one.decision.runs
+        if one.state == "enough":
+            assert one.decision.half_width <= 0.003 * (1 + 1e-9)
+        else:
+            assert planned[one.cell] == 20
+    assert "2 cells get more runs: up to 10 on each test set." in told
+    sweep.compact()
+    after = stored(sweep)
+    for path, arrays in before.items():
+        rows = arrays["status"].shape[0]
+        done = arrays["status"] == 1
+        for name in ("label", "margin", "crc"):
+            np.testing.assert_array_equal(after[path][name][:rows][done], arrays[name][done])
+
+
+def test_it_decides_by_the_rule_on_means_over_test_sets(grown) -> None:
+    sweep, found, _, _ = grown
+    for one in found[:-1]:
+        runs = sweep.results["runs"].filter(cell=one.cell)
+        values = (
+            runs.group_by("run_index").agg(pl.col("accuracy").mean()).sort("run_index")["accuracy"]
+        )
+        n_test = sweep.results["repeats"].filter(cell=one.cell)["n_test"][0]
+        expected = decide(values.to_numpy(), 0.003, step=1 / n_test / np.sqrt(2))
+        assert one.decision == expected
+
+
+def test_what_the_user_wrote_stays_and_the_same_command_goes_on(grown) -> None:
+    sweep, found, _, _ = grown
+    text = sweep.paths.sweep_file.read_text()
+    assert text.startswith(SWEEP.rstrip())
+    assert text.count(MARK) == 1
+    assert text.count("[[grid]]") == 2 + 2
+    parts = len(sweep.paths.parts())
+    record = recorded(sweep.paths)
+    again = sweep.howmany_until(0.003, most=20, workers=1, where="classifier = 'lr-sgd'")
+    assert len(sweep.paths.parts()) == parts
+    assert [one.decision for one in again] == [one.decision for one in found[:-1]]
+    assert record.asked == recorded(sweep.paths).asked
+    told = []
+    sweep.howmany_until(0.5, most=20, workers=1, where="cell = 0", tell=told.append)
+    assert told[0].startswith("Another question was asked before (± 0.003 at 95 %")
+
+
+def test_a_dry_run_changes_nothing(grown, tmp_path: Path) -> None:
+    shutil.copytree(grown[0].directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    held = {file: file.read_bytes() for file in sweep.directory.rglob("*") if file.is_file()}
+    code, told = inside(
+        "howmany", sweep.directory, "--until", "0.0001", "--most", "100", "--dry-run",
+        "--where", "classifier = 'lr-sgd'",
+    )  # fmt: skip
+    assert code == 0
+    assert "more are needed" in told
+    assert "runs would be added." in told
+    assert "No run" not in told
+    code, text = inside(
+        "howmany", sweep.directory, "--until", "0.003", "--most", "20", "-n", "--json",
+        "--where", "classifier = 'lr-sgd'",
+    )  # fmt: skip
+    assert code == 0
+    value = json.loads(text)
+    assert value["runs_added_next"] == 0
+    assert {"cell", "cell_id", "state", "decision", "words"} <= set(value["cells"][0])
+    assert held == {f: f.read_bytes() for f in sweep.directory.rglob("*") if f.is_file()}
+    _, added = preview(sweep.paths, 0.0001, most=100, where="cell = 2")
+    assert added == 2 * 6  # to the first look: ten runs of each test set
+
+
+def test_an_interrupted_one_goes_on(tmp_path: Path) -> None:
+    """Planned and not trained: the same runs are the next, none is planned twice."""
+    sweep = Sweep.plan(write(tmp_path / "grows.toml", SWEEP), tmp_path / "sweep")
+    grow(sweep.paths, {0: 10, 2: 12})
+    planned = dict(Plan.read(sweep.paths).extents.select("cell", "runs").rows())
+    assert planned == {0: 10, 1: 4, 2: 12, 3: 4, 4: 4}
+    grow(sweep.paths, {1: 10})
+    assert dict(Plan.read(sweep.paths).extents.select("cell", "runs").rows())[2] == 12
+    with pytest.raises(KeyboardInterrupt):
+        _until(sweep, KeyboardInterrupt)
+    with pytest.raises(StillRunning, match="40 runs of these cells are not trained yet"):
+        _until(sweep, None)
+    assert len(sweep.paths.parts()) == 3
+
+
+def _until(sweep: Sweep, error: type[BaseException] | None) -> None:
+    from manyseed.orchestrator.results.until import until
+
+    def train(only: str | None) -> None:
+        assert only == "cell BETWEEN 0 AND 1"
+        if error:
+            raise error
+
+    until(sweep.paths, 0.01, train=train, analyze=sweep.analyze, where="cell < 2")
+
+
+def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "grows.toml", SWEEP), tmp_path / "sweep")
+    for options, said in (
+        ({"half_width": 0.0}, "--until = 0.0"),
+        ({"half_width": 0.01, "most": 5}, "must be from 10"),
+        ({"half_width": 0.01, "block": 0}, "must be from 1"),
+        ({"half_width": 0.01, "confidence": 1.5}, "--confidence"),
+        ({"half_width": 0.01, "where": "cell = 77"}, "no cell meets"),
+    ):
+        with pytest.raises(UserError, match=said):
+            sweep.howmany_until(**options)
+    assert len(sweep.paths.parts()) == 1
+    assert inside("howmany", sweep.directory, "--until", "2")[0] == 2
+    assert inside("howmany", sweep.directory, "--dry-run")[0] == 2
+    sweep.paths.sweep_file.write_text(SWEEP.replace("repeats = 2", "repeats = 3"))
+    with pytest.raises(UserError, match="asks for runs that are not planned yet"):
+        grow(sweep.paths, {0: 10})
+    y_true = np.tile([0, 1], 20)
+    np.savez(tmp_path / "a.npz", scores=np.ones((3, 40), dtype=np.float32), y_true=y_true)
+    import_predictions([tmp_path / "a.npz"], tmp_path / "imported")
+    with pytest.raises(UserError, match="holds imported predictions"):
+        Sweep(tmp_path / "imported").howmany_until(0.01)
+
+
+def test_runs_that_lack_end_the_sequence() -> None:
+    """A mean takes every test set, and no run is looked at before those with smaller numbers."""
+    runs = pl.DataFrame(
+        {
+            "repeat_index": [0, 1, 0, 1, 0, 0, 1],
+            "run_index": [0, 0, 1, 1, 2, 3, 3],
+            "accuracy": [0.5, 0.7, 0.6, 0.8, 0.9, 0.1, 0.1],
+        }
+    )
+    assert means(runs, 2) == pytest.approx([0.6, 0.7])

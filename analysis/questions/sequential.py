@@ -1,22 +1,23 @@
 """When has a cell enough runs: an interval for a mean that holds at every number of runs.
 
-A confidence sequence covers the mean at all numbers of runs at once, so that one may look after each
-block of runs and stop whenever the interval is narrow enough. One that is as good at every number
-of runs pays for it (2.4 times as many runs as an interval of a number fixed beforehand with known
-variance). Here the precision is asked for before, so most of the error is spent where that is
-reached; the sequence is made of two, which miss with probability .8 α and .2 α at most:
+A confidence sequence covers the mean at all numbers of runs at once, so that one may look after
+each block of runs and stop whenever the interval is narrow enough. One that is as good at every
+number of runs pays for it (2.4 times as many runs as an interval of a number fixed beforehand with
+known variance). Here the precision is asked for before, so most of the error is spent where that is
+reached; the sequence is made of two, which miss with probability .8 α and .2 α:
 
 1. At the first look n at which t(n - 1) s / √n is at most the half width h asked for, the mean is
    frozen: mean_n ± h, from then on (Chow and Robbins 1965, with quantiles of Student's t). When to
    stop depends on the standard deviations s alone, and for normal values these are independent of
-   the mean (Anscombe 1953), so that what is left of the error is what looking adds to t's.
+   the mean (Anscombe 1953). That s is small by chance when one stops adds little to .8 α, which the
+   tests measure.
 2. At every n: the t-test's confidence sequence, with a normal prior of the standardized mean
-   (Lai 1976; Wang and Ramdas 2025, section 4): those means whose Bayes factor (Gönen et al. 2005) is
-   below 1 / (.2 α). It is a martingale, so that Ville's inequality bounds the probability that it ever
-   excludes the true mean.
+   (Lai 1976; Wang and Ramdas 2025, section 4): those means whose Bayes factor (Gönen et al. 2005)
+   is below 1 / (.2 α). It is a martingale, so that Ville's inequality bounds the probability that
+   it ever excludes the true mean.
 
-Both assume independent values that are about normal. Values on a grid, such as accuracies, may agree
-by chance: s is never taken to be less than that of rounding to the grid (step / √12).
+Both assume independent values that are about normal. Values on a grid, such as accuracies, may
+agree by chance: s is never taken to be less than that of rounding to the grid (step / √12).
 """
 
 from __future__ import annotations

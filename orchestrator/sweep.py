@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
     from manyseed.orchestrator.results.until import Answered
+    from manyseed.orchestrator.results.variance import Split
     from manyseed.orchestrator.store.care.compact import Compaction
 
 
@@ -441,6 +442,12 @@ class Sweep:
         from manyseed.orchestrator.results.dee import dee
 
         return dee(self.paths, **options)
+
+    def variance(self, where: str | None = None) -> list[Split]:
+        """Say where the variance comes from (`orchestrator.results.variance.variance`)."""
+        from manyseed.orchestrator.results.variance import variance
+
+        return variance(self.results, where)
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""

@@ -71,8 +71,8 @@ class Context:
     repeats : str
         How many there are, in words.
     effects, effects_by_dataset : rows
-        Differences to no perturbation (`analysis.questions.effects`), by classifier, and by
-        dataset and classifier where there are several datasets.
+        Differences to the reference of an axis (`effect_rows`), by classifier, and by dataset and
+        classifier where there are several datasets.
     figures : sequence of Plot
     notes : sequence of str
         Conventions behind the numbers, a sentence or two each.
@@ -103,6 +103,7 @@ def context(
     ensembles: pl.DataFrame | None = None,
     uncertainty: pl.DataFrame | None = None,
     dee: pl.DataFrame | None = None,
+    compared: Tables | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -124,7 +125,10 @@ def context(
         (`analysis.figures.sizes`), where there are any.
     uncertainty, dee : polars frames or None
         Deep ensembles by size, and cells compared with them (`analysis.figures.deep`), likewise.
+    compared : Tables or None
+        What effects are taken of, by default `tables`.
     """
+    compared = compared or tables
     several = tables.repeats["dataset"].n_unique() > 1
     return Context(
         name=name,
@@ -132,8 +136,8 @@ def context(
         summary=summary(tables.cells),
         axes=varying_axes(tables.cells),
         repeats=repeats_in_words(tables.cells),
-        effects=_rows(effects(tables.repeats, by=("classifier",))),
-        effects_by_dataset=_rows(effects(tables.repeats)) if several else (),
+        effects=effect_rows(effects(compared, by=("classifier",))),
+        effects_by_dataset=effect_rows(effects(compared)) if several else (),
         figures=all_figures(tables, curves, ensembles, options.close, uncertainty, dee),
         notes=(
             *notes,
@@ -143,6 +147,29 @@ def context(
         ),
         provenance=provenance,
     )
+
+
+def effect_rows(found: pl.DataFrame) -> Rows:
+    """Return one row for each comparison, its metrics side by side.
+
+    Parameters
+    ----------
+    found : polars frame
+        As `analysis.questions.effects.effects` returns it.
+
+    Returns
+    -------
+    tuple of mapping
+        What is the same for all metrics, as it stands for accuracy, and `of`: a row of `found` by
+        the name of its metric.
+    """
+    result: dict[tuple[object, ...], dict[str, Any]] = {}
+    named = [name for name in ("dataset", "classifier") if name in found.columns]
+    for row in found.iter_rows(named=True):
+        key = tuple(row[name] for name in (*named, "axis", "level"))
+        of = result.setdefault(key, {"of": {}})["of"]
+        of[row["metric"]] = row
+    return tuple({**next(iter(one["of"].values())), **one} for one in result.values())
 
 
 def summary(cells: pl.DataFrame) -> Rows:

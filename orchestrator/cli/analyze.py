@@ -13,6 +13,7 @@ import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
 from manyseed.orchestrator.cli.common import Directory, Json, OwnMetrics, names
+from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -108,7 +109,8 @@ def analyze(
 ) -> None:
     """Compute the result tables of all runs that are finished.
 
-    They are written to DIR/results as Parquet: runs, pairs, repeats, cells, sources and ranking.
+    They are written to DIR/results as Parquet: runs, pairs, repeats, cells, sources, ranking,
+    effects and variance.
     What did not change since the last time is not computed again. Options go before those of the
     sweep file's table [analysis]. A metric of one's own that it names is computed only where
     --metric names it, too.
@@ -152,6 +154,7 @@ def analyze(
         print_json(caveats(sweep))
     else:
         print_summary(sweep)
+        print_effects(sweep)
         say(f"\nTables: {sweep.paths.results}.")
         say_next("Ask them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)

@@ -34,6 +34,7 @@ from manyseed.orchestrator.cli.submit import submit
 from manyseed.orchestrator.cli.testcluster import app as testcluster
 from manyseed.orchestrator.cli.throttle import throttle
 from manyseed.orchestrator.cli.tune import tune
+from manyseed.orchestrator.cli.variance import variance
 from manyseed.orchestrator.cli.verify import verify
 
 __all__ = ["app"]
@@ -69,7 +70,7 @@ def _main(
 _PANELS = {
     "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, query, howmany, compare, dee, report, show),
+    "Learn": (analyze, query, howmany, compare, dee, variance, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

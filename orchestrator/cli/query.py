@@ -18,7 +18,8 @@ def query(
         typer.Option(
             "--table",
             "-t",
-            help="runs, pairs, repeats, cells, sources, ranking, ensembles or curves.",
+            help="runs, pairs, repeats, cells, sources, ranking, effects, variance, ensembles or "
+            "curves.",
         ),
     ] = "cells",
     where: Annotated[
@@ -52,6 +53,8 @@ def query(
         manyseed query quickstart -t pairs -o pairs.csv
 
         manyseed query quickstart -t ranking -w "rank = 1"
+
+        manyseed query quickstart -t effects -w "metric = 'accuracy_mean'" --by classifier
     """
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources

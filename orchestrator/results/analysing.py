@@ -25,6 +25,7 @@ from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.randomness import sources
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
+from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import RUN_KEY, Tables, without
 from manyseed.jobs.datasets import dataset_id
@@ -38,15 +39,18 @@ from manyseed.orchestrator.results.conventions import to_json, why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
 from manyseed.orchestrator.results.deep import measured, of_cells
+from manyseed.orchestrator.results.effects import of_cells as effects_of_cells
 from manyseed.orchestrator.results.inputs import KEY, Held, digests
 from manyseed.orchestrator.results.record import Analysis, Unavailable
 from manyseed.orchestrator.results.tables import (
     CURVES,
     DEE,
+    EFFECTS,
     ENSEMBLES,
     INPUT_COLUMNS,
     TABLES,
     UNCERTAINTY,
+    VARIANCE,
     Results,
     read_results,
 )
@@ -205,7 +209,7 @@ def analyze(
         described = plan.cells.select("cell", "cell_id", *AXES)
         of_curves = described.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
-    written = [*TABLES, *([CURVES] if curves else []), *of_deep]
+    written = [*tables, *([CURVES] if curves else []), *of_deep]
     Analysis(
         options=to_json(options),
         unavailable=missing,
@@ -350,10 +354,15 @@ def _described(
         sources(merged, close),
         ranked(runs, close).select("cell", *place, *COMPARED, "delta", *HELD_OUT),
     )
-    cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
+    cells = plan.cells.select("cell", "cell_id", *AXES)
+    found = dict(zip(TABLES, parts, strict=True))
+    named = merged.repeats.join(cells, on="cell", how="left", maintain_order="left")
+    of_repeats = replace(merged, repeats=named)
+    found[EFFECTS] = effects_of_cells(of_repeats)
+    found[VARIANCE] = variance(of_repeats)
     return {
-        name: cells.join(part.lazy(), on="cell", how="inner", maintain_order="right")
-        for name, part in zip(TABLES, parts, strict=True)
+        name: cells.lazy().join(part.lazy(), on="cell", how="inner", maintain_order="right")
+        for name, part in found.items()
     }
 
 

@@ -12,7 +12,15 @@ from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import refusing
 from manyseed.orchestrator.results.grouping import grouped
-from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, TABLES, Results
+from manyseed.orchestrator.results.tables import (
+    CURVES,
+    EFFECTS,
+    ENSEMBLES,
+    OF_EFFECT,
+    TABLES,
+    VARIANCE,
+    Results,
+)
 
 FORMATS = (".parquet", ".csv", ".json")
 
@@ -25,6 +33,8 @@ MAIN = {
     "cells": ("n_runs", "n_repeats", "n_identical_repeats", *_SPREADS, *_MEANS),
     "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
     "ranking": ("repeat_index", "rank", "run_index", "close", "accuracy", "alpha_hat", "delta"),
+    EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
+    VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
     CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
 }
@@ -33,6 +43,8 @@ MAIN = {
 _FURTHER = {
     ENSEMBLES: "compute it with: manyseed howmany DIR",
     CURVES: "curves are kept where the sweep file says keep.curves = true",
+    EFFECTS: "compute it with: manyseed analyze DIR",
+    VARIANCE: "compute it with: manyseed analyze DIR",
 }
 """Tables that may be absent, and what to do about it."""
 
@@ -53,13 +65,14 @@ def query(
     tables : Results
         Of the table only the columns and rows that are asked for are read.
     table : str
-        One of `TABLES`, or ensembles or curves where there are any.
+        One of `TABLES`, or effects, variance, ensembles or curves where there are any.
     where : str
         An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
     columns : sequence of str
         Columns to show; without them those that describe a cell, and the main metrics.
     by : sequence of str
-        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them.
+        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them;
+        of effects, which are averaged with new intervals, `effects.grouped`.
     sort : str
         A column, with a minus in front for descending order.
 
@@ -70,6 +83,9 @@ def query(
     """
     if table in _FURTHER and table not in tables:
         raise UserError("there is none yet", key="--table", value=table, remedy=_FURTHER[table])
+    if by and table == VARIANCE:
+        remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
+        raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
     if table not in tables:
         remedy = nearest(table, (*TABLES, *_FURTHER))
         raise UserError("unknown table", key="--table", value=table, remedy=remedy)
@@ -81,7 +97,13 @@ def query(
         if where:
             frame = frame.filter(condition(where, schema.names()))
         shown = list(columns) or _main_columns(table, frame, schema.names())
-        if by:
+        if by and table == EFFECTS:
+            from manyseed.orchestrator.results.effects import grouped as of_effects
+
+            found = of_effects(tables, frame, by)
+            told = [*by, *OF_EFFECT, *(["n_pairs", "n_test_sets"] if not columns else [])]
+            result = found.select(n for n in dict.fromkeys([*told, *shown]) if n in found.columns)
+        elif by:
             numeric = [c for c in shown if c not in (*by, *AXES) and schema[c].is_numeric()]
             result = grouped(tables, table, frame, by, numeric)
         else:

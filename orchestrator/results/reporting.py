@@ -14,6 +14,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.effects import compared
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import CURVES, DEE, ENSEMBLES, UNCERTAINTY, read_results
 from manyseed.orchestrator.survey import survey
@@ -52,6 +53,7 @@ def report(paths: SweepPaths, name: str) -> Path:
             ensembles=ensembles,
             uncertainty=results.get(UNCERTAINTY),
             dee=results.get(DEE),
+            compared=compared(results),
         )
     )
     place(paths.report, page.encode())

@@ -30,6 +30,12 @@ CURVES = "curves"
 UNCERTAINTY, DEE = "uncertainty", "dee"
 """What `analyze` writes where calibrated metrics were asked for, and runs differ."""
 
+EFFECTS, VARIANCE = "effects", "variance"
+"""What `analyze` writes too; earlier versions did not."""
+
+OF_EFFECT = ("axis", "level", "reference", "metric")
+"""What effects are never averaged over."""
+
 INPUTS = "inputs"
 """What the tables were computed from: a digest for each repeat."""
 
@@ -132,6 +138,7 @@ def read_results(paths: SweepPaths) -> Results:
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
+    written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
     further = {name: paths.table(name) for name in (ENSEMBLES, CURVES, UNCERTAINTY, DEE)}
-    files |= {name: file for name, file in further.items() if file.exists()}
+    files |= written | {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths))

@@ -97,6 +97,8 @@ VERBS = {
     "query runs": Verb(("query", "{dir}", "--table", "runs", "--json")),
     "query ensembles": Verb(("query", "{dir}", "--table", "ensembles", "--json")),
     "compare": Verb(("compare", "{dir}", "--json")),
+    "query effects": Verb(("query", "{dir}", "--table", "effects", "--json")),
+    "variance": Verb(("variance", "{dir}", "--json")),
     "verify": Verb(("verify", "{dir}")),
     "drop -n": Verb(("drop", "{dir}", "--where", "classifier = 'xgb'", "-n")),
     "plan -n": Verb(("plan", "{larger}", "--out", "{dir}", "-n")),
@@ -470,7 +472,7 @@ def _tables(copy: Path, out: Path) -> dict[str, str]:
     import polars as pl
 
     seen = {}
-    for name in ("runs", "pairs", "repeats", "cells", "sources", "ranking"):
+    for name in ("runs", "pairs", "repeats", "cells", "sources", "ranking", "effects", "variance"):
         frame = pl.read_parquet(copy / "results" / f"{name}.parquet")
         seen[name] = hashlib.sha256(frame.write_json().encode()).hexdigest()
     return seen

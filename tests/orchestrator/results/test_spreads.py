@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -12,9 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 import zarr
+from scipy import stats
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
 from manyseed.orchestrator.results.tables import Results
@@ -255,6 +258,81 @@ def test_levels_of_different_resolution_are_told(sweep: Sweep, tmp_path: Path) -
     assert (found["delta_lo"], found["delta_hi"]) == (cells["delta"].min(), cells["delta"].max())
     _, told = inside("query", copy.directory, "--by", "classifier")
     assert "different δ is averaged" in " ".join(told.split())
+
+
+def test_effects_are_those_of_repeats_and_grouped_anew(sweep: Sweep) -> None:
+    tables = sweep.results
+    repeats, found = tables["repeats"], tables["effects"]
+    assert set(found["axis"]) == {"train_fraction", "vary"}
+    assert set(found.filter(axis="vary")["reference"]) == {"batch+train"}
+    for row in found.filter(metric="accuracy_mean").iter_rows(named=True):
+        sides = [
+            dict(repeats.filter(cell=row[cell]).select("repeat_index", "accuracy_mean").rows())
+            for cell in ("cell", "reference_cell")
+        ]
+        shared = sorted(sides[0].keys() & sides[1].keys())
+        differences = [sides[0][repeat] - sides[1][repeat] for repeat in shared]
+        assert (row["n_test_sets"], row["over"]) == (len(shared), "test sets")
+        assert row["difference"] == pytest.approx(np.mean(differences))
+        low, high = stats.t.interval(
+            0.95, len(shared) - 1, np.mean(differences), stats.sem(differences)
+        )
+        assert (row["low"], row["high"]) == pytest.approx((low, high))
+    own = "metric = 'accuracy_mean' AND axis = 'train_fraction' AND dataset = 'wine'"
+    together = query(tables, "effects", where=own, by=["classifier"])
+    row = together.row(0, named=True)
+    apart = query(tables, "effects", where=own, columns=["difference"])
+    assert (row["n_pairs"], row["n_test_sets"], together.height) == (6, 3, 1)
+    assert row["difference"] == pytest.approx(apart["difference"].mean())
+    chosen = query(tables, "effects", where=own, by=["dataset"], columns=["low"], sort="low")
+    assert chosen.columns == ["dataset", "axis", "level", "reference", "metric", "low"]
+    assert chosen["low"].item() == row["low"]
+    with pytest.raises(UserError, match="no effects are grouped by it"):
+        query(tables, "effects", by=["difference"])
+
+
+def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep) -> None:
+    found = query(tables := sweep.results, "effects", by=["classifier"])
+    code, told = inside("analyze", sweep.directory, "--resamples", 10)
+    assert code == 0
+    page = " ".join(sweep.report().read_text().split())
+    for row in found.filter(metric="accuracy_mean").iter_rows(named=True):
+        half = (row["high"] - row["low"]) / 2
+        name = f"{row['axis']} {row['level']}, not {row['reference']}"
+        (line,) = [line for line in told.splitlines() if name in line]
+        assert f"{row['difference']:+.4f} ± {half:.4f}" in line
+        assert f"± {half:.4f}" in page
+    assert "over test sets" in told
+    assert f"manyseed query {sweep.directory} --table effects" in told
+    assert tables["effects"].equals(sweep.results["effects"])
+
+
+def test_variance_is_told_in_words_and_as_json(sweep: Sweep) -> None:
+    rows = sweep.results["variance"]
+    assert set(rows["metric"]) == {"accuracy", "errors"}  # four runs are too few for the others
+    for row in rows.filter(metric="accuracy", part="all").iter_rows(named=True):
+        (cell,) = sweep.results["cells"].filter(cell=row["cell"]).iter_rows(named=True)
+        runs = sweep.results["runs"].filter(cell=row["cell"]).partition_by("repeat_index")
+        own = [one["accuracy"].to_numpy() for one in runs if one.height > 2]
+        squares = sum(np.square(one - one.mean()).sum() for one in own)
+        assert row["variance"] == pytest.approx(squares / sum(one.size - 1 for one in own))
+        assert cell["vary"] == "batch+train"
+    half = rows.filter(metric="accuracy", train_fraction=0.5)
+    assert set(half["source"]) >= {"batch+train+subsample", "train", "test set"}
+    code, told = inside("variance", sweep.directory)
+    assert code == 0
+    assert "wine × xgb, train_fraction = 0.5 (cell " in told
+    assert "between runs, batch (dropout with it)+train (resampling) varying: sd 0.0" in told
+    assert "not distinguishable from 0: variance estimated below 0 at -" in told
+    code, told = inside("variance", sweep.directory, "--where", "metric = 'accuracy'", "--json")
+    groups = json.loads(told)["groups"]
+    assert code == 0
+    assert [len(group["words"]) for group in groups] == [1] * 4
+    assert groups[0]["components"][0]["part"] == "all"
+    code, told = inside("variance", sweep.directory, "--where", "metric = 'none'")
+    assert (code, "no component meets the condition" in told) == (2, True)
+    code, told = inside("query", sweep.directory, "-t", "variance", "--by", "classifier")
+    assert (code, "intervals are not averaged" in told) == (2, True)
 
 
 def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:

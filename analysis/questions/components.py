@@ -1,0 +1,173 @@
+"""Estimates of variances that each repeat gives, and intervals of their mean.
+
+Two intervals are taken, and the wider counts. One is as if runs differed as much on every test set:
+χ² for a variance, `difference_limits` for a covariance, t with the jackknife over runs for others.
+The other is that of t over repeats, which also holds where test sets, or what is held fixed on
+each, matter; of two repeats, where it hardly ends, it is taken if they differ by more than the
+jackknife expects. What cannot be negative is taken by its logarithm, which is less skewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, f, t
+
+_ROUNDING = 1e-15  # what values below 1 that are all the same may seem to differ by
+
+Real = NDArray[np.float64]
+Kind = Literal["variance", "positive", "covariance", "other"]
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What each repeat estimates, unbiased.
+
+    Attributes
+    ----------
+    own : float array (repeat,)
+    left_out : tuple of float arrays (run,), one a repeat
+        The same without each run.
+    """
+
+    own: Real
+    left_out: tuple[Real, ...]
+
+    @property
+    def freedom(self) -> Real:
+        """Runs of each repeat minus one."""
+        return np.array([values.size - 1.0 for values in self.left_out])
+
+    @property
+    def weights(self) -> Real:
+        """Share of each repeat."""
+        result: Real = self.freedom / self.freedom.sum()
+        return result
+
+    @property
+    def value(self) -> float:
+        """Mean over repeats."""
+        return float(self.weights @ self.own)
+
+    @property
+    def within(self) -> float:
+        """Variance of `value` by the jackknife over runs."""
+        each = [(1 - 1 / one.size) * np.square(one - one.mean()).sum() for one in self.left_out]
+        return float(self.weights**2 @ np.array(each))
+
+    @property
+    def between(self) -> float:
+        """Variance of `value` by how repeats differ; 0 for one."""
+        n = self.own.size
+        squares = float(self.weights**2 @ np.square(self.own - self.value))
+        return squares * n / (n - 1) if n > 1 else 0.0
+
+    def plus(self, other: Estimates, times: float = 1.0) -> Estimates:
+        """Return the sum of two, of the same runs."""
+        pairs = zip(self.left_out, other.left_out, strict=True)
+        left_out = tuple(one + times * two for one, two in pairs)
+        return Estimates(self.own + times * other.own, left_out)
+
+    def limits(self, confidence: float, kind: Kind, scale: Limits | None = None) -> Limits:
+        """Return the confidence interval.
+
+        Parameters
+        ----------
+        confidence : float
+        kind : Kind
+        scale : (float, float) or None
+            Of a covariance: the mean squares of the sum and of the difference of both sides, each
+            in units of its standard deviation, times the product of these.
+        """
+        value, freedom = self.value, float(self.freedom.sum())
+        tail = (1 - confidence) / 2
+        if kind == "variance":
+            low, high = (freedom * value / chi2.ppf(p, freedom) for p in (1 - tail, tail))
+        elif scale is not None:
+            plus, minus = (mean / 4 for mean in scale)
+            low, high = difference_limits(plus, freedom, minus, freedom, confidence)
+        else:
+            low, high = _around(value, t.ppf(1 - tail, freedom) * self.within**0.5, kind)
+        n = self.own.size
+        if n > 2 or (n > 1 and self.between > self.within):
+            ends = _around(value, t.ppf(1 - tail, n - 1) * self.between**0.5, kind)
+            low, high = min(low, ends[0]), max(high, ends[1])
+        return float(low), float(high)
+
+
+def _around(value: float, half: float, kind: Kind) -> Limits:
+    if kind in ("variance", "positive") and value > 0:
+        with np.errstate(over="ignore"):
+            return float(value * np.exp(-half / value)), float(value * np.exp(half / value))
+    return value - half, value + half
+
+
+def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Limits]:
+    """Estimate the covariance of runs of two cells that share streams, run by run.
+
+    Parameters
+    ----------
+    one, two : sequence of float arrays (run,)
+        One a repeat, of three runs or more each, in the same order.
+
+    Returns
+    -------
+    Estimates
+    tuple of float
+        As `Estimates.limits` takes it; equal sides give the variance.
+    """
+    own, left_out = [], []
+    for x, y in zip(one, two, strict=True):
+        products = (x - x.mean()) * (y - y.mean())
+        n = x.size
+        own.append(products.sum() / (n - 1))
+        left_out.append((products.sum() - n / (n - 1) * products) / (n - 2))
+    freedom = np.array([x.size - 1.0 for x in one])
+
+    def pooled(values: Sequence[Real]) -> float:
+        each = np.array([x.var(ddof=1) for x in values])
+        return float(freedom @ each / freedom.sum())
+
+    scales = pooled(one) ** 0.5, pooled(two) ** 0.5
+    if min(scales) <= _ROUNDING:
+        return Estimates(np.array(own), tuple(left_out)), (0.0, 0.0)
+    product = scales[0] * scales[1]
+    plus, minus = (
+        product
+        * pooled([x / scales[0] + sign * y / scales[1] for x, y in zip(one, two, strict=True)])
+        for sign in (1, -1)
+    )
+    return Estimates(np.array(own), tuple(left_out)), (plus, minus)
+
+
+def difference_limits(
+    one: float, freedom_1: float, two: float, freedom_2: float, confidence: float
+) -> Limits:
+    """Return the interval of the difference of two expected mean squares.
+
+    Modified large-sample limits of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990); they are
+    exact where one of both is 0, and may be negative.
+
+    Parameters
+    ----------
+    one, two : float
+        Independent multiples of χ² with these degrees of freedom; not both 0.
+    freedom_1, freedom_2 : float
+    confidence : float
+    """
+    tail, value = (1 - confidence) / 2, one - two
+
+    def side(p: float) -> float:
+        first = 1 - freedom_1 / chi2.ppf(p, freedom_1)
+        second = freedom_2 / chi2.ppf(1 - p, freedom_2) - 1
+        ratio = f.ppf(p, freedom_1, freedom_2)
+        both = ((ratio - 1) ** 2 - (first * ratio) ** 2 - second**2) / ratio
+        squares = (first * one) ** 2 + (second * two) ** 2 + both * one * two
+        return float(max(squares, 0.0) ** 0.5)
+
+    return value - side(1 - tail), value + side(tail)

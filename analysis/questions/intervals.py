@@ -1,0 +1,90 @@
+"""Intervals of means of clusters, few of them, in strata; p values corrected for their number.
+
+The values of a cluster (what was seen on one test set, or of one run) depend on each other, those
+of two clusters don't. The variance of a mean is then Σ_s m/(m - 1) Σ_c u²: u is the sum over
+cluster c of stratum s of weight · (value - mean of the stratum), m the clusters of the stratum. The
+degrees of freedom are Satterthwaite's (1946, eq. 17). Equal clusters of one stratum give the t
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import t
+
+_ROUNDING = 1e-12  # what values up to 1 that are the same may seem to differ by
+
+Real = NDArray[np.float64]
+
+
+def total(column: pl.Expr) -> pl.Expr:
+    """Return the sum within a group: polars' own depends on the number of threads."""
+    return column.implode().list.sum()
+
+
+def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return variance and degrees of freedom of estimates.
+
+    Parameters
+    ----------
+    influence : polars frame
+        Columns `key`, stratum, cluster, and u: what a part of a cluster adds to the error of the
+        estimate that `key` names. Several rows of a cluster are summed.
+    key : sequence of str
+
+    Returns
+    -------
+    polars frame
+        Columns `key`, variance, freedom; without the estimates of which a stratum has one cluster.
+    """
+    by = [*key, "stratum"]
+    strata = (
+        influence.sort(*by, "cluster")
+        .group_by(*by, "cluster", maintain_order=True)
+        .agg(total(pl.col("u")))
+        .group_by(by, maintain_order=True)
+        .agg(pl.len().cast(pl.Float64).alias("m"), total(pl.col("u") ** 2).alias("squares"))
+        .with_columns(own=pl.col("m") / (pl.col("m") - 1) * pl.col("squares"))
+    )
+    return (
+        strata.group_by(key, maintain_order=True)
+        .agg(
+            pl.col("m").min(),
+            total(pl.col("own")).alias("variance"),
+            total(pl.col("own") ** 2 / (pl.col("m") - 1)).alias("parts"),
+        )
+        .filter(pl.col("m") > 1)
+        .select(*key, "variance", freedom=pl.col("variance") ** 2 / pl.col("parts"))
+    )
+
+
+def t_interval(
+    estimate: Real, variance: Real, freedom: Real, confidence: float
+) -> tuple[Real, Real, Real]:
+    """Return the ends of the t interval, and p of no difference; NaN where all values are the same.
+
+    Two or three values that are equal, as accuracies of few test points may be, are no evidence of
+    a spread of zero.
+    """
+    error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
+    half = t.ppf((1 + confidence) / 2, freedom) * error
+    return estimate - half, estimate + half, 2 * t.sf(np.abs(estimate) / error, freedom)
+
+
+def holm(p: NDArray[Any]) -> Real:
+    """Return p values corrected for their number (Holm 1979); NaN is no comparison.
+
+    Rejecting where these are at most ε rejects any true hypothesis with a probability of at most ε,
+    whatever the dependence between tests.
+    """
+    result = np.full(p.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    scaled = p[order] * np.arange(order.size, 0, -1)
+    result[order] = np.minimum(np.maximum.accumulate(scaled), 1)
+    return result

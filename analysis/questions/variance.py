@@ -1,0 +1,289 @@
+"""Where the variance comes from: accuracy and error consistency split over sources of randomness.
+
+Take a run's accuracy as a function of its sources, on one test set: f(init, batch, …), a sum of a
+part for each source and of parts that sources have together (Hoeffding 1948; Sobol 1993). Cells
+that differ in `vary` alone share streams: run k has the same init wherever init varies, and a
+source that does not vary has one value for all runs of a repeat, the same in those cells. So
+
+- the variance between the runs of the cell that varies s alone (`ALONE`) is what s does with all
+  others held fixed, averaged over what they are fixed at: its own part and those with others;
+- the covariance, over runs, of two cells that have s alone in common and between them vary all
+  there is (`OWN`) is the own part of s, its first-order effect; so is the variance of the cell that
+  varies all, less that of the one that varies all but s;
+- what all own parts leave of the variance of the cell that varies all (`ALL`) is of sources
+  together (`TOGETHER`).
+
+A training fraction and schemes of noise draw for each run whatever `vary` says: they are sources
+of all cells that have them. Where the own part of such a one is not to be had, what the scheme adds
+to the variance of the same cell without it is told (`ADDED`); it holds what it changes in others.
+
+Dropout goes with batch, there is no telling them apart. Between test sets (`TEST_SET`) is the
+variance of the repeats' means, less what runs add to it; training rows change with the test set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.components import Estimates, Kind, Limits, difference_limits
+from manyseed.analysis.questions.effects import UNPERTURBED
+from manyseed.analysis.questions.hoeffding import parts
+from manyseed.analysis.questions.varied import (
+    CONSISTENCY,
+    CONTEXT,
+    Term,
+    Varied,
+    combined,
+    contexts,
+    errors,
+    ordered,
+    sharing,
+)
+from manyseed.analysis.tables.schema import Tables
+
+OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
+    *("own", "alone", "added", "together", "all", "between test sets"),
+)
+ACCURACY, ERRORS = "accuracy", "errors"
+METRICS = (ACCURACY, ERRORS, *CONSISTENCY)
+"""Accuracy; whether a point is wrong, whose variance between runs, averaged over points, is 1 -
+accuracy - global error consistency; and error consistency itself, of a pair of runs."""
+
+_ROUNDING = 1e-30  # what values below 1 that are all the same may seem to vary by
+
+OVER_TEST_SETS, OVER_SEEDS = "test sets", "seeds"
+
+SCHEMA: Mapping[str, Any] = {
+    "cell": pl.UInt32,
+    "metric": pl.String,
+    "source": pl.String,
+    "part": pl.String,
+    "variance": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "share": pl.Float64,
+    "n_repeats": pl.UInt32,
+    "n_runs": pl.UInt32,
+    "over": pl.String,
+    "cells": pl.String,
+}
+
+
+def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
+    """Split the variance of every context: cells that differ in `vary` alone.
+
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `analysis.axes.AXES` in the repeats.
+    confidence : float
+
+    Returns
+    -------
+    polars frame
+        Columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of `METRICS`);
+        `source` (of `vary`; subsample; an axis of schemes; all that varies, joined by +); `part`
+        (of the parts above); `variance`, which may be estimated as negative, and its interval;
+        `share` of the variance of all, where parts add up to it; `n_repeats`, `n_runs` that it
+        rests on; `over`, what the interval is over; `cells`, which it is from. Of error
+        consistency, another quantity in each cell, there are `ALONE` and `ALL`, variances of a
+        pair of runs, and `TEST_SET`.
+    """
+    cells = contexts(tables)
+    rows: list[dict[str, Any]] = []
+    for key, own in cells.items():
+        rows += _of_context(own, dict(zip(CONTEXT, key, strict=True)), cells, confidence)
+    found = pl.DataFrame(rows, schema=dict(SCHEMA))
+    order = pl.col("metric").replace_strict({name: i for i, name in enumerate(METRICS)})
+    return found.sort("cell", order, maintain_order=True)
+
+
+def _of_context(
+    own: Sequence[Varied],
+    key: Mapping[str, Any],
+    cells: Mapping[tuple[Any, ...], Sequence[Varied]],
+    confidence: float,
+) -> Iterator[dict[str, Any]]:
+    report = _Report(own, confidence)
+    yield from report.of_accuracy()
+    yield from report.of_errors()
+    for axis, level in UNPERTURBED.items():
+        source = "subsample" if axis == "train_fraction" else axis
+        if source in report.full.sources and source not in report.told:
+            without = cells.get(tuple({**key, axis: level}.values()), ())
+            wanted = report.full.sources - {source}
+            for one in (one for one in without if one.sources == wanted):
+                yield from report.added(source, one)
+    for name in CONSISTENCY:
+        yield from report.of_pairs(name)
+
+
+class _Report:
+    """Rows of one context."""
+
+    def __init__(self, own: Sequence[Varied], confidence: float) -> None:
+        self.own, self.confidence = own, confidence
+        self.full = max(own, key=lambda one: (len(one.sources), -one.cell))
+        self.everything = frozenset().union(*(one.sources for one in own))
+        self.name = "+".join(ordered(self.full.sources))
+        self.terms = sharing(own, self.full)
+        self.told: set[str] = set()
+        self.all: dict[str, float] = {}
+
+    def alone(self) -> Iterator[tuple[str, Varied]]:
+        """Yield the cells that vary one source, of several that there are."""
+        for one in self.own:
+            if len(one.sources) == 1 and one is not self.full:
+                yield next(iter(one.sources)), one
+
+    def row(
+        self,
+        metric: str,
+        source: str,
+        part: str,
+        found: Estimates,
+        kind: Kind,
+        cells: Sequence[Varied],
+        scale: Limits | None = None,
+    ) -> dict[str, Any]:
+        """Return the row of an estimate; without an interval where nothing differs."""
+        limits = None
+        if max(found.within, found.between) > _ROUNDING:
+            limits = found.limits(self.confidence, kind, scale)
+        if part == ALL:
+            self.all[metric] = found.value
+        over = OVER_TEST_SETS if found.own.size > 1 else OVER_SEEDS
+        return self._told(metric, source, part, found.value, limits, found, cells, over)
+
+    def _told(
+        self,
+        metric: str,
+        source: str,
+        part: str,
+        value: float,
+        limits: Limits | None,
+        found: Estimates,
+        cells: Sequence[Varied],
+        over: str,
+    ) -> dict[str, Any]:
+        of_whole = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
+        whole = self.all.get(metric) if of_whole else None
+        low, high = limits or (None, None)
+        return {
+            "cell": self.full.cell,
+            "metric": metric,
+            "source": source,
+            "part": part,
+            "variance": value,
+            "low": low,
+            "high": high,
+            "share": value / whole if whole else None,
+            "n_repeats": found.own.size,
+            "n_runs": sum(one.size for one in found.left_out),
+            "over": over if limits else None,
+            "cells": ",".join(dict.fromkeys(str(one.cell) for one in cells)),
+        }
+
+    def test_set(
+        self, metric: str, means: Sequence[float], noise: float, freedom: float, found: Estimates
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the variance of the repeats' means, less what runs add to it."""
+        if len(means) < 2:
+            return
+        between = float(np.var(means, ddof=1))
+        limits = None
+        if max(between, noise) > _ROUNDING:
+            limits = difference_limits(between, len(means) - 1.0, noise, freedom, self.confidence)
+        of = (metric, "test set", TEST_SET, between - noise, limits, found, [self.full])
+        yield {**self._told(*of, OVER_TEST_SETS), "n_repeats": len(means)}
+
+    def of_accuracy(self) -> Iterator[dict[str, Any]]:
+        """Yield what accuracy is split in."""
+        full = self.full
+        whole = combined([(1.0, full, full)])
+        if whole is None:
+            return
+        yield self.row(ACCURACY, self.name, ALL, whole[0], "variance", [full])
+        for source in ordered(self.everything):
+            terms = self.terms.get(source, [])
+            if terms and (own := combined(terms)):
+                self.told.add(source)
+                one = len(terms) == 1
+                kind: Kind = "covariance" if one else "other"
+                cells, scale = _cells(terms), own[1] if one else None
+                yield self.row(ACCURACY, source, OWN, own[0], kind, cells, scale)
+            for name, cell in self.alone():
+                if name == source and (found := combined([(1.0, cell, cell)])):
+                    yield self.row(ACCURACY, source, ALONE, found[0], "variance", [cell])
+        if self.told == self.everything == full.sources and self.told:
+            rest: list[Term] = [(1.0, full, full)]
+            for terms in self.terms.values():
+                rest += [(-times, one, other) for times, one, other in terms]
+            if left := combined(rest):
+                yield self.row(ACCURACY, self.name, TOGETHER, left[0], "other", _cells(rest))
+        runs = [values for _, values in full.accuracy.values() if values.size > 1]
+        means = [float(values.mean()) for values in runs]
+        noise = whole[0].value * float(np.mean([1 / values.size for values in runs]))
+        yield from self.test_set(ACCURACY, means, noise, float(whole[0].freedom.sum()), whole[0])
+
+    def of_errors(self) -> Iterator[dict[str, Any]]:
+        """Yield what being wrong is split in, of cells whose pairs are listed."""
+        if not (whole := errors([self.full])):
+            return
+        yield self.row(ERRORS, self.name, ALL, whole[0], "positive", [self.full])
+        for source in ordered(self.everything):
+            for one in self.own:
+                if one.sources and one.sources == self.full.sources - {source} != self.full.sources:
+                    both = [self.full, one]
+                    if found := errors(both):
+                        less = found[0].plus(found[1], -1.0)
+                        yield self.row(ERRORS, source, OWN, less, "other", both)
+            for name, one in self.alone():
+                if name == source and (found := errors([one])):
+                    yield self.row(ERRORS, source, ALONE, found[0], "positive", [one])
+
+    def added(self, source: str, without: Varied) -> Iterator[dict[str, Any]]:
+        """Yield what a scheme adds to the variance of the same cell without it."""
+        cells = [self.full, without]
+        if more := combined([(1.0, self.full, self.full), (-1.0, without, without)]):
+            yield self.row(ACCURACY, source, ADDED, more[0], "other", cells)
+        if both := errors(cells):
+            yield self.row(ERRORS, source, ADDED, both[0].plus(both[1], -1.0), "other", cells)
+
+    def of_pairs(self, metric: str) -> Iterator[dict[str, Any]]:
+        """Yield the variance of a pair's error consistency, and that between test sets."""
+        for name, one in [(self.name, self.full), *self.alone()]:
+            of = one.pairs.get(metric, {})
+            known = [of[repeat] for repeat in sorted(of) if parts([of[repeat]]) is not None]
+            found = parts(known)
+            if found is None:
+                continue
+            pair = Estimates(found.zeta_2, tuple(second for _, second in found.left_out))
+            part = ALL if one is self.full else ALONE
+            yield self.row(metric, name, part, pair, "positive", [one])
+            if one is self.full:
+                n = found.runs
+                own = _of_mean(n, found.zeta_1, found.zeta_2)
+                without = zip(n, found.left_out, strict=True)
+                left_out = tuple(_of_mean(size, *both) for size, both in without)
+                mean = Estimates(own, left_out)
+                noise = max(float(own.mean()), 0.0)
+                freedom = float(mean.freedom.sum())
+                if mean.within > 0:  # Satterthwaite's
+                    freedom = min(max(2 * noise**2 / mean.within, 1.0), freedom)
+                means = [float(np.nanmean(values)) for values in known]
+                yield from self.test_set(metric, means, noise, freedom, mean)
+
+
+def _cells(terms: Sequence[Term]) -> list[Varied]:
+    return [one for _, *both in terms for one in both]
+
+
+def _of_mean(n: Any, zeta_1: Any, zeta_2: Any) -> Any:
+    """Return the variance of a mean over the pairs of n runs (`analysis.questions.hoeffding`)."""
+    return (4 * (n - 2) * zeta_1 + 2 * zeta_2) / (n * (n - 1))

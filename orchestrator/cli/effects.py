@@ -1,0 +1,61 @@
+"""What is printed of effects below the summary of an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from manyseed.orchestrator.cli.output import console, print_table, say, say_next
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.sweep import Sweep
+
+_SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean", "churn": "churn_mean"}
+_MOST_ROWS = 20
+_SURE = 0.05
+
+
+def print_effects(sweep: Sweep) -> None:
+    """Print differences by classifier with their intervals, where cells can be compared."""
+    from manyseed.analysis.questions.effects import SEEDS, effects
+    from manyseed.analysis.report.context import effect_rows
+    from manyseed.orchestrator.results.effects import compared
+    from manyseed.orchestrator.results.tables import EFFECTS
+
+    results = sweep.results
+    if EFFECTS not in results or results[EFFECTS].is_empty():
+        return
+    rows = effect_rows(effects(compared(results), by=("classifier",)))
+    console.print()
+    print_table(
+        None,
+        ["classifier", "effect of", "test\nsets", *_SHOWN],
+        (
+            (
+                row["classifier"],
+                f"{row['axis']} {row['level']}, not {row['reference']}",
+                row["n_test_sets"],
+                *(_difference(row["of"].get(name)) for name in _SHOWN.values()),
+            )
+            for row in rows[:_MOST_ROWS]
+        ),
+        nested=True,
+    )
+    accuracy = [row["of"][name] for row in rows for name in row["of"] if name == "accuracy_mean"]
+    number = max((row["comparisons"] for row in accuracy), default=0)
+    over = "seeds, on one test set" if any(r["over"] == SEEDS for r in accuracy) else "test sets"
+    say(
+        f"Effects: mean difference, all else equal, ± its 95 % interval over {over}. * below "
+        f"{_SURE:g} once corrected for the number of comparisons ({number:,} of accuracy; Holm)."
+    )
+    say_next("All effects", "query", sweep.directory, "--table", EFFECTS)
+
+
+def _difference(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["difference"] is None:
+        return "–"
+    shown = f"{row['difference']:+.4f}"
+    if row["low"] is None:
+        return shown
+    mark = "*" if row["p_holm"] < _SURE else ""
+    return f"{shown} ± {(row['high'] - row['low']) / 2:.4f}{mark}"

@@ -1,0 +1,127 @@
+"""Where the variance comes from, in words, from the table of an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.variance import (
+    ACCURACY,
+    ADDED,
+    ALL,
+    ALONE,
+    ERRORS,
+    OVER_SEEDS,
+    OWN,
+    TEST_SET,
+    TOGETHER,
+)
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.results.tables import VARIANCE, Results
+
+_METRICS = {
+    ACCURACY: "Accuracy",
+    ERRORS: "Whether a point is wrong (1 − accuracy − global EC)",
+    "ec_local": "Local error consistency of a pair of runs",
+    "ec_global": "Global error consistency of a pair of runs",
+}
+_SOURCES = {"batch": "batch (dropout with it)", "train": "train (resampling)"}
+_PARTS = {
+    OWN: "{} by itself",
+    ALONE: "{} alone, all else held fixed",
+    ADDED: "what {} adds to the same cell without it",
+    TOGETHER: "what sources do together",
+    ALL: "between runs, {} varying",
+    TEST_SET: "between test sets, beyond what runs add",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The components of cells that differ in `vary` alone.
+
+    Attributes
+    ----------
+    name : str
+        What sets them apart from the others that were asked for.
+    cell : int
+        The one that varies most.
+    rows : tuple of mapping
+        Those of ``variance.parquet``.
+    """
+
+    name: str
+    cell: int
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """A sentence for each component, by metric."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows:
+            found.setdefault(_METRICS[row["metric"]], []).append(sentence(row))
+        return found
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """Say a component: as a standard deviation, or that it cannot be told from none."""
+    named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
+    part = _PARTS[row["part"]].format(named)
+    runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
+    repeats = "repeat" if row["n_repeats"] == 1 else "repeats"
+    basis = f"; from {runs}{row['n_repeats']:,} {repeats}"
+    value, low, high = row["variance"], row["low"], row["high"]
+    if low is None:
+        return f"{part}: none, nothing differs{basis}"
+    share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
+    on = ", on this one test set" if row["over"] == OVER_SEEDS else ""
+    if low > 0:
+        ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
+        return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}"
+    sign = "estimated below 0" if value < 0 else "estimated"
+    told = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
+    return f"{part}: {told}, 95 %{on}){basis}"
+
+
+def variance(results: Results, where: str | None = None) -> list[Split]:
+    """Return the components of each context.
+
+    Parameters
+    ----------
+    results : Results
+    where : str
+        An SQL condition over the table of variances.
+
+    Raises
+    ------
+    UserError
+        Where an earlier version analysed, or no component meets the condition.
+    """
+    if VARIANCE not in results:
+        remedy = "manyseed analyze DIR"
+        raise UserError("there is no table of variances yet", remedy=remedy)
+    rows = results[VARIANCE]
+    if where:
+        rows = matching(rows, where)
+        if rows.is_empty():
+            raise UserError("no component meets the condition", key="--where", value=where)
+    apart = [
+        axis
+        for axis in AXES
+        if axis not in ("dataset", "classifier", "vary") and rows[axis].n_unique() > 1
+    ]
+    return [
+        Split(_name(own, apart), int(own["cell"][0]), tuple(own.iter_rows(named=True)))
+        for own in rows.partition_by("cell", maintain_order=True)
+    ]
+
+
+def _name(own: pl.DataFrame, apart: list[str]) -> str:
+    told = [f"{own['dataset'][0]} × {own['classifier'][0]}"]
+    told += [f"{axis} = {own[axis][0]}" for axis in apart]
+    return f"{', '.join(told)} (cell {own['cell'][0]})"

@@ -1,0 +1,351 @@
+"""Variance components: by loops over runs, and planted ones, which intervals must hold."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from manyseed.analysis.questions.components import covariances, difference_limits
+from manyseed.analysis.questions.variance import (
+    ACCURACY,
+    ADDED,
+    ALL,
+    ALONE,
+    ERRORS,
+    OVER_SEEDS,
+    OWN,
+    TEST_SET,
+    TOGETHER,
+    variance,
+)
+from manyseed.analysis.tables.schema import Tables
+
+KEY = {
+    "dataset": "one",
+    "classifier": "mlp",
+    "train_fraction": 1.0,
+    **dict.fromkeys(("perturb_continuous", "perturb_categorical", "perturb_hparams"), "none"),
+    "hparams": "default",
+}
+TYPES = {"cell": pl.UInt32, "repeat_index": pl.UInt16}
+RUN = {**TYPES, "run_index": pl.UInt16}
+PAIR = {**TYPES, "run_i": pl.UInt16, "run_j": pl.UInt16}
+
+
+def tables(cells, wrong=None):
+    """Tables of cells: their axes and accuracies (repeat, run), or errors (repeat, run, point)."""
+    repeats, runs, pairs = [], [], []
+    for cell, (axes, values) in enumerate(cells):
+        if wrong:
+            errors, values = values, 1 - values.mean(axis=2)
+        n_repeats, n_runs = values.shape
+        key = {**KEY, **axes, "cell": cell}
+        for repeat in range(n_repeats):
+            repeats.append({**key, "repeat_index": repeat, "n_runs": n_runs})
+            runs += [(cell, repeat, run, float(values[repeat, run])) for run in range(n_runs)]
+            for i, j in combinations(range(n_runs), 2) if wrong else ():
+                both = float((errors[repeat, i] & errors[repeat, j]).mean())
+                either = float((errors[repeat, i] | errors[repeat, j]).mean())
+                pairs.append((cell, repeat, i, j, both / either, both))
+    columns = {**PAIR, "ec_local": pl.Float64, "ec_global": pl.Float64}
+    return Tables(
+        pl.DataFrame(runs, schema={**RUN, "accuracy": pl.Float64}, orient="row"),
+        pl.DataFrame(pairs, schema=columns, orient="row"),
+        pl.DataFrame(repeats).cast(TYPES),
+        pl.DataFrame(),
+    )
+
+
+def found(made, **where):
+    return {
+        (row["metric"], row["source"], row["part"]): row
+        for row in variance(made).filter(**where).iter_rows(named=True)
+    }
+
+
+def streams(rng, repeats=6, runs=10):
+    """Values of init, batch and train for each run, and what they are fixed at; test sets."""
+    drawn = rng.normal(size=(3, repeats, runs))
+    fixed = rng.normal(size=(3, repeats, 1))
+    return drawn, fixed, rng.normal(size=(repeats, 1))
+
+
+def planted(rng, scales, names=("init", "batch"), together=0.0, of_set=0.5, repeats=6, runs=10):
+    """Cells that vary each source, and all: a sum of normal parts, and their product."""
+    drawn, fixed, sets = streams(rng, repeats, runs)
+    cells = []
+    for vary in [*((name,) for name in names), names]:
+        parts = [drawn[k] if name in vary else fixed[k] for k, name in enumerate(names)]
+        value = sum(scale * part for scale, part in zip(scales, parts, strict=True))
+        value = value + together * parts[0] * parts[1] + of_set * sets
+        cells.append(({"vary": "+".join(vary)}, 0.9 + 0.01 * (value + np.zeros((repeats, runs)))))
+    return cells
+
+
+def test_components_are_those_of_loops():
+    cells = planted(np.random.default_rng(0), (1, 0.5), together=0.3, repeats=3, runs=6)
+    rows = found(tables(cells))
+    init, batch, both = (values for _, values in cells)
+
+    def mean_cov(one, other):
+        return np.mean([np.cov(a, b)[0, 1] for a, b in zip(one, other, strict=True)])
+
+    whole = mean_cov(both, both)
+    own = mean_cov(init, both), mean_cov(batch, both)
+    expected = {
+        ("init+batch", ALL): whole,
+        ("init", OWN): own[0],
+        ("init", ALONE): mean_cov(init, init),
+        ("batch", OWN): own[1],
+        ("batch", ALONE): mean_cov(batch, batch),
+        ("init+batch", TOGETHER): whole - sum(own),
+        ("test set", TEST_SET): both.mean(axis=1).var(ddof=1) - whole / 6,
+    }
+    assert {key[1:] for key in rows} == set(expected)
+    for (source, part), value in expected.items():
+        row = rows[ACCURACY, source, part]
+        assert row["variance"] == pytest.approx(value)
+        assert row["low"] < value < row["high"]
+        assert (row["cell"], row["n_repeats"], row["over"]) == (2, 3, "test sets")
+        adds_up = part in (ALL, OWN, TOGETHER)
+        assert row["share"] == (pytest.approx(value / whole) if adds_up else None)
+    assert rows[ACCURACY, "init", OWN]["cells"] == "0,2"
+    assert rows[ACCURACY, "init", OWN]["n_runs"] == 18
+
+
+def test_leaving_runs_out_and_limits():
+    rng = np.random.default_rng(1)
+    one, two = rng.normal(size=(2, 3, 7))
+    estimates, (plus, minus) = covariances([*one], [*two])
+    for repeat in range(3):
+        assert estimates.own[repeat] == pytest.approx(np.cov(one[repeat], two[repeat])[0, 1])
+        for run in range(7):
+            left = [np.delete(side[repeat], run) for side in (one, two)]
+            assert estimates.left_out[repeat][run] == pytest.approx(np.cov(*left)[0, 1])
+    assert (plus - minus) / 4 == pytest.approx(estimates.value)
+    # of a variance with nothing to take off, the limits are those of χ²
+    low, high = difference_limits(2.0, 9, 1e-300, 9, 0.9)
+    assert (low, high) == pytest.approx(
+        (18 / stats.chi2.ppf(0.95, 9), 18 / stats.chi2.ppf(0.05, 9))
+    )
+
+
+def test_limits_of_a_difference_hold_it():
+    rng = np.random.default_rng(2)
+    one, two = 3 * rng.chisquare(4, 4000) / 4, 1.5 * rng.chisquare(30, 4000) / 30
+    ends = [difference_limits(a, 4, b, 30, 0.95) for a, b in zip(one, two, strict=True)]
+    low, high = np.array(ends).T
+    assert ((low <= 1.5) & (high >= 1.5)).mean() == pytest.approx(0.95, abs=0.015)
+
+
+def test_errors_are_split_by_what_runs_have_in_common():
+    rng = np.random.default_rng(3)
+    hard = rng.random((2, 1, 200))
+    wrong = [rng.random((2, 6, 200)) < hard / 2 for _ in range(3)]
+    vary = ("init", "batch", "init+batch")
+    made = tables([({"vary": v}, w) for v, w in zip(vary, wrong, strict=True)], wrong=True)
+    rows = found(made)
+    own = [w.var(axis=1, ddof=1).mean() for w in wrong]
+    assert rows[ERRORS, "init+batch", ALL]["variance"] == pytest.approx(own[2])
+    assert rows[ERRORS, "init", ALONE]["variance"] == pytest.approx(own[0])
+    assert rows[ERRORS, "init", OWN]["variance"] == pytest.approx(own[2] - own[1])
+    accuracy = made.runs.filter(cell=2)["accuracy"].mean()
+    assert own[2] == pytest.approx(1 - accuracy - made.pairs.filter(cell=2)["ec_global"].mean())
+    for name in ("ec_local", "ec_global"):
+        pairs = made.pairs.filter(cell=0, repeat_index=0)[name]
+        # pairs that share a run depend on each other, so this is near, not equal
+        between = rows[name, "init", ALONE]["variance"]
+        assert between == pytest.approx(pairs.var(), rel=1)
+        assert (name, "test set", TEST_SET) in rows
+
+
+def test_a_subsample_is_a_source_that_cells_share():
+    rng = np.random.default_rng(4)
+    drawn, fixed, sets = streams(rng, 40, 10)
+    half = {"train_fraction": 0.5}
+    cells = [
+        ({**half, "vary": "init"}, drawn[0] + fixed[1] + 2 * drawn[2] + sets),
+        ({**half, "vary": "batch"}, fixed[0] + drawn[1] + 2 * drawn[2] + sets),
+        ({**half, "vary": "init+batch"}, drawn[0] + drawn[1] + 2 * drawn[2] + sets),
+    ]
+    rows = found(tables(cells))
+    assert rows[ACCURACY, "init+batch+subsample", ALL]["cells"] == "2"
+    for source, part in (("init", 1), ("batch", 1), ("subsample", 4)):
+        row = rows[ACCURACY, source, OWN]
+        assert row["low"] < part < row["high"]
+    assert rows[ACCURACY, "subsample", OWN]["cells"] == "0,1"
+    # without what varies all, the covariance of two cells is left
+    rows = found(tables(cells[:2]))
+    assert (ACCURACY, "subsample", OWN) in rows
+    assert (ACCURACY, "init", OWN) not in rows
+
+
+def test_noise_is_told_by_what_it_adds():
+    rng = np.random.default_rng(5)
+    drawn, _, sets = streams(rng, 40, 10)
+    cells = [
+        ({"vary": "init+batch"}, drawn[0] + sets),
+        ({"vary": "init+batch", "perturb_continuous": "relative:0.1"}, drawn[0] + drawn[1] + sets),
+    ]
+    made = tables(cells)
+    rows = found(made, cell=1)
+    row = rows[ACCURACY, "perturb_continuous", ADDED]
+    assert row["low"] < 1 < row["high"]
+    assert row["cells"] == "1,0"
+    assert set(found(made, cell=0)) == {
+        (ACCURACY, "init+batch", ALL),
+        (ACCURACY, "test set", TEST_SET),
+    }
+
+
+def test_what_is_estimated_below_zero_is_left_so():
+    below = 0
+    for seed in range(12):
+        cells = planted(np.random.default_rng(seed), (1, 0), of_set=0, repeats=4, runs=5)
+        rows = found(tables(cells))
+        of_set, own = rows[ACCURACY, "test set", TEST_SET], rows[ACCURACY, "batch", OWN]
+        below += of_set["variance"] < 0
+        assert of_set["low"] < 0 or of_set["variance"] > 0
+        # nothing that batch does: its runs are one model
+        assert (own["variance"], own["low"]) == (pytest.approx(0, abs=1e-12), None) or own[
+            "low"
+        ] < 0
+    assert 2 <= below <= 10
+
+
+def test_identical_runs_have_no_interval_and_one_test_set_is_told():
+    same = np.full((1, 5), 0.8)
+    rows = found(tables([({"vary": "init"}, same)]))
+    row = rows[ACCURACY, "init", ALL]
+    assert (row["variance"], row["low"], row["over"]) == (0, None, None)
+    rng = np.random.default_rng(6)
+    rows = found(tables(planted(rng, (1, 1), repeats=1)))
+    assert (ACCURACY, "test set", TEST_SET) not in rows
+    assert {row["over"] for row in rows.values() if row["low"] is not None} == {OVER_SEEDS}
+    assert variance(tables([({"vary": "init"}, same[:, :1])])).is_empty()
+
+
+def test_runs_that_a_cell_lacks_are_paired_with_none():
+    cells = planted(np.random.default_rng(7), (1, 1), repeats=2, runs=6)
+    made = tables(cells)
+    here = (pl.col("cell") == 0) & (pl.col("repeat_index") == 1) & (pl.col("run_index") == 2)
+    made = Tables(made.runs.filter(~here), made.pairs, made.repeats, made.cells)
+    expected = [
+        np.cov(cells[0][1][0], cells[2][1][0])[0, 1] * 5,
+        np.cov(*(np.delete(cells[k][1][1], 2) for k in (0, 2)))[0, 1] * 4,
+    ]
+    row = found(made)[ACCURACY, "init", OWN]
+    assert row["variance"] == pytest.approx(sum(expected) / 9)
+    assert row["n_runs"] == 11
+
+
+def coverage(times, make, truth, wrong=None):
+    inside = dict.fromkeys(truth, 0)
+    for seed in range(times):
+        rows = found(tables(make(np.random.default_rng([seed, times])), wrong))
+        for key, value in truth.items():
+            row = rows[key]
+            inside[key] += row["low"] <= value <= row["high"]
+    return {key: n / times for key, n in inside.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("repeats", "runs"), [(1, 20), (2, 10), (4, 10), (10, 5)])
+def test_planted_components_are_held(repeats, runs):
+    names = ("init", "batch", "train")
+    unit = 1e-4
+
+    def make(rng):
+        return planted(rng, (1, 0.5, 0.0), names, repeats=repeats, runs=runs)
+
+    truth = {
+        (ACCURACY, "init", OWN): unit,
+        (ACCURACY, "init", ALONE): unit,
+        (ACCURACY, "batch", OWN): 0.25 * unit,
+        (ACCURACY, "init+batch+train", ALL): 1.25 * unit,
+        (ACCURACY, "init+batch+train", TOGETHER): 0.0,
+    }
+    if repeats > 1:
+        truth[ACCURACY, "test set", TEST_SET] = 0.25 * unit
+    held = coverage(100, make, truth)
+    assert min(held.values()) >= 0.9, held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [4, 10])
+def test_components_that_sources_have_together_are_held(repeats):
+    unit = 1e-4
+    truth = {
+        (ACCURACY, "init", OWN): unit,
+        (ACCURACY, "init", ALONE): 1.09 * unit,
+        (ACCURACY, "batch", OWN): 0.49 * unit,
+        (ACCURACY, "init+batch", TOGETHER): 0.09 * unit,
+        (ACCURACY, "init+batch", ALL): 1.58 * unit,
+        (ACCURACY, "test set", TEST_SET): 0.25 * unit,
+    }
+    held = coverage(200, lambda rng: planted(rng, (1, 0.7), together=0.3, repeats=repeats), truth)
+    assert min(held.values()) >= 0.9, held
+
+
+def scored(rng, sets, repeats=5, runs=10, points=200):
+    """Errors (repeat, run, point): a point is wrong where difficulty and streams exceed 1.5."""
+    hard = rng.normal(size=(repeats, 1, points)) + sets * rng.normal(size=(repeats, 1, 1))
+    drawn, fixed = (
+        rng.normal(size=(2, repeats, runs, points)),
+        rng.normal(size=(2, repeats, 1, points)),
+    )
+    cells = []
+    for vary in (("init",), ("batch",), ("init", "batch")):
+        init = drawn[0] if "init" in vary else fixed[0]
+        batch = drawn[1] if "batch" in vary else fixed[1]
+        cells.append(
+            ({"vary": "+".join(vary)}, hard + 0.6 * init + 0.3 * batch + 0 * drawn[0] > 1.5)
+        )
+    return cells
+
+
+@pytest.mark.slow
+def test_planted_components_of_errors_are_held():
+    x = np.linspace(-9, 9, 4001)
+    weight = stats.norm.pdf(x) * (x[1] - x[0])
+
+    def squared(fixed, drawn):
+        p = stats.norm.sf((1.5 - fixed * x) / drawn)
+        return weight @ p**2
+
+    error = stats.norm.sf(1.5 / (1 + 0.36 + 0.09) ** 0.5)
+    unit = {
+        (ERRORS, "init+batch", ALL): error - squared(1.0, 0.45**0.5),
+        (ERRORS, "init", ALONE): error - squared(1.09**0.5, 0.6),
+        (ERRORS, "batch", ALONE): error - squared(1.36**0.5, 0.3),
+    }
+    unit[ERRORS, "init", OWN] = unit[ERRORS, "init+batch", ALL] - unit[ERRORS, "batch", ALONE]
+    held = coverage(60, lambda rng: scored(rng, 0.0), unit, wrong=True)
+    assert min(held.values()) >= 0.9, held
+
+
+@pytest.mark.slow
+def test_variance_of_consistency_is_held():
+    rng = np.random.default_rng(9)
+    sets, runs = 0.3, 10
+    # what a pair varies by on a fixed test set, and what test sets do, from many of each
+    first, pair = [], []
+    for _ in range(600):
+        hard = rng.normal(size=200) + sets * rng.normal()
+        wrong = hard + 0.45**0.5 * rng.normal(size=(60, 200)) > 1.5
+        both = (wrong[::2] & wrong[1::2]).mean(axis=1)
+        either = (wrong[::2] | wrong[1::2]).mean(axis=1)
+        first.append((both / either).mean())
+        pair.append((both / either).var(ddof=1))
+    truth = {
+        ("ec_local", "init+batch", ALL): float(np.mean(pair)),
+        ("ec_local", "test set", TEST_SET): float(np.var(first, ddof=1) - np.mean(pair) / 30),
+    }
+    held = coverage(60, lambda rng: scored(rng, sets, runs=runs), truth, wrong=True)
+    of_set = held.pop(("ec_local", "test set", TEST_SET))
+    assert min(held.values()) >= 0.9, held
+    assert of_set >= 0.85  # five test sets, of which one may be much harder: no normal values

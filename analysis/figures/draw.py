@@ -26,6 +26,7 @@ from manyseed.analysis.figures.deep import (
 )
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.style import (
+    VECTORS,
     Plot,
     colour,
     distributions,
@@ -191,7 +192,7 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
                 marker=marker(index),
                 alpha=0.65,
                 linewidths=0,
-                rasterized=rows.size > 200,
+                rasterized=shown.height > VECTORS,
             )
         axis.grid(visible=True, axis="both")
         axis.set_xlabel("accuracy")
@@ -252,7 +253,12 @@ def _by_classifier(
         here = described.filter(pl.col("dataset") == dataset, pl.col("_of") == of)
         if (first := of_dataset.setdefault(dataset, axis)) is not axis:
             axis.sharey(first)
-        distributions(axis, _groups(here, classifiers, value), labelled=labelled)
+        distributions(
+            axis,
+            _groups(here, classifiers, value),
+            labelled=labelled,
+            rasterized=shown.height > VECTORS,
+        )
         n += here.height
     if not labelled:
         dots = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ TITLE_CHARACTER = 0.078  # inches, about, of a letter in a panel's title
 BESIDE = 0.5  # inches, about, of a panel's labels to its left
 SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
 LINE = 0.17  # inches, of a line of a legend
+_PLACES = re.compile(r'(?: d="|translate\(|<use [^>]* x=")[^")]*')
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is seen by nobody
+VECTORS = 400  # dots of a figure that are drawn as shapes; more are pixels
+OUTLINE = 50  # points of a violin's outline
 MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
 
 # Okabe and Ito 2008, without black and yellow.
@@ -83,7 +88,7 @@ class Plot:
         buffer = io.StringIO()
         with mpl.rc_context({**_RC, "svg.hashsalt": self.name}):
             self.figure.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
-        return buffer.getvalue()
+        return _PLACES.sub(lambda place: _DIGITS.sub(r"\1", place[0]), buffer.getvalue())
 
 
 def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
@@ -141,7 +146,11 @@ def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
 
 
 def distributions(
-    axis: Axes, groups: Sequence[tuple[int, str, NDArray[np.float64]]], *, labelled: bool = True
+    axis: Axes,
+    groups: Sequence[tuple[int, str, NDArray[np.float64]]],
+    *,
+    labelled: bool = True,
+    rasterized: bool = True,
 ) -> None:
     """Draw one distribution a group: outline, values, and a bar at the median.
 
@@ -152,10 +161,14 @@ def distributions(
         The index chooses colour and marker; every group has values.
     labelled : bool
         Whether labels stand below the groups.
+    rasterized : bool
+        Whether dots are pixels, which take less room where a figure has many.
     """
     for place, (index, _, values) in enumerate(groups):
         if values.size > 2 and values.min() < values.max():
-            body: Any = axis.violinplot([values], [place], widths=0.85, showextrema=False)
+            body: Any = axis.violinplot(
+                [values], [place], widths=0.85, showextrema=False, points=OUTLINE
+            )
             for patch in body["bodies"]:
                 patch.set(facecolor=colour(index), alpha=0.22, edgecolor=colour(index))
         shown = thinned(values)
@@ -167,7 +180,8 @@ def distributions(
             marker=marker(index),
             alpha=0.55,
             linewidths=0,
-            rasterized=shown.size > 200,
+            rasterized=rasterized,
+            zorder=2,  # above all outlines, so that the pixels of a panel are one picture
         )
         middle = float(np.median(values))
         axis.hlines(middle, place - 0.28, place + 0.28, color="black", linewidth=1.4, zorder=4)

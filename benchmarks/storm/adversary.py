@@ -151,7 +151,7 @@ class Storm:
         words = self.words(verb)
         moment = self.rng.uniform(least, max(least, typical) * 1.1)
         told = self.judge(self.ground.run(*words, cut=moment, number=number))
-        if verb == "export" and told.signal and told.code:
+        if verb == "export" and told.signal and "Wrote" not in told.output:
             # the next one is not refused for what is left
             again = self.judge(self.ground.run(*words))
             if again.code == 2 and "exists" in again.output:

@@ -77,8 +77,8 @@ class CommandProcess:
             sys.unraisablehook = self._heard_in_vain
         if self._is_own:
             _own_streams()
-            if signal.SIGINT in self._before:  # first, so that it is the last thing done at exit
-                atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+            for replaced in self._before:  # first, so that it is the last thing done at exit
+                atexit.register(signal.signal, replaced, signal.SIG_IGN)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,13 +95,13 @@ class CommandProcess:
     def end(self) -> None:
         """Let nothing be said any more, neither of a second Ctrl-C nor of a pipe that is closed.
 
-        A Ctrl-C ends what still waits for threads. Where Python takes itself apart it would kill
+        A signal ends what still waits for threads. Where Python takes itself apart it would kill
         the process, whose exit code would not be the command's: there none is heard any more.
         """
         if not self._is_own:
             return
-        if signal.SIGINT in self._before:
-            signal.signal(signal.SIGINT, _leave)
+        for number in self._before:
+            signal.signal(number, _leave)
         for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
             try:
                 stream.flush()

@@ -162,21 +162,18 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("hold", "code"),
-    [
-        ("threading.Thread(target=thread).start()", 130),  # somebody waits for it
-        ("late = Late()", 0),  # the interpreter takes itself apart: the command has ended
-    ],
-)
-def test_ctrl_c_after_a_command_is_no_death_by_signal(hold: str, code: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("hold", ["threading.Thread(target=thread).start()", "late = Late()"])
+def test_a_signal_after_a_command_is_no_death_by_it(hold: str, number: signal.Signals) -> None:
+    # somebody waits for threads; where the interpreter takes itself apart the command has ended
+    code = 128 + number if "thread" in hold else 0
     command = [sys.executable, "-c", LATE.replace("{hold}", hold)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         heard = b""
         while not heard.endswith(b"now"):
             heard += process.stdout.read(1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
     assert process.returncode == code
 
 

@@ -113,7 +113,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "size": ("models", "M_ens, members of an ensemble."),
         "draws": ("ensembles", "Ensembles of this size."),
         "distinct": ("ensembles", "How many of them differ in their members."),
-        "close": (_ENSEMBLES, "Ensembles whose α̂ is at most the option close."),
+        "close": (
+            _ENSEMBLES,
+            "Ensembles whose α̂ is at most the option close; null where some are and δ is above "
+            "it, which says nothing.",
+        ),
         "accepted": (_ENSEMBLES, "Ensembles that the classical two-sample KS test accepts."),
         "accuracy": (_POINTS, "Mean over the ensembles."),
         "churn": (_POINTS, "Churn against the average of the whole pool, mean over the ensembles."),

@@ -362,8 +362,11 @@ def _write(
     except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
         parts = []  # what was drawn for others is lost, and can be drawn again
     described = cells.select("cell", "cell_id", *AXES)
+    unsaid = (pl.col("delta") > options.close) & (pl.col("close") > 0)
     parts += [
-        described.join(group.ensembles.join(inputs, on=KEY, how="left"), on="cell", how="inner")
+        described.join(
+            group.ensembles.join(inputs, on=KEY, how="left"), on="cell", how="inner"
+        ).with_columns(close=pl.when(~unsaid).then(pl.col("close")))
         for group in found
         if not group.ensembles.is_empty()
     ]

@@ -174,6 +174,9 @@ def test_ensembles_are_drawn_by_size_with_their_resolution():
         "40 of each size, out of 8 to 12 runs, those of one repeat of cells 0, 4." in shares.caption
     )
     assert draw.ensembles_close(ENSEMBLES.clear(), 0.05) is None
+    assert "No solid line" not in shares.caption
+    weak = ENSEMBLES.with_columns(close=pl.lit(None, dtype=pl.Float64))
+    assert "No solid line where δ is above 0.05" in draw.ensembles_close(weak, 0.05).caption
     few = draw.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
     assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
 

@@ -68,7 +68,10 @@ def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Pa
     assert table.select("dataset", "size", "draws").rows() == [
         (dataset, size, 20) for size in (3, 5) for dataset in ("one", "two")
     ]
+    # δ is above the option close: that α̂ is not says nothing
+    assert set(imported.results["ensembles"]["close"].to_list()) <= {None, 0.0}
     page = imported.report().read_text()
+    assert "No solid line where δ is above 0.05" in page
     different = imported.results["ensembles"].sort("size")["distinct"].to_list()
     assert max(different[2:]) <= 6  # of five out of six runs there are no more
     told = f"20 of each size, of which {min(different)} to {max(different)} differ in their members"
@@ -83,6 +86,7 @@ def test_what_is_close_is_an_option_of_the_analysis(imported: Sweep, tmp_path: P
     assert CliRunner().invoke(app, analyze).exit_code == 0
     close = sweep.howmany(draws=20, workers=1, confidence=0.9)[0].answers[2]
     assert (close.runs, close.low, close.seconds) == (3, 1, 360.0)
+    assert sweep.results["ensembles"]["close"].to_list()[-1] == 1.0
     assert "an ensemble with α̂ ≤ 0.3: 3 runs are needed" in close.words
     assert "about 6 minutes of training" in close.words
     assert "of all ensembles of these runs do (90 % confidence); with δ = 0.237" in close.words

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin, get_type_hints
@@ -57,11 +57,13 @@ class Convention:
     least, most, above, below : float or None
         The range, of which `above` and `below` are open.
     kind : type
-        bool, int, float or str; read from the annotation, as are the choices.
+        bool, int, float or str; read from the annotation, as are the next two.
     choices : tuple of str or int
         All values; empty where a range says it.
     own : bool
         Whether a function of the user's own, ``"module:function"``, is a value, too.
+    several : bool
+        Whether a value is one or more of these, each once.
     """
 
     meaning: str = ""
@@ -73,6 +75,7 @@ class Convention:
     kind: type = str
     choices: tuple[str | int, ...] = ()
     own: bool = False
+    several: bool = False
 
     @property
     def allowed(self) -> tuple[str | int, ...] | str:
@@ -82,12 +85,21 @@ class Convention:
             return (*self.choices, *own) or "true or false"
         ends = {"from": self.least, "to": self.most, "above": self.above, "and below": self.below}
         limits = [f"{word} {limit:,}" for word, limit in ends.items() if limit is not None]
+        if self.several:
+            return " ".join(["a list of different whole numbers", *limits])
         return " ".join(["a whole number" if self.kind is int else "a number", *limits])
 
     def allows(self, value: Any) -> bool:
         """Whether a value is of the type and in the range."""
         if self.own and is_own(value):
             return True
+        if self.several:
+            each = replace(self, several=False)
+            return (
+                isinstance(value, tuple | list)
+                and 0 < len(value) == len(set(map(repr, value)))
+                and all(map(each.allows, value))
+            )
         if self.choices:
             return not isinstance(value, bool) and value in self.choices
         if self.kind is bool:
@@ -120,14 +132,25 @@ class Options:
         infeasible (`alphahat.outlying`); the average eCDF of the first half of the runs, which are
         then no candidates (RKS); the ensemble of all other runs, with two resamples of all test
         points each (RKS24); the ensemble of the first half.
-    reference_epoch
+    snapshots
+        By the numbers of their epochs; 0 is the first, -1 the last, as long as no epoch is 0. Each
+        is analysed as if it were the only one. A classifier that is not trained in epochs has one
+        snapshot, whatever is asked for.
+    reference_snapshot
         RKS24; not for `others` and `others-trimmed`, of whose average the candidate is subtracted.
     block_bytes
         Predictions that one task loads, in bytes; a larger repeat is cut.
     """
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
-    epoch: Annotated[int, Convention("which snapshot: 0 the first, -1 the last")] = -1
+    snapshots: Annotated[
+        tuple[int, ...],
+        Convention(
+            "epochs whose predictions are analysed, side by side; 0 is the first that was kept, "
+            "-1 the last",
+            "the last",
+        ),
+    ] = (-1,)
     empty_union: Annotated[
         float | Literal[0, 1],
         Convention("local error consistency of two runs without any error", "undefined"),
@@ -143,8 +166,8 @@ class Options:
     alpha_reference: Annotated[ReferenceKind, Convention("what a run is compared with for α̂")] = (
         "others"
     )
-    reference_epoch: Annotated[
-        int | None, Convention("which snapshot α̂'s reference is of", "the same")
+    reference_snapshot: Annotated[
+        int | None, Convention("epoch that α̂'s reference is of", "the same")
     ] = None
     max_references: Annotated[
         int, Convention("runs in a reference at most, the first ones", least=3, most=_MOST)
@@ -244,19 +267,19 @@ class Options:
             value = getattr(self, one.name)
             is_default = value is one.default or (value != value and one.default != one.default)
             if one.name in _DECLARED and not is_default:
-                check(one.name, value)
+                object.__setattr__(self, one.name, check(one.name, value))  # lists become tuples
         if 0 < self.alpha_bootstrap < FEWEST_SAMPLES:
             few = f"0, or a whole number from {FEWEST_SAMPLES}"
             raise Refused("alpha_bootstrap", self.alpha_bootstrap, allowed=few)
         if self.calibration and CALIBRATION not in self.metrics:
             object.__setattr__(self, "metrics", (*self.metrics, CALIBRATION))
-        if self.reference_epoch is not None and is_own(self.probe):
+        if self.reference_snapshot is not None and is_own(self.probe):
             reason = "needs the probe gap or true_margin: only what these are of is kept apart"
-            raise Refused("reference_epoch", self.reference_epoch, reason)
-        if self.reference_epoch is not None and self.alpha_reference in OF_OTHERS:
+            raise Refused("reference_snapshot", self.reference_snapshot, reason)
+        if self.reference_snapshot is not None and self.alpha_reference in OF_OTHERS:
             its = self.alpha_reference
             reason = f"needs another alpha_reference than {its}, of which the candidate is a part"
-            raise Refused("reference_epoch", self.reference_epoch, reason)
+            raise Refused("reference_snapshot", self.reference_snapshot, reason)
 
     @property
     def probe_limit(self) -> float | None:
@@ -278,6 +301,7 @@ def _declared() -> Iterator[tuple[str, Convention]]:
                     declared,
                     kind=kinds[0] if isinstance(kinds[0], type) else str,
                     choices=get_args(literals[0]) if literals else (),
+                    several=get_origin(hint) is tuple,
                     default=declared.default or str(default).lower(),
                 ),
             )
@@ -287,8 +311,27 @@ _DECLARED: Mapping[str, Convention] = dict(_declared())
 CONVENTIONS = {name: declared for name, declared in _DECLARED.items() if declared.meaning}
 """What users are offered, beside the metrics."""
 
-POSITIONS = ("epoch", "reference_epoch")
-"""Options that are positions on the axis of what was stored; negative ones count from the last."""
+SNAPSHOTS = ("snapshots", "reference_snapshot")
+"""Options that name epochs of what was stored."""
+
+
+def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:
+    """Return the place of a snapshot among the epochs that were kept; None where it is not there.
+
+    Parameters
+    ----------
+    epochs : sequence of int
+        Ascending; 0 alone for what is not trained in epochs, which is then any snapshot.
+    snapshot : int
+        As in `Options.snapshots`.
+    """
+    if snapshot in epochs:
+        return epochs.index(snapshot)
+    if tuple(epochs) == (0,):
+        return 0
+    if -len(epochs) <= snapshot <= 0:
+        return snapshot % len(epochs)
+    return None
 
 
 def check(option: str, value: Any) -> Any:
@@ -301,4 +344,4 @@ def check(option: str, value: Any) -> Any:
     """
     if not _DECLARED[option].allows(value):
         raise Refused(option, value, allowed=_DECLARED[option].allowed)
-    return value
+    return tuple(value) if _DECLARED[option].several else value

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import polars as pl
 
+from manyseed.analysis.tables.snapshots import IS_LAST
 from manyseed.orchestrator.conditions import NoCondition, UnknownColumn, condition
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
@@ -23,6 +24,20 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
     """
     with refusing(where, frame.columns, option):
         return frame.filter(condition(where, frame.columns))
+
+
+def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
+    """Return rows of a result table that are wanted, of one snapshot of each cell.
+
+    It is the cell's last, and where the condition asks for epochs, the last of these that its
+    dataset and classifier have.
+    """
+    if "epoch" not in frame.collect_schema().names():  # of an earlier version: there is one
+        return frame.filter(wanted)
+    if "epoch" not in wanted.meta.root_names():
+        return frame.filter(IS_LAST).filter(wanted)
+    newest = pl.col("epoch").max().over("dataset", "classifier")
+    return frame.filter(wanted).filter(pl.col("epoch") == newest)
 
 
 @contextmanager

@@ -21,9 +21,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A repeat of a block: its key, and where its runs are stored."""
+    """A repeat at one snapshot: its key, and where its runs are stored."""
 
     cell: int
+    epoch: int
     held_out: HeldOut
     run_index: Rows
     identical: NDArray[np.bool_]
@@ -148,6 +149,7 @@ def _nothing(metric: Metric) -> Finished:
 def _keyed(member: Member, columns: dict[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
     return {
         "cell": np.full(size, member.cell, dtype=np.int64),
+        "epoch": np.full(size, member.epoch, dtype=np.int64),
         "repeat_index": np.full(size, member.held_out.repeat_index, dtype=np.int64),
         **columns,
     }

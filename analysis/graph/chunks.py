@@ -11,7 +11,8 @@ its predictions, about 40 bytes for each of its K·N_test margins (of
 where they aren't listed), and 2·B·N_test for the resamples of each test set (8·R·N_test for R
 bootstrap samples, where α̂'s interval is asked for), and ten arrays of one run's probabilities in
 float64. While the pairs of a repeat that was cut are computed, its labels are kept too, and 0.7 MB
-for each part.
+for each part. Each snapshot has blocks of its own, so that no task loads more where several are
+analysed; with a reference of another snapshot, both count as a run's predictions.
 """
 
 from __future__ import annotations
@@ -42,22 +43,26 @@ FEWEST_BLOCKS = 16  # where that leaves blocks of `PART_RUNS`, so that there is 
 def build(predictions: Predictions, options: Options, layout: Layout) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
-    sources = Sources.of(predictions, [metric.needs for metric in metrics], options)
-    fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
-    part_runs = min(PART_RUNS, fit)
+    needs = [metric.needs for metric in metrics]
     result = []
-    for members in blocks(predictions, options, fit):
-        if members[0].row.size > part_runs:
-            result.append(_cut(members[0], sources, metrics, options, layout, part_runs))
-        else:
-            rows = sources.rows([member.row for member in members])
-            whole = partial(_compute_block, members, rows, metrics, options, layout)
-            result.append(delayed(whole, pure=False)())
+    for position in predictions.positions(options):
+        sources = Sources.of(predictions, needs, options, position)
+        fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
+        part_runs = min(PART_RUNS, fit)
+        for members in blocks(predictions, options, fit, position):
+            if members[0].row.size > part_runs:
+                result.append(_cut(members[0], sources, metrics, options, layout, part_runs))
+            else:
+                rows = sources.rows([member.row for member in members])
+                whole = partial(_compute_block, members, rows, metrics, options, layout)
+                result.append(delayed(whole, pure=False)())
     return result
 
 
-def blocks(predictions: Predictions, options: Options, fit: int) -> Iterator[tuple[Member, ...]]:
-    """Cut the repeats into blocks, in the order of the rows.
+def blocks(
+    predictions: Predictions, options: Options, fit: int, position: int
+) -> Iterator[tuple[Member, ...]]:
+    """Cut the repeats of one snapshot, given by its place, into blocks, in the order of the rows.
 
     `fit` runs are the most that a block may hold; a repeat that has to be cut is alone in its own.
     """
@@ -88,6 +93,7 @@ def blocks(predictions: Predictions, options: Options, fit: int) -> Iterator[tup
     for repeat in repeats.iter_rows(named=True):
         member = Member(
             cell=repeat["cell"],
+            epoch=predictions.trained[position],
             held_out=held_out[repeat["repeat_index"]],
             run_index=np.asarray(repeat["run_index"], dtype=np.int64),
             identical=np.asarray(repeat["identical"], dtype=np.bool_),
@@ -113,7 +119,7 @@ def single_repeat(
     needs: Sequence[Need],
     options: Options,
 ) -> Part:
-    """Read all runs of one repeat.
+    """Read all runs of one repeat, at the last of the snapshots.
 
     Raises
     ------
@@ -123,10 +129,11 @@ def single_repeat(
     where = f"cell {cell}, repeat {repeat_index}"
     wanted = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
     only = replace(predictions, runs=predictions.runs.filter(wanted))
-    for members in blocks(only, options, 1):
+    position = only.positions(options)[-1]
+    for members in blocks(only, options, 1, position):
         member = members[0]
-        everything = slice(0, member.row.size)
-        part, check = Stored.of(member, everything, Sources.of(only, needs, options)).load()
+        sources = Sources.of(only, needs, options, position)
+        part, check = Stored.of(member, slice(0, member.row.size), sources).load()
         problem = check.problem(member.held_out)
         if problem is not None:
             raise Refused("repeat_index", repeat_index, f"{where}: {problem}")

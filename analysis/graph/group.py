@@ -18,7 +18,7 @@ from manyseed.analysis.graph.chunks import build
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.tables.schema import RUN_KEY, Block, Layout, Tables, combine
+from manyseed.analysis.tables.schema import RUN, Block, Layout, Tables, combine
 
 Progress = Callable[[int, int], None]
 """Called with (blocks done, blocks in all) after each block, and once before the first."""
@@ -51,12 +51,12 @@ def analyze_group(predictions: Predictions, options: Options | None = None) -> G
     Raises
     ------
     Refused
-        For an epoch or a metric that doesn't exist. A metric that what was kept doesn't allow is
+        For a snapshot or a metric that doesn't exist. A metric that what was kept doesn't allow is
         no error: its columns are null, and `analysis.metrics.unavailable` says why.
     """
     options = options if options is not None else Options()
     types = predictions.runs.schema
-    keys = {name: types[name] for name in RUN_KEY}
+    keys = {name: types[name] for name in RUN}
     layout = Layout(keys, schema(options.metrics))
     return GroupAnalysis(predictions, options, layout, tuple(build(predictions, options, layout)))
 

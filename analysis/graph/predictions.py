@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.metric import Metric, Need, Probability
 from manyseed.analysis.metrics.registry import asked
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import Options, snapshot_index
 from manyseed.analysis.refused import NotKept, Refused
 
 ArrayName = Literal["margin", "confidence", "score"]
@@ -73,6 +73,8 @@ class Predictions:
         another run of its repeat, because nothing of its training varies).
     runs_planned : int or mapping of cell to int, or None
         Runs that a repeat should have, for the coverage; None where that isn't known.
+    epochs : tuple of int or None
+        Epochs trained at each snapshot, ascending; None numbers them from 0.
     """
 
     dataset: str
@@ -88,6 +90,7 @@ class Predictions:
     probability: Probability = "softmax"
     runs: pl.DataFrame = field(repr=False)
     runs_planned: int | Mapping[int, int] | None = None
+    epochs: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays and frames that don't fit each other."""
@@ -102,6 +105,10 @@ class Predictions:
             raise ValueError(f"the frame of runs lacks {', '.join(missing)}")
         if len(self.label.shape) != 3:
             raise ValueError(f"label has shape {self.label.shape}; (run, epoch, sample) is needed")
+        if len(self.trained) != self.label.shape[1]:
+            raise ValueError(
+                f"{len(self.trained)} epochs are named; label has {self.label.shape[1]}"
+            )
         for name in ("margin", "confidence"):
             array = getattr(self, name)
             if array is not None and array.shape != self.label.shape:
@@ -194,12 +201,29 @@ class Predictions:
         enough = need in ("margin", "confidence") or self.n_classes == 2
         raise NotKept("needs", need, "was not kept", ("margin", "all") if enough else ("all",))
 
-    def epoch_index(self, epoch: int) -> int:
-        """Return the position of an epoch, counted from the first."""
-        epochs = self.label.shape[1]
-        if not -epochs <= epoch < epochs:
-            raise Refused("epoch", epoch, allowed=f"a whole number from {-epochs} to {epochs - 1}")
-        return int(epoch % epochs)
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """Epochs trained at each snapshot."""
+        return tuple(range(self.label.shape[1])) if self.epochs is None else self.epochs
+
+    def positions(self, options: Options) -> tuple[int, ...]:
+        """Return the places of the snapshots to analyse on the axis of epochs, ascending."""
+        found = {self._position("snapshots", snapshot) for snapshot in options.snapshots}
+        return tuple(sorted(found))
+
+    def reference_position(self, options: Options) -> int | None:
+        """Return the place of the snapshot that α̂'s reference is of; None for the candidate's."""
+        if options.reference_snapshot is None:
+            return None
+        return self._position("reference_snapshot", options.reference_snapshot)
+
+    def _position(self, option: str, snapshot: int) -> int:
+        index = snapshot_index(self.trained, snapshot)
+        if index is None:
+            raise Refused(
+                option, snapshot, f"{self.dataset} × {self.classifier} has it not", self.trained
+            )
+        return index
 
 
 def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused]:

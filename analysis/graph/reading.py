@@ -152,15 +152,18 @@ class Sources:
     arrays: Mapping[str, Source]
 
     @classmethod
-    def of(cls, predictions: Predictions, needs: Sequence[Need], options: Options) -> Sources:
-        """Find the arrays behind what is needed."""
-        arrays = {"label": _source(predictions, "label", options.epoch)}
+    def of(
+        cls, predictions: Predictions, needs: Sequence[Need], options: Options, position: int
+    ) -> Sources:
+        """Find the arrays behind what is needed of one snapshot, given by its place."""
+        arrays = {"label": _source(predictions, "label", position)}
         for need in needs:
             name = predictions.source(need)
             if name is not None and name not in arrays:
-                arrays[name] = _source(predictions, name, options.epoch)
-        if options.reference_epoch is not None and "margin" in arrays:
-            arrays["reference_margin"] = _source(predictions, "margin", options.reference_epoch)
+                arrays[name] = _source(predictions, name, position)
+        reference = predictions.reference_position(options)
+        if reference not in (None, position) and "margin" in arrays:
+            arrays["reference_margin"] = _source(predictions, "margin", reference)
         return cls(arrays)
 
     @property
@@ -180,7 +183,7 @@ class Sources:
 def _source(predictions: Predictions, name: str, epoch: int) -> Source:
     of_scores = name == "margin" and predictions.margin is None
     array: LazyArray = getattr(predictions, "score" if of_scores else name)
-    return Source.of(array, predictions.epoch_index(epoch), of_scores=of_scores)
+    return Source.of(array, epoch, of_scores=of_scores)
 
 
 def readers(rows: Mapping[str, Rows]) -> dict[str, Reader]:

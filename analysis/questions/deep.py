@@ -20,6 +20,7 @@ from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.metrics.scores import labels
 from manyseed.analysis.metrics.tempered import calibrated, plain, splits_of
 from manyseed.analysis.options import CALIBRATION, Options
+from manyseed.analysis.tables.schema import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.prefixes import orders, prefixes
 
 Real = NDArray[np.float64]
@@ -35,6 +36,7 @@ MEASURES = (
 )
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
+    **EPOCH,
     "repeat_index": pl.UInt16,
     "draw": pl.UInt32,
     "members": pl.UInt32,
@@ -42,23 +44,25 @@ SCHEMA: Mapping[str, Any] = {
     "n_test": pl.UInt32,
     **dict.fromkeys(MEASURES, pl.Float64),
 }
-ORDER = ("cell", "repeat_index", "draw", "members")
+ORDER = (*REPEAT_KEY, "draw", "members")
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
     """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
 
-    Of each repeat with two runs or more that are no copies there is a row for each draw and size.
+    Of each repeat with two runs or more that are no copies there is a row for each draw and size,
+    at the last of the snapshots.
     A task holds `POOL_BYTES` of predictions at most, or those of one run, and about ten arrays of
     one run's probabilities in float64.
     """
     asked = CALIBRATION in options.metrics
     if not asked or CALIBRATION in unavailable(predictions, options):
         return []
-    sources = Sources.of(predictions, ["score"], options)
+    position = predictions.positions(options)[-1]
+    sources = Sources.of(predictions, ["score"], options, position)
     own = predictions.runs.filter(~pl.col("identical"))
     result = []
-    for (member,) in blocks(replace(predictions, runs=own), options, 1):
+    for (member,) in blocks(replace(predictions, runs=own), options, 1, position):
         pool = _first(member, options.deep_runs)
         if pool.row.size < 2:
             continue
@@ -124,7 +128,7 @@ def _rows(
     drawn = orders(
         held_out.seed, held_out.dataset_id, held_out.repeat_index, pool.size, options.deep_draws
     )
-    key = {"cell": member.cell, "repeat_index": held_out.repeat_index}
+    key = {"cell": member.cell, "epoch": member.epoch, "repeat_index": held_out.repeat_index}
     for draw in draws:
         for size, logs in enumerate(prefixes(pool.logs, drawn[draw].tolist()), start=1):
             wrong = predicted(logs) != y_true

@@ -16,6 +16,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.snapshots import at_last, last, several
 
 Rows = tuple[Mapping[str, Any], ...]
 
@@ -113,7 +114,8 @@ def context(
         The sweep's name.
     counts : Counts
     tables : Tables
-        With the columns of `analysis.axes.AXES` joined.
+        With the columns of `analysis.axes.AXES` joined. Of several snapshots the summary shows
+        all, everything else each cell's last.
     options : Options
         As the tables were computed with.
     provenance : mapping of str to str
@@ -128,21 +130,23 @@ def context(
     compared : Tables or None
         What effects are taken of, by default `tables`.
     """
+    cells, tables = tables.cells, at_last(tables)
     compared = compared or tables
-    several = tables.repeats["dataset"].n_unique() > 1
+    datasets = tables.repeats["dataset"].n_unique()
     return Context(
         name=name,
         counts=counts,
-        summary=summary(tables.cells),
-        axes=varying_axes(tables.cells),
+        summary=summary(cells),
+        axes=varying_axes(cells),
         repeats=repeats_in_words(tables.cells),
         effects=effect_rows(effects(compared, by=("classifier",))),
-        effects_by_dataset=effect_rows(effects(compared)) if several else (),
+        effects_by_dataset=effect_rows(effects(compared)) if datasets > 1 else (),
         figures=all_figures(tables, curves, ensembles, options.close, uncertainty, dee),
         notes=(
             *notes,
             *missing.notes(tables.runs, tables.repeats),
             *suspects.notes(tables.repeats.lazy(), tables.runs.lazy(), options),
+            *snapshots_in_words(cells),
             *conventions(tables, options),
         ),
         provenance=provenance,
@@ -179,17 +183,23 @@ def summary(cells: pl.DataFrame) -> Rows:
     are different trainings. `copies` are the runs that are copies of another.
     """
     copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
-    return _rows(cells.with_columns(copies).sort("dataset", "classifier", "cell"))
+    if "epoch" in cells.columns:
+        trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))
+        cells = cells.sort("epoch").with_columns(trained.fill_null("no epochs").alias("epoch"))
+    key = ("dataset", "classifier", "cell")
+    return _rows(cells.with_columns(copies).sort(key, maintain_order=True))
 
 
 def varying_axes(cells: pl.DataFrame) -> list[str]:
-    """Return in what the cells of a dataset and classifier differ."""
+    """Return in what the rows of a dataset and classifier differ: axes, and epoch at the end."""
     others = [name for name in AXES if name not in ("dataset", "classifier")]
-    return [name for name in others if cells[name].n_unique() > 1]
+    found = [name for name in others if cells[name].n_unique() > 1]
+    return [*found, "epoch"] if several(cells) else found
 
 
 def repeats_in_words(cells: pl.DataFrame) -> str:
     """Say how many repeats there are: of how many cells, on how many test sets each."""
+    cells = last(cells)
     if cells.is_empty():
         return "No repeat has finished runs."
     each = cells["n_repeats"].unique().sort().to_list()
@@ -199,6 +209,18 @@ def repeats_in_words(cells: pl.DataFrame) -> str:
         f"{total:,} {'repeat' if total == 1 else 'repeats'}: {n:,} {'cell' if n == 1 else 'cells'} "
         f"on {sets} test {'set' if each == [1] else 'sets'}{'' if n == 1 else ' each'}."
     )
+
+
+def snapshots_in_words(cells: pl.DataFrame) -> list[str]:
+    """Say which snapshots were analysed, where there are several."""
+    if not several(cells):
+        return []
+    epochs = cells["epoch"].unique().sort().to_list()
+    shown = ", ".join(str(epoch) for epoch in epochs if epoch > 0)
+    return [
+        f"Several snapshots were analysed, each by itself: epochs {shown}. The summary shows all; "
+        "figures, effects and all else are of the last that each cell has."
+    ]
 
 
 def conventions(tables: Tables, options: Options) -> list[str]:

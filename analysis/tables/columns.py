@@ -20,6 +20,7 @@ _SIDE = (_TEST, "N, points on each side of the test behind α̂.")
 
 EVERYWHERE: Mapping[str, Meaning] = {
     "cell": ("", "Which cell."),
+    "epoch": ("", "Which snapshot: epochs trained, 0 where the training has none."),
     "repeat_index": ("", "Which test set."),
     "run_index": ("", "Which run of the repeat."),
     "run_i": ("", "Which run of the repeat is the first of the pair."),

@@ -47,9 +47,15 @@ OVER_REPEATS = (
 """Columns of the table of repeats whose distribution the table of cells describes."""
 
 
-RUN_KEY = ("cell", "repeat_index", "run_index")
-PAIR_KEY = ("cell", "repeat_index", "run_i", "run_j")
-REPEAT_KEY = ("cell", "repeat_index")
+EPOCH = {"epoch": pl.UInt32}
+"""The column that says which snapshot a row rests on, and its type."""
+
+REPEAT = ("cell", "repeat_index")
+RUN = (*REPEAT, "run_index")
+REPEAT_KEY = ("cell", "epoch", "repeat_index")
+RUN_KEY = (*REPEAT_KEY, "run_index")
+PAIR_KEY = (*REPEAT_KEY, "run_i", "run_j")
+CELL_KEY = ("cell", "epoch")
 ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
 """What the rows of each table are sorted by."""
 
@@ -108,7 +114,7 @@ class Layout:
         self, parts: Sequence[Table], key: Sequence[str], facts: Schema, columns: Sequence[Column]
     ) -> pl.DataFrame:
         run = self.keys["run_index"]
-        types = {**self.keys, "run_i": run, "run_j": run}
+        types = {**self.keys, **EPOCH, "run_i": run, "run_j": run}
         schema: dict[str, Any] = {name: types[name] for name in key}
         schema |= facts
         schema |= {column.name: column.dtype for column in columns}
@@ -138,13 +144,13 @@ class Tables:
     Attributes
     ----------
     runs : polars frame
-        One row a finished run, sorted by cell, repeat index and run index.
+        One row a finished run and snapshot, sorted by cell, epoch, repeat index and run index.
     pairs : polars frame
-        One row for each two runs of a repeat, run_i < run_j.
+        One row for each two runs of a repeat, run_i < run_j, and snapshot.
     repeats : polars frame
-        One row for each cell and repeat index.
+        One row for each cell, snapshot and repeat index.
     cells : polars frame
-        One row per cell: the distribution over its repeats.
+            One row per cell and snapshot: the distribution over its repeats.
     failures : mapping of metric name to str
         Why metrics of users' own could not be computed; their columns are null throughout.
     """
@@ -240,7 +246,7 @@ def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:
-    """Describe each cell by the distribution over its repeats.
+    """Describe each cell, at each snapshot, by the distribution over its repeats.
 
     Parameters
     ----------
@@ -268,8 +274,8 @@ def cells(repeats: pl.DataFrame) -> pl.DataFrame:
             column.count().alias(f"{name}_n"),
         ]
     return (
-        repeats.sort("cell", "repeat_index")
-        .group_by("cell", maintain_order=True)
+        repeats.sort(REPEAT_KEY)
+        .group_by(CELL_KEY, maintain_order=True)
         .agg(
             pl.len().alias("n_repeats"),
             pl.col("n_runs").sum(),

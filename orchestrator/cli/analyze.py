@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
-from manyseed.orchestrator.cli.common import Directory, Json, OwnMetrics, names
+from manyseed.orchestrator.cli.common import Directory, Json, OwnMetrics, names, whole_numbers
 from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.cli.output import (
     console,
@@ -59,11 +59,15 @@ def _parameter(name: str, declared: Convention) -> inspect.Parameter:
     option = typer.Option(
         f"{flag(name)}/{off}" if declared.kind is bool else flag(name),
         help=f"{declared.meaning[0].upper()}{declared.meaning[1:]}.",
-        metavar="|".join(map(str, declared.allowed)) if declared.choices else None,
+        metavar="N,N,…"
+        if declared.several
+        else "|".join(map(str, declared.allowed))
+        if declared.choices
+        else None,
         show_default=declared.default,
     )
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotation: Any = Annotated[declared.kind | None, option]
+    annotation: Any = Annotated[(str if declared.several else declared.kind) | None, option]
     return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
@@ -126,6 +130,8 @@ def analyze(
         manyseed analyze quickstart --metric my_metrics:false_positives
 
         manyseed analyze quickstart --alpha-mode paper --resamples 1000 --dask processes
+
+        manyseed analyze study --snapshots 2,50 --alpha-reference half --reference-snapshot 50
 
         manyseed analyze quickstart --cluster mycluster --wait
 
@@ -196,12 +202,18 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
     def warn(text: str) -> None:
         say(text, style="yellow", to=errors)
 
-    return conventions(sweep.paths, report=warn, **asked)
+    several = {
+        name: whole_numbers(text, flag(name), "2,20")
+        for name, text in asked.items()
+        if name in CONVENTIONS and CONVENTIONS[name].several and text is not None
+    }
+    return conventions(sweep.paths, report=warn, **{**asked, **several})
 
 
 def print_summary(sweep: Sweep) -> None:
     """Print what the sweep found, cell by cell, and what is to be known of it."""
     from manyseed.analysis.report.context import repeats_in_words, varying_axes
+    from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.reporting import summary_table
@@ -223,6 +235,7 @@ def print_summary(sweep: Sweep) -> None:
     named = f" Cells differ in {' · '.join(axes)}." if axes else ""
     say(f"{repeats_in_words(cells)}{named}")
     say("± seeds: between runs, within repeats. Between test sets: of the repeats' means.")
+    cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
         same = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of whose runs are"
@@ -238,6 +251,7 @@ def print_summary(sweep: Sweep) -> None:
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return what could not be computed, and what stands out, and why, as sentences."""
     from manyseed.analysis.questions import suspects
+    from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import (
         not_computed,
@@ -250,7 +264,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     results, (options, record) = sweep.results, read_analysis(sweep.paths)
     repeats = results["repeats"]
     with results.damage_named("runs"):
-        infeasible = suspects.notes(repeats.lazy(), results.scan("runs"), options)
+        infeasible = suspects.notes(last(repeats.lazy()), last(results.scan("runs")), options)
     return {
         "infeasible": infeasible,
         "not_computed": not_computed(record),

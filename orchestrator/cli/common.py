@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from manyseed.orchestrator.errors import UserError
+
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
 ]
@@ -63,3 +65,18 @@ OwnMetrics = Annotated[
 def names(text: str) -> list[str]:
     """Return what stands between commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def whole_numbers(text: str, key: str, example: str) -> list[int]:
+    """Return the whole numbers that stand between commas.
+
+    Raises
+    ------
+    UserError
+        Where something else does.
+    """
+    try:
+        return [int(name) for name in names(text)]
+    except ValueError:
+        remedy = f"such as: {key} {example}"
+        raise UserError("no list of whole numbers", key=key, value=text, remedy=remedy) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import Cluster, Directory, Json, names
+from manyseed.orchestrator.cli.common import Cluster, Directory, Json, names, whole_numbers
 from manyseed.orchestrator.cli.output import counted, errors, print_json, say
 from manyseed.orchestrator.errors import UserError
 
@@ -109,7 +109,7 @@ def howmany(
         confidence=confidence,
         by=names(by),
         where=where,
-        sizes=None if sizes is None else _numbers(sizes),
+        sizes=None if sizes is None else whole_numbers(sizes, "--sizes", "1,2,5"),
         draws=draws,
         workers=workers,
     )
@@ -119,6 +119,7 @@ def howmany(
                 "name": group.name,
                 "cell": group.cell,
                 "cell_id": group.cell_id,
+                "epoch": group.epoch,
                 "dataset": group.dataset,
                 "classifier": group.classifier,
                 **group.further,
@@ -166,12 +167,3 @@ def _until(
         say(one.words, indent=2)
     if dry:
         say(f"Next: {counted(added, 'run')} would be added." if added else "No run would be added.")
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(name) for name in names(text)]
-    except ValueError:
-        raise UserError(
-            "no list of whole numbers", key="--sizes", value=text, remedy="such as: --sizes 1,2,5"
-        ) from None

@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, POSITIONS, Convention, check
+from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, Convention, check
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.schema_errors import key_text, user_error
 
@@ -218,6 +218,8 @@ def _convention(name: str, declared: Convention) -> Any:
         schema = {"enum": list(declared.choices)}
     if declared.own:
         schema = {"anyOf": [schema, {"type": "string", "pattern": OWN_PATTERN}]}
+    if declared.several:
+        schema = {"type": "array", "items": schema, "minItems": 1, "uniqueItems": True}
     meaning = f"{declared.meaning[0].upper()}{declared.meaning[1:]}"
     return (
         Annotated[Any, AfterValidator(partial(check, name)), WithJsonSchema(schema)],
@@ -232,11 +234,7 @@ else:
         "Analysis",
         __base__=_OwnMetrics,
         __doc__=_OwnMetrics.__doc__,
-        **{
-            name: _convention(name, declared)
-            for name, declared in CONVENTIONS.items()
-            if name not in POSITIONS  # of one sweep's snapshots
-        },
+        **{name: _convention(name, declared) for name, declared in CONVENTIONS.items()},
     )
 
 

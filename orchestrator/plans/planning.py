@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
+from manyseed.analysis.refused import Refused as NoAnalysis
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.orchestrator.disk.folders import appearing
@@ -19,7 +21,7 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused, toml_value
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.resolving import toml_key
-from manyseed.orchestrator.grids.sweepfile import load_sweep_file
+from manyseed.orchestrator.grids.sweepfile import SweepFile, load_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds
@@ -27,6 +29,7 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
 from manyseed.orchestrator.plans.plan import CELLS, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
+from manyseed.orchestrator.plans.snapshots import require_snapshots
 
 MAX_RUNS = 10**8
 """Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
@@ -57,6 +60,7 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     )
     _check_kept(before, asked, sweep_file)
     groups = groups.extended(asked, sweep, expansion, sweep_file)
+    _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
     observed = observed_seconds(paths, before, groups)
     return Change(sweep, text, expansion, before, after, added, groups, observed)
@@ -149,6 +153,16 @@ def _check_size(expansion: Expansion, file: Path) -> None:
             key="grid",
             remedy="lower repeats or runs, shorten lists, or make several sweeps of it",
         )
+
+
+def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:
+    """Refuse conventions that could not be followed once all is trained."""
+    told = sweep.analysis.model_dump(exclude={"metrics"})
+    try:
+        options = Options(**{name: value for name, value in told.items() if value is not None})
+        require_snapshots(options, groups.specs)
+    except NoAnalysis as error:
+        raise refused(error, file=file, key=f"analysis.{error.option}") from None
 
 
 def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:

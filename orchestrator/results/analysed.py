@@ -12,11 +12,15 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.snapshots import last
 from manyseed.jobs.identity import identity
+from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.filtering import refusing
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
+from manyseed.orchestrator.results.conventions import to_json
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.store.reading.reader import test_sets
@@ -55,6 +59,21 @@ class AnalysedSweep:
         cells = self.results["cells"].join(planned, on="cell", how="left", maintain_order="left")
         data = [_data(json.loads(text)["dataset"]) for text in cells["canonical"]]
         return _with_epoch(cells).with_columns(pl.Series("data", data, dtype=pl.String))
+
+    def snapshots(self, conditions: Mapping[str, str | None]) -> pl.DataFrame:
+        """Return the cells, of several snapshots the last unless a condition asks for epochs.
+
+        Parameters
+        ----------
+        conditions : mapping of option to str or None
+            In SQL, over the cells.
+        """
+        names = self.cells.columns
+        for option, text in conditions.items():
+            with refusing(text, names, option):
+                if text is not None and "epoch" in condition(text, names).meta.root_names():
+                    return self.cells
+        return last(self.cells)
 
     def require(self, metric: str) -> None:
         """Refuse what is no metric of runs.
@@ -102,7 +121,7 @@ class AnalysedSweep:
     def runs(self) -> pl.DataFrame:
         """The runs with their test sets, copies left out."""
         paths = self.plan.all_cells.select("cell", "path", planned="identical")
-        repeats = self.results["repeats"].select("cell", "repeat_index", same="identical")
+        repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
         return (
             _with_epoch(self.results["runs"])
             .filter(~pl.col("identical"))
@@ -125,7 +144,7 @@ class AnalysedSweep:
     @cached_property
     def conventions(self) -> Mapping[str, object]:
         """By what options it was analysed."""
-        return Analysis.read(self.paths).options
+        return to_json(Analysis.read(self.paths).conventions(self.paths))
 
 
 def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:

@@ -27,7 +27,8 @@ from manyseed.analysis.questions.randomness import sources
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import RUN_KEY, Tables, without
+from manyseed.analysis.tables.schema import CELL_KEY, REPEAT, RUN, Tables, without
+from manyseed.analysis.tables.snapshots import at_last, side_by_side
 from manyseed.jobs.datasets import dataset_id
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet
@@ -158,6 +159,7 @@ def analyze(
     """
     plan, held = Plan.read(paths), Held(paths)
     lazy: list[GroupAnalysis] = []
+    owners: list[Published] = []
     extras, inputs, same, missing, curves = [], [], [], [], []
     failed_before = _failed(paths)
     groups = list(published(paths, plan))
@@ -168,8 +170,13 @@ def analyze(
             inputs.append(digests(group.numbers, group.predictions, group.spec, options))
             known = inputs[-1].clear() if names in failed_before else inputs[-1]
             same.append(held.same(known))
-            runs = group.predictions.runs.join(same[-1], on=KEY, how="anti")
-            lazy.append(analyze_group(replace(group.predictions, runs=runs), options))
+            for position in group.predictions.positions(options):
+                epoch = group.predictions.trained[position]
+                known = same[-1].filter(epoch=epoch)
+                runs = group.predictions.runs.join(known, on=REPEAT, how="anti")
+                left = replace(group.predictions, runs=runs)
+                lazy.append(analyze_group(left, replace(options, snapshots=(epoch,))))
+                owners.append(group)
         extras.append(_extras(group.numbers, group.predictions.runs))
         if group.spec.curves:
             stored = {name: read_array(group.group, name) for name in NEEDED}
@@ -187,12 +194,13 @@ def analyze(
     of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]
     deep = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
     merged = held.merged(computed, pl.concat(same))
-    for group, found in zip(groups, computed, strict=True):
+    for group, found in zip(owners, computed, strict=True):
         merged = _without_failed(merged, group.predictions, found, options)
-        missing += [
+        failures = [
             Unavailable(group.spec.dataset, group.spec.classifier, metric, reason, failed=True)
             for metric, reason in found.failures.items()
         ]
+        missing += [failure for failure in failures if failure not in missing]
     tables = _described(merged, pl.concat(extras), plan, options.close)
     before_writing()
     held.forget()
@@ -319,6 +327,7 @@ def _predictions(
         probability=spec.probability,
         runs=runs,
         runs_planned=planned,
+        epochs=spec.epochs,
     )
 
 
@@ -341,25 +350,35 @@ def _described(
     """Return all tables with what each cell is, yet to be joined."""
     # α̂ is never shown without its resolution
     resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
-    recipes = extras.group_by(KEY).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
-    runs = merged.runs.join(extras, on=RUN_KEY, how="left", maintain_order="left").join(
+    recipes = extras.group_by(REPEAT).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
+    runs = merged.runs.join(extras, on=RUN, how="left", maintain_order="left").join(
         resolution, on=KEY, how="left", maintain_order="left"
     )
     place = ("rank", "repeat_index", "run_index", "close")
+    shown = (*CELL_KEY, *place, *COMPARED, "delta", *HELD_OUT)
+    cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
     parts = (
         runs,
         merged.pairs,
-        merged.repeats.join(recipes, on=KEY, how="left", maintain_order="left"),
+        merged.repeats.join(recipes, on=REPEAT, how="left", maintain_order="left"),
         merged.cells,
-        sources(merged, close),
-        ranked(runs, close).select("cell", *place, *COMPARED, "delta", *HELD_OUT),
+        side_by_side(lambda here: sources(here, close), merged),
+        side_by_side(
+            lambda here: ranked(here.runs, close).select(shown),
+            replace(merged, runs=runs, pairs=merged.pairs.clear()),
+        ),
     )
-    cells = plan.cells.select("cell", "cell_id", *AXES)
     found = dict(zip(TABLES, parts, strict=True))
-    named = merged.repeats.join(cells, on="cell", how="left", maintain_order="left")
-    of_repeats = replace(merged, repeats=named)
-    found[EFFECTS] = effects_of_cells(of_repeats)
-    found[VARIANCE] = variance(of_repeats)
+    of_one = at_last(merged)
+    named = of_one.repeats.join(
+        plan.cells.select("cell", "cell_id", *AXES), on="cell", how="left", maintain_order="left"
+    )
+    of_repeats, epochs = replace(of_one, repeats=named), of_one.cells.select(CELL_KEY)
+    for name, table in (
+        (EFFECTS, effects_of_cells(of_repeats)),
+        (VARIANCE, variance(of_repeats)),
+    ):
+        found[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
     return {
         name: cells.lazy().join(part.lazy(), on="cell", how="inner", maintain_order="right")
         for name, part in found.items()

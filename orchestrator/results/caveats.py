@@ -8,6 +8,7 @@ import polars as pl
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import Options
+from manyseed.analysis.tables.snapshots import several
 from manyseed.orchestrator.results.record import Analysis
 
 _LISTED = 3
@@ -69,14 +70,14 @@ def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
 def undefined(repeats: pl.DataFrame) -> list[str]:
     """Say where scores are not numbers."""
     found = repeats.filter(pl.col("n_undefined") > 0)
-    by_group = found.group_by("dataset", "classifier", maintain_order=True).agg(
+    by_group = found.group_by("dataset", "classifier", *_epoch(repeats), maintain_order=True).agg(
         pl.col("n_undefined").sum()
     )
     return [
-        f"{dataset} × {classifier}: {runs:,} {'run has' if runs == 1 else 'runs have'} scores that "
-        "are not numbers. Such a run has no α̂ and no probabilities, and stands in no reference and "
-        "no ensemble."
-        for dataset, classifier, runs in by_group.iter_rows()
+        f"{dataset} × {classifier}{_at(epoch)}: {runs:,} {'run has' if runs == 1 else 'runs have'} "
+        "scores that are not numbers. Such a run has no α̂ and no probabilities, and stands in no "
+        "reference and no ensemble."
+        for dataset, classifier, *epoch, runs in by_group.iter_rows()
     ]
 
 
@@ -160,9 +161,18 @@ def problems(repeats: pl.DataFrame) -> list[str]:
     found = repeats.filter(pl.col("problem").is_not_null())
     return [
         f"cell {row['cell']} ({row['dataset']} × {row['classifier']}), repeat "
-        f"{row['repeat_index']}: {row['problem']}"
+        f"{row['repeat_index']}{_at([row[name] for name in _epoch(repeats)])}: {row['problem']}"
         for row in found.iter_rows(named=True)
     ]
+
+
+def _epoch(repeats: pl.DataFrame) -> list[str]:
+    """Return the column that tells snapshots apart, where there are several."""
+    return ["epoch"] if several(repeats) else []
+
+
+def _at(epoch: list[int]) -> str:
+    return "".join(f" at epoch {number}" for number in epoch if number > 0)
 
 
 def _some(names: list[str]) -> str:

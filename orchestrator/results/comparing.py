@@ -20,6 +20,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparing import Side, compare, compare_apart
 from manyseed.analysis.tables.means import compares_runs, is_level
+from manyseed.analysis.tables.snapshots import last
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
@@ -98,11 +99,12 @@ def compare_cells(
     second = first if other is None else AnalysedSweep(other)
     for sweep in {id(one): one for one in (first, second)}.values():
         sweep.require(metric)
-    of_a, of_b = (_chosen(sweep.cells, where, "--where") for sweep in (first, second))
+    asked = {"--where": where, "--a": a, "--b": b}
+    of_a, of_b = (_chosen(sweep.snapshots(asked), where, "--where") for sweep in (first, second))
     if a is None and other is None:
-        pairs = _levels(_last(of_a), by)
+        pairs = _levels(last(of_a), by)
     else:
-        of_a, of_b = (_last(_chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
+        of_a, of_b = (last(_chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
         pairs = _matched(of_a, of_b, one_sweep=first is second)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     found = [
@@ -127,11 +129,6 @@ def _chosen(cells: pl.DataFrame, condition: str | None, option: str) -> pl.DataF
     if found.is_empty():
         raise UserError("no cell meets the condition", key=option, value=condition)
     return found
-
-
-def _last(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return of each cell the last snapshot that was chosen."""
-    return cells.sort("cell", "epoch").unique("cell", keep="last", maintain_order=True)
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
@@ -297,7 +294,9 @@ def _incomparable(
             if together[fact].n_unique() > 1:
                 return f"{metric} of A is of {said} than that of B"
     names = set(first.conventions) | set(second.conventions)
-    relevant = {"epoch"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
+    relevant = {"snapshots"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
+    if one.get("epoch") == two.get("epoch"):
+        relevant -= {"snapshots"}
     differing = sorted(
         name
         for name in names & relevant

@@ -10,12 +10,13 @@ from typing import Any
 
 from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
-from manyseed.analysis.options import DEFAULT_METRICS, POSITIONS, Options, is_own
+from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
-from manyseed.orchestrator.errors import UserError, refused, toml_value
+from manyseed.orchestrator.errors import refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.results import own_metrics
 from manyseed.orchestrator.results.flags import flag
 from manyseed.orchestrator.store.layout.groups import find_group
@@ -72,16 +73,15 @@ def conventions(
             key="analysis.metrics" if is_filed else "metrics",
             remedy=_WHERE if isinstance(error, NoModule) else None,
         ) from None
-    for name in POSITIONS:
-        if (position := asked.get(name)) is not None:
-            _refuse_snapshot(paths, flag(name), position)
     try:
-        return Options(metrics=named, **values)
+        options = Options(metrics=named, **values)
+        specs = [s for s in Groups.read(paths).specs if find_group(paths.store, s) is not None]
+        require_snapshots(options, specs)
     except Refused as error:
         if asked.get(error.option) is not None:
             raise refused(error, key=flag(error.option)) from None
-        key = f"analysis.{error.option}"
-        raise refused(error, file=paths.sweep_file, key=key) from None
+        raise refused(error, file=paths.sweep_file, key=f"analysis.{error.option}") from None
+    return options
 
 
 _WHERE = "a module of your own is found beside where you are, or on PYTHONPATH"
@@ -107,25 +107,6 @@ def why_not(refusal: Refused) -> str:
     return refusal.reason
 
 
-def _refuse_snapshot(paths: SweepPaths, option: str, position: int) -> None:
-    """Refuse a snapshot that some of what is stored lacks."""
-    for spec in Groups.read(paths).specs:
-        n = len(spec.epochs)
-        if not -n <= position < n and find_group(paths.store, spec) is not None:
-            there = (
-                f"{i} (epoch {epoch})" if epoch else str(i) for i, epoch in enumerate(spec.epochs)
-            )
-            raise UserError(
-                f"{spec.dataset} × {spec.classifier} has no such snapshot; there are: "
-                f"{', '.join(there)}",
-                key=option,
-                value=position,
-                remedy=f"give 0 to {n - 1} from the first, or -1 to {-n} from the last"
-                if n > 1
-                else "give 0, or leave the option out",
-            )
-
-
 def without_own(options: Options) -> Options:
     """Return the same conventions without functions of users' own, so that none is run."""
     metrics = tuple(name for name in options.metrics if not is_own(name))
@@ -135,10 +116,16 @@ def without_own(options: Options) -> Options:
 def to_json(options: Options) -> Mapping[str, object]:
     """Return options as JSON values, in which there are neither tuples nor NaN."""
     values = {key: None if value != value else value for key, value in asdict(options).items()}
-    return values | {"metrics": list(options.metrics)}
+    return values | {name: list(getattr(options, name)) for name in ("metrics", "snapshots")}
 
 
 def from_json(values: Mapping[str, Any]) -> Options:
     """Return the options of `to_json`."""
-    union = math.nan if values["empty_union"] is None else values["empty_union"]
-    return Options(**{**values, "metrics": tuple(values["metrics"]), "empty_union": union})
+    known = dict(values)
+    if "epoch" in known:  # of earlier versions, which counted: positions from 0
+        positions = [known.pop("epoch"), known.pop("reference_epoch", None)]
+        if any(position is not None and position > 0 for position in positions):
+            raise ValueError("snapshots are counted, as by an earlier version")
+        known["snapshots"], known["reference_snapshot"] = positions[:1], positions[1]
+    known["empty_union"] = math.nan if known["empty_union"] is None else known["empty_union"]
+    return Options(**{**known, **{name: tuple(known[name]) for name in ("metrics", "snapshots")}})

@@ -9,6 +9,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CALIBRATION
 from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
 from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
@@ -87,7 +88,7 @@ def dee(
             if asked
             else f"manyseed analyze {paths.directory} --calibration",
         )
-    cells = results["cells"]
+    cells = last(results["cells"])
     wanted = matching(cells, where) if where else cells
     if wanted.is_empty():
         raise UserError("no cell meets the condition", key="--where", value=where)

@@ -14,6 +14,7 @@ from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.questions.deep import ORDER, SCHEMA, build, combine
+from manyseed.analysis.tables.schema import CELL_KEY, REPEAT
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
@@ -49,8 +50,9 @@ def measured(
     held = _held(paths)
     tasks, kept = [], []
     for predictions, same in groups:
-        known = same if held is not None else same.clear()
-        runs = predictions.runs.join(known, on=KEY, how="anti", maintain_order="left")
+        newest = predictions.trained[predictions.positions(options)[-1]]
+        known = same.filter(epoch=newest) if held is not None else same.clear()
+        runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
         tasks += build(replace(predictions, runs=runs), options)
         if held is not None:
             kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
@@ -67,7 +69,11 @@ def of_cells(
         return {}
     described = cells.select("cell", "cell_id", *AXES)
     here = described.join(own, on="cell", how="semi")
-    tables = {UNCERTAINTY: own, DEE: compared(own, here, kind=options.dee_std)}
+    epochs = own.select(CELL_KEY).unique()
+    worth = compared(own, here, kind=options.dee_std).join(
+        epochs, on="cell", how="left", maintain_order="left"
+    )
+    tables = {UNCERTAINTY: own, DEE: worth}
     return {
         name: described.join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()

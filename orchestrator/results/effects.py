@@ -8,7 +8,8 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import OF_PAIRS, OF_RUNS, effects, with_one_test_set
-from manyseed.analysis.tables.schema import PAIR_KEY, RUN_KEY, Tables
+from manyseed.analysis.tables.schema import REPEAT, RUN, Tables
+from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.results.tables import OF_EFFECT, Results
 
@@ -33,12 +34,14 @@ def of_cells(tables: Tables) -> pl.DataFrame:
 
 def compared(results: Results) -> Tables:
     """Return what effects are taken of: of runs and pairs what has one test set alone."""
-    repeats = results["repeats"]
+    repeats = last(results["repeats"])
     alone = pl.col("cell").is_in(with_one_test_set(repeats).implode())
-    runs = results.scan("runs").filter(alone).select(*RUN_KEY, *OF_RUNS.values())
-    pairs = results.scan("pairs").filter(alone)
+    runs = last(results.scan("runs")).filter(alone).select(*RUN, *OF_RUNS.values())
+    pairs = last(results.scan("pairs")).filter(alone)
     names = pairs.collect_schema().names()
-    pairs = pairs.select(*PAIR_KEY, *(name for name in OF_PAIRS.values() if name in names))
+    pairs = pairs.select(
+        *REPEAT, "run_i", "run_j", *(name for name in OF_PAIRS.values() if name in names)
+    )
     with results.damage_named("runs"):
         of_runs = runs.collect()
     with results.damage_named("pairs"):

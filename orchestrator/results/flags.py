@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def flag(option: str) -> str:
-    """Return the flag of an attribute of `analysis.options.Options`: epochs are snapshots there."""
-    return f"--{option.replace('epoch', 'snapshot').replace('_', '-')}"
+    """Return the flag of an attribute of `analysis.options.Options`."""
+    return f"--{option.replace('_', '-')}"

@@ -16,10 +16,10 @@ from manyseed.analysis.tables.means import (
     pooled,
     same_of,
 )
+from manyseed.analysis.tables.schema import REPEAT_KEY
+from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
-
-KEY = ["cell", "repeat_index"]
 
 _BETWEEN_RUNS = (pl.col("n_distinct") - pl.col("n_repeats")).cast(pl.Int64)
 _FREEDOM: Mapping[str, pl.Expr] = {
@@ -31,7 +31,7 @@ _FREEDOM: Mapping[str, pl.Expr] = {
 }
 """Degrees of freedom of a standard deviation by table: n - 1 of each repeat, or of the draws."""
 
-_RESOLUTION = ("delta", "n_side", "n_test", "smallest_class")
+_RESOLUTION = ("delta", "n_side", "n_test", "smallest_class", "epoch")
 _SIDES = ("delta_lo", "delta_hi")
 
 
@@ -77,8 +77,12 @@ def grouped(
     of_repeats = "repeat_index" in names
     if of_repeats:
         facts = [name for name in ("n_distinct", "probe") if name not in names]
-        repeats = tables.scan("repeats").select(*KEY, *facts, same=pl.col("identical"))
-        frame = frame.join(repeats, on=KEY, how="left", maintain_order="left")
+        repeats = tables.scan("repeats")
+        if "epoch" not in names:
+            repeats = last(repeats)
+        key = [name for name in REPEAT_KEY if name in names]
+        described = repeats.select(*key, *facts, same=pl.col("identical"))
+        frame = frame.join(described, on=key, how="left", maintain_order="left")
     levels = [name for name in columns if is_level(name)]
     shown = [*columns, *(["delta"] if levels and "delta" not in (*columns, *by) else [])]
     values = [_together(table, name, names) for name in shown]
@@ -125,6 +129,8 @@ def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
     """Say what was not averaged, or averaged though it differs, in what `grouped` returned."""
     if not by:
         return
+    if "epoch" in frame.columns and "epoch" not in by:
+        yield "One snapshot of each cell is shown, the last: group by epoch, too, for the others."
     two = pl.lit(value=False)
     if "probe" in frame.columns and "probe" not in by:
         yield "α̂ of the two probes is not averaged: group by probe or dataset, too."

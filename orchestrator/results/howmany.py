@@ -23,10 +23,12 @@ from manyseed.analysis.questions.howmany import (
 )
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import RUN_KEY, Tables
+from manyseed.analysis.tables.schema import EPOCH, REPEAT, RUN, Tables
+from manyseed.analysis.tables.snapshots import of_cells, several
+from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.disk.parquet import read_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
-from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.filtering import at_one_snapshot, refusing
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.analysing import Published, compare, published, read_analysis
@@ -52,6 +54,8 @@ class GroupAnswers:
         Which cell; None for a group of several.
     cell_id : str or None
         Its identity.
+    epoch : int or None
+        Which snapshot: the last of those analysed, or asked for. None where it differs.
     dataset, classifier : str or None
         None where cells of the group differ in it.
     further : mapping of str to object
@@ -68,6 +72,7 @@ class GroupAnswers:
     name: str
     cell: int | None
     cell_id: str | None
+    epoch: int | None
     dataset: str | None
     classifier: str | None
     further: Mapping[str, Any]
@@ -138,9 +143,13 @@ def howmany(
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
-    cells = matching(tables.cells, where) if where else tables.cells
+    with refusing(where, tables.cells.columns, "--where"):
+        wanted_cells = condition(where, tables.cells.columns) if where else pl.lit(value=True)
+        cells = at_one_snapshot(tables.cells.lazy(), wanted_cells).collect()
     if cells.is_empty():
         raise UserError("no cell meets the condition", key="--where", value=where)
+    apart = several(tables.cells)
+    tables = of_cells(tables, cells)
     drawn = _ensembles(paths, tables, cells, options, wanted, draws, workers, confidence)
     found = []
     for own, here in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
@@ -150,9 +159,10 @@ def howmany(
         one = own.row(0, named=True) if own.height == 1 else {}
         found.append(
             GroupAnswers(
-                name=named(own, cells),
+                name=f"{named(own, cells)}{_at_epoch(own) if apart else ''}",
                 cell=one.get("cell"),
                 cell_id=one.get("cell_id"),
+                epoch=own["epoch"][0] if "epoch" in own.columns and _same(own, "epoch") else None,
                 dataset=described.pop("dataset"),
                 classifier=described.pop("classifier"),
                 further=described,
@@ -176,6 +186,11 @@ def named(own: pl.DataFrame, cells: pl.DataFrame) -> str:
         named += [f"{axis} = {own[axis][0]}" for axis in apart if _same(own, axis)]
     which = f"cell {own['cell'][0]}" if own.height == 1 else f"{own.height:,} cells"
     return f"{', '.join(named)} ({which})"
+
+
+def _at_epoch(own: pl.DataFrame) -> str:
+    epochs = own["epoch"].unique().sort().to_list()
+    return f" at epoch {' or '.join(map(str, epochs))}" if epochs[0] > 0 else ""
 
 
 def _same(cells: pl.DataFrame, axis: str) -> bool:
@@ -257,7 +272,7 @@ def _ensembles(
 
 def _analysed(group: Published, runs: pl.DataFrame) -> Published:
     """Return a group with the runs that were analysed: more may be published by now."""
-    kept = group.predictions.runs.join(runs, on=RUN_KEY, how="semi", maintain_order="left")
+    kept = group.predictions.runs.join(runs, on=RUN, how="semi", maintain_order="left")
     return replace(group, predictions=replace(group.predictions, runs=kept))
 
 
@@ -268,6 +283,7 @@ class _Repeat:
     predictions: Predictions
     cell: int
     repeat_index: int
+    epoch: int | None
 
 
 def _largest(
@@ -279,11 +295,11 @@ def _largest(
 ) -> tuple[int, _Repeat | str]:
     """Return the cell of the repeat with the most runs, and it, or why no ensemble is drawn."""
     best = tables.repeats.filter(pl.col("problem").is_null()).sort(
-        "n_distinct", *KEY, descending=[True, False, False]
+        "n_distinct", *REPEAT, descending=[True, False, False]
     )
     if best.is_empty():
         return int(tables.cells["cell"][0]), "no repeat could be analysed"
-    cell, repeat_index, analysed = best.select(*KEY, "n_runs").row(0)
+    cell, repeat_index, analysed = best.select(*REPEAT, "n_runs").row(0)
     of_repeat = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
     here = 0 if group is None else group.predictions.runs.filter(of_repeat).height
     if group is None or here < analysed:
@@ -317,7 +333,8 @@ def _largest(
             value=sizes,
             remedy=f"give sizes up to {pool}, or ask with --where for others alone",
         )
-    return cell, _Repeat(replace(predictions, runs=own), cell, repeat_index)
+    epoch = best["epoch"][0] if "epoch" in best.columns else None
+    return cell, _Repeat(replace(predictions, runs=own), cell, repeat_index, epoch)
 
 
 def _draw(
@@ -330,6 +347,9 @@ def _draw(
     """Return Table I of a repeat, or why there is none."""
     if isinstance(repeat, str):
         return repeat
+    epoch = repeat.epoch
+    if epoch is not None:
+        options = replace(options, snapshots=(epoch,))
     try:
         pool = RunPool.of(repeat.predictions, repeat.cell, repeat.repeat_index, options)
         drawn = ensemble_draws(pool, options, sizes, draws=draws, workers=workers)
@@ -344,6 +364,8 @@ def _draw(
         "n_side": pl.lit(n_side, dtype=pl.UInt32),
         "delta": pl.lit(dkw_threshold(n_side, options.epsilon), dtype=pl.Float64),
     }
+    if epoch is not None:
+        table = table.with_columns(pl.lit(epoch, EPOCH["epoch"]).alias("epoch"))
     return table.with_columns(**named)
 
 
@@ -364,9 +386,9 @@ def _write(
     described = cells.select("cell", "cell_id", *AXES)
     unsaid = (pl.col("delta") > options.close) & (pl.col("close") > 0)
     parts += [
-        described.join(
-            group.ensembles.join(inputs, on=KEY, how="left"), on="cell", how="inner"
-        ).with_columns(close=pl.when(~unsaid).then(pl.col("close")))
+        described.join(_with_digest(group.ensembles, inputs), on="cell", how="inner").with_columns(
+            close=pl.when(~unsaid).then(pl.col("close"))
+        )
         for group in found
         if not group.ensembles.is_empty()
     ]
@@ -375,4 +397,9 @@ def _write(
     if table.is_empty():
         file.unlink(missing_ok=True)
         return
-    write_result(paths, ENSEMBLES, table.sort(*KEY, "size").lazy(), options)
+    write_result(paths, ENSEMBLES, table.sort(*REPEAT, "size").lazy(), options)
+
+
+def _with_digest(ensembles: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
+    key = [name for name in KEY if name in ensembles.columns and name in inputs.columns]
+    return ensembles.join(inputs, on=key, how="left")

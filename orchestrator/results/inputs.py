@@ -9,10 +9,11 @@ from dataclasses import asdict
 
 import numpy as np
 import polars as pl
+from polars import selectors as cs
 
 from manyseed.analysis.graph.predictions import Predictions
-from manyseed.analysis.options import Options
-from manyseed.analysis.tables.schema import ORDER, Tables, cells, ordered
+from manyseed.analysis.options import SNAPSHOTS, Options
+from manyseed.analysis.tables.schema import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables, cells, ordered
 from manyseed.analysis.version import code_version
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
 from manyseed.orchestrator.errors import DamagedFile
@@ -22,15 +23,15 @@ from manyseed.orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
-KEY = ["cell", "repeat_index"]
-_FREE = ("block_bytes",)
-"""Options that change no number."""
+KEY = list(REPEAT_KEY)
+_FREE = ("block_bytes", *SNAPSHOTS)
+"""Options that change no number, or are told by the epochs that they stand for."""
 
 
 def digests(
     numbers: Mapping[str, Array], predictions: Predictions, spec: GroupSpec, options: Options
 ) -> pl.DataFrame:
-    """Return a digest of all that each repeat's rows in the tables depend on.
+    """Return a digest of all that each repeat's rows in the tables depend on, for each snapshot.
 
     That is which runs are finished with their status and checksum, the true classes, how they are
     stored, the options, the code, and how many runs are planned.
@@ -48,9 +49,24 @@ def digests(
     Returns
     -------
     DataFrame
-        Columns cell, repeat_index, digest.
+        Columns `KEY` and digest.
     """
-    runs = predictions.runs.sort(*KEY, "run_index")
+    reference = predictions.reference_position(options)
+    return pl.concat(
+        _of_snapshot(numbers, predictions, spec, options, position, reference)
+        for position in predictions.positions(options)
+    )
+
+
+def _of_snapshot(
+    numbers: Mapping[str, Array],
+    predictions: Predictions,
+    spec: GroupSpec,
+    options: Options,
+    position: int,
+    reference: int | None,
+) -> pl.DataFrame:
+    runs = predictions.runs.sort(*REPEAT, "run_index")
     rows = runs["row"].to_numpy()
     content = np.stack(
         [
@@ -63,14 +79,15 @@ def digests(
     facts = {k: repr(v) for k, v in asdict(options).items() if k not in _FREE}
     stored = {k: v for k, v in spec.to_attributes().items() if not k.endswith("length")}
     identity = [predictions.dataset_id, predictions.seed, code_version(options)]
-    common = hashlib.sha256(json.dumps([facts, stored, identity]).encode())
+    snapshots = [position, position if reference is None else reference]
+    common = hashlib.sha256(json.dumps([facts, stored, identity, snapshots]).encode())
     test_sets = {
         index: hashlib.sha256(predictions.y_true[index].astype("<u2").tobytes()).digest()
         for index in runs["repeat_index"].unique()
     }
     planned = predictions.runs_planned
     assert isinstance(planned, Mapping)
-    repeats = runs.group_by(KEY, maintain_order=True).agg(n=pl.len())
+    repeats = runs.group_by(REPEAT, maintain_order=True).agg(n=pl.len())
     found, start = [], 0
     for cell, repeat, n in repeats.iter_rows():
         digest = common.copy()
@@ -79,7 +96,9 @@ def digests(
         digest.update(content[start : start + n].tobytes())
         found.append(digest.hexdigest()[:32])
         start += n
-    return repeats.select(*KEY, digest=pl.Series(found, dtype=pl.String))
+    epoch = pl.lit(predictions.trained[position], EPOCH["epoch"]).alias("epoch")
+    of_each = pl.Series("digest", found, dtype=pl.String)
+    return repeats.with_columns(epoch, of_each).select(*KEY, "digest")
 
 
 class Held:
@@ -94,13 +113,14 @@ class Held:
                 if name in tables and tables[name] != checksum(file):
                     raise DamagedFile(file, "is of another analysis")
             file = paths.table(INPUTS)
-            self.inputs = read_parquet(file, INPUT_COLUMNS).select(*INPUT_COLUMNS)
+            held = read_parquet(file, INPUT_COLUMNS)
+            self.inputs = held.select(*INPUT_COLUMNS, cs.by_name("epoch", require_all=False))
         except (FileNotFoundError, DamagedFile):  # all of it is computed again
             self.inputs = pl.DataFrame(schema=dict(INPUT_COLUMNS))
 
     def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Return the repeats whose rows on disk are what would be computed: `KEY`."""
-        return wanted.join(self.inputs, on=[*KEY, "digest"], how="semi").select(KEY)
+        return wanted.join(self.inputs, on=list(INPUT_COLUMNS), how="semi").select(KEY)
 
     def merged(self, computed: list[Tables], same: pl.DataFrame) -> Tables:
         """Return what was computed, with the rows on disk of the repeats that are the same."""

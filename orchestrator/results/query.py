@@ -8,9 +8,11 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.schema import CELL_KEY
+from manyseed.analysis.tables.snapshots import several
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import refusing
+from manyseed.orchestrator.filtering import at_one_snapshot, refusing
 from manyseed.orchestrator.results.grouping import grouped
 from manyseed.orchestrator.results.tables import (
     CURVES,
@@ -73,6 +75,8 @@ def query(
     by : sequence of str
         Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them;
         of effects, which are averaged with new intervals, `effects.grouped`.
+        Of several snapshots each cell's last is taken, unless they are asked for: by `epoch`, or
+        one by the condition.
     sort : str
         A column, with a minus in front for descending order.
 
@@ -94,8 +98,12 @@ def query(
     for name in (*columns, *by):
         _check(name, schema.names(), "--columns" if name in columns else "--by")
     with refusing(where, schema.names(), "--where"):
-        if where:
-            frame = frame.filter(condition(where, schema.names()))
+        wanted = condition(where, schema.names()) if where else pl.lit(value=True)
+        one = bool(by) and "epoch" not in by and _several(tables, schema.names())
+        if one:
+            frame = at_one_snapshot(frame, wanted)
+        elif where:
+            frame = frame.filter(wanted)
         shown = list(columns) or _main_columns(table, frame, schema.names())
         if by and table == EFFECTS:
             from manyseed.orchestrator.results.effects import grouped as of_effects
@@ -105,7 +113,8 @@ def query(
             result = found.select(n for n in dict.fromkeys([*told, *shown]) if n in found.columns)
         elif by:
             numeric = [c for c in shown if c not in (*by, *AXES) and schema[c].is_numeric()]
-            result = grouped(tables, table, frame, by, numeric)
+            told = ["epoch"] if one and "epoch" not in numeric else []
+            result = grouped(tables, table, frame, by, [*told, *numeric])
         else:
             result = frame.select(list(dict.fromkeys(shown))).collect()
     if sort:
@@ -141,10 +150,23 @@ def _check(name: str, columns: Sequence[str], option: str) -> None:
         raise UserError("unknown column", key=option, value=name, remedy=remedy)
 
 
+def _several(tables: Results, names: Sequence[str]) -> bool:
+    """Return whether rows of a table, given by its columns, are of several snapshots."""
+    if "epoch" not in names:
+        return False
+    cells = tables.scan("cells")
+    known = "epoch" in cells.collect_schema().names()
+    return known and several(cells.select(CELL_KEY).collect())
+
+
 def _main_columns(table: str, frame: pl.LazyFrame, names: Sequence[str]) -> list[str]:
     """Return the columns that vary among those that say what a cell is, and the main metrics."""
     first = [name for name in AXES if name in ("dataset", "classifier")]
     others = [name for name in AXES if name not in first]
-    values = frame.select(pl.col(name).n_unique() for name in others).collect()
+    counted = [pl.col(name).n_unique() for name in others]
+    if "epoch" in names:
+        more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
+        counted.append((1 + more).alias("epoch"))
+    values = frame.select(counted).collect()
     main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
-    return [*first, *(name for name in others if values[name][0] > 1), *main]
+    return [*first, *(name for name in values.columns if values[name][0] > 1), *main]

@@ -69,7 +69,7 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
     (local), churn, α̂, its resolution δ and N, the test points on each side of the test behind it. †
     marks cells of identical runs.
     """
-    rows = pl.DataFrame(summary(cells), schema_overrides=cells.schema)
+    rows = pl.DataFrame(summary(cells), schema_overrides={**cells.schema, "epoch": pl.String})
     parts = [pl.col(name).cast(pl.String) for name in varying_axes(cells)] or [pl.lit("")]
     mark = pl.when(pl.col("n_identical_repeats") > 0).then(pl.lit(" †")).otherwise(pl.lit(""))
     shown = {

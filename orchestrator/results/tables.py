@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
+from polars import selectors as cs
 
 from manyseed.orchestrator.disk.parquet import checksum, damage_named, read_parquet, scan_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError
@@ -115,7 +116,8 @@ class Results(Mapping[str, pl.DataFrame]):
         from manyseed.analysis.tables.schema import Tables
 
         with self.damage_named("pairs"):
-            pairs = self.scan("pairs").select(pair_columns).collect()
+            wanted = cs.by_name(*pair_columns, require_all=False)  # earlier versions had fewer
+            pairs = self.scan("pairs").select(wanted).collect()
         return Tables(self["runs"], pairs, self["repeats"], self["cells"])
 
 

@@ -123,7 +123,9 @@ def test_the_first_half_is_the_reference():
 @pytest.mark.parametrize("epoch", [None, 0])
 def test_ensembles_are_averages_of_margins(kind, epoch):
     early, late = varied(5, seed=1), varied(5, seed=2)
-    result = analysed(np.stack([early, late], axis=1), alpha_reference=kind, reference_epoch=epoch)
+    result = analysed(
+        np.stack([early, late], axis=1), alpha_reference=kind, reference_snapshot=epoch
+    )
     models = late if epoch is None else early
     loo = kind == "loo_ensemble"
     sides = (
@@ -221,7 +223,7 @@ def test_sides_are_drawn_with_replacement_from_all_points():
         ({"alpha_mode": "printed"}, "alpha_mode = 'printed': allowed: exact, paper"),
         ({"alpha_reference": "all"}, "alpha_reference = 'all': allowed: others, others-trimmed, "),
         ({"alpha_bootstrap": 39}, "alpha_bootstrap = 39: allowed: 0, or a whole number from 40"),
-        ({"reference_epoch": 0}, "reference_epoch = 0: needs another"),
+        ({"reference_snapshot": 0}, "reference_snapshot = 0: needs another"),
         ({"clip": 0.0}, "clip = 0.0: allowed: a number above 0"),
         ({"max_references": 2}, "max_references = 2: "),
         ({"ece_bins": 0}, "ece_bins = 0: "),

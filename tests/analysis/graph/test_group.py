@@ -269,11 +269,49 @@ def test_epochs():
     score, y_true = noisy(np.random.default_rng(9), runs, 30)
     early = -score
     both = predictions(np.concatenate([early, score], axis=1), y_true, runs)
-    assert_same(tables(both), tables(predictions(score, y_true, runs)))
-    first = tables(both, Options(resamples=3, epoch=0))
+    last = tables(predictions(score, y_true, runs, epochs=(1,)))
+    assert_same(tables(both), last)
+    first = tables(both, Options(resamples=3, snapshots=(0,)))
     assert_same(first, tables(predictions(early, y_true, runs)))
-    with pytest.raises(ValueError, match="epoch = 2: allowed: a whole number from -2 to 1"):
-        analyze_group(both, Options(epoch=2))
+    with pytest.raises(ValueError, match="snapshots = 2: vehicle × mlp has it not; allowed: 0, 1"):
+        analyze_group(both, Options(snapshots=(2,)))
+
+
+@pytest.mark.parametrize("reference", [None, 7])
+@pytest.mark.parametrize("block_bytes", [64_000_000, 5 * 40 * 2])
+def test_several_snapshots_are_each_analysed_as_if_alone(reference, block_bytes):
+    runs = regular(2, 2, 5)
+    rng = np.random.default_rng(11)
+    score, y_true = noisy(rng, runs, 40)
+    more = [score + rng.normal(size=score.shape).astype(np.float32) for _ in range(2)]
+    group = predictions(np.concatenate([*more, score], axis=1), y_true, runs, epochs=(2, 5, 7))
+    kind = "others" if reference is None else "half"
+    options = replace(FEW, alpha_reference=kind, block_bytes=block_bytes)
+    options = replace(options, reference_snapshot=reference)
+    joint = tables(group, replace(options, snapshots=(7, 2)))
+    assert joint.cells["epoch"].to_list() == [2, 7, 2, 7]
+    for epoch in (2, 7):
+        alone = tables(group, replace(options, snapshots=(epoch,)))
+        for name in ("runs", "pairs", "repeats", "cells"):
+            rows = getattr(joint, name).filter(epoch=epoch)
+            assert_frame_equal(rows, getattr(alone, name), check_exact=True)
+            assert not rows.is_empty()
+    late = tables(group, replace(options, snapshots=(-1,)))
+    assert_same(late, alone)
+    early = joint.runs.filter(epoch=2)["accuracy"]
+    assert not early.equals(late.runs["accuracy"])
+
+
+def test_what_is_not_trained_in_epochs_is_any_snapshot():
+    runs = regular(1, 1, 3)
+    score, y_true = noisy(np.random.default_rng(12), runs, 30)
+    group = predictions(score, y_true, runs, epochs=(0,))
+    final = tables(group)
+    assert final.cells["epoch"].to_list() == [0]
+    options = replace(FEW, snapshots=(2, 50), alpha_reference="half", reference_snapshot=50)
+    assert_same(tables(group, options), tables(group, replace(FEW, alpha_reference="half")))
+    with pytest.raises(ValueError, match="2 epochs are named; label has 1"):
+        predictions(score, y_true, runs, epochs=(1, 2))
 
 
 def test_progress_counts_blocks():

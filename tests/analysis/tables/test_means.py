@@ -65,6 +65,7 @@ def test_repeats_of_identical_runs_dilute_nothing():
     repeats = pl.DataFrame(
         {
             "cell": [0] * 10,
+            "epoch": 0,
             "repeat_index": range(10),
             "n_runs": [5] * 9 + [1],
             "n_distinct": [5] * 3 + [1] * 7,

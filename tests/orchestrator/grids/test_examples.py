@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from tests.analysis.samples import noisy, predictions, regular
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -25,17 +29,74 @@ ASKED = {
 
 
 def test_every_example_is_counted():
-    assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(ASKED)
+    assert {path.stem for path in EXAMPLES.glob("*.toml")} == set(ASKED) == set(ANALYSED)
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_an_example_asks_for_exactly_the_studys_runs(name, tmp_path, monkeypatch):
+OTHERS, HALF, LOO = "others", "half", "loo_ensemble"
+ANALYSED = {
+    "model-variance-preliminary": (OTHERS, {0, 20}, None, 10, 9, 45),
+    "model-variance-small": (OTHERS, {0, 20}, None, 5, 4, 10),
+    "model-variance-recommended": (OTHERS, {0, 20}, None, 10, 9, 45),
+    "model-variance-maximal": (OTHERS, {0, 20}, None, 10, 9, 45),
+    "cifar10-cnn-1600": (HALF, {50}, None, 800, 800, 0),
+    "cifar10-sources-600": (HALF, {50}, None, 100, 100, 200 * 199 // 2),
+    "vit-transfer-90": (HALF, {5}, None, 45, 45, 90 * 89 // 2),
+    "looe-2024": (LOO, {2, 50}, 50, 100, 99, 100 * 99 // 2),
+    "quickstart": (OTHERS, {0, 3, 5}, None, 10, 9, 45),
+}
+"""What α̂ compares with, epochs, the reference's; candidates, references, and pairs of a repeat."""
+
+
+@pytest.mark.parametrize("name", ANALYSED)
+def test_an_example_is_analysed_as_its_comments_say(name, planned):
+    """The conventions that its file makes, tried on a repeat of as many runs on few points."""
+    change = planned(name)
+    kind, epochs, reference, candidates, references, pairs = ANALYSED[name]
+    told = change.sweep.analysis.model_dump(exclude={"metrics"})
+    options = Options(
+        metrics=("accuracy", "agreement", "alpha_hat"),
+        **{key: value for key, value in told.items() if value is not None} | {"resamples": 2},
+    )
+    assert (options.alpha_reference, options.epsilon) == (kind, 0.01)
+    assert told["resamples"] in (None, 100)
+    found = set()
+    for spec in change.groups.specs:
+        runs = regular(1, 1, 3)
+        score, y_true = noisy(np.random.default_rng(0), runs, 12)
+        kept = np.concatenate([score] * len(spec.epochs), axis=1)
+        group = predictions(kept, y_true, runs, epochs=spec.epochs)
+        found |= {spec.epochs[position] for position in group.positions(options)}
+        place = group.reference_position(options)
+        assert (None if place is None else spec.epochs[place]) == reference
+        has_curves = change.sweep.keep.curves and spec.epochs != (0,)
+        assert spec.curves == bool(has_curves) == (kind != OTHERS)
+    assert found == epochs
+    runs = regular(1, 1, change.sweep.runs)
+    score, y_true = noisy(np.random.default_rng(1), runs, 12)
+    kept = np.concatenate([score] * len(spec.epochs), axis=1)
+    group = predictions(kept, y_true, runs, epochs=spec.epochs)
+    [tables] = compute([analyze_group(group, options)], scheduler="synchronous")
+    per_epoch = len(group.positions(options))
+    compared = tables.runs.drop_nulls("alpha_hat")
+    assert compared.height == candidates * per_epoch
+    assert compared["alpha_hat_references"].unique().to_list() == [references]
+    assert tables.pairs.height == pairs * per_epoch
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """Plan an example without writing it."""
     weights = tmp_path / "torch/hub/checkpoints/swin_t-704ceda3.pth"
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"any file: its digest is what a plan needs")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
-    change = plan_change(EXAMPLES / f"{name}.toml", tmp_path / "sweep")
+    return lambda name: plan_change(EXAMPLES / f"{name}.toml", tmp_path / "sweep")
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_example_asks_for_exactly_the_studys_runs(name, tmp_path, planned):
+    change = planned(name)
     assert change.expansion.asked == ASKED[name]
     assert len(change.added) == change.expansion.runs == change.summary()["runs"] <= ASKED[name]
     assert not list(tmp_path.rglob("data/*"))  # a plan that is only looked at keeps no weights

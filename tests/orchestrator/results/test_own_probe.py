@@ -142,4 +142,4 @@ def test_a_probe_that_is_not_there_is_one_message(
 
 def test_another_epochs_reference_has_no_own_probe() -> None:
     with pytest.raises(ValueError, match="needs the probe gap or true_margin"):
-        Options(probe="a:b", reference_epoch=0, alpha_reference="half")
+        Options(probe="a:b", reference_snapshot=0, alpha_reference="half")

@@ -282,9 +282,12 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
         ({"metrics": ["accuraci"]}, '^metrics = "accuraci": .*\n  did you mean "accuracy"'),
         ({"own": ["no_such_module:f"]}, "can't be imported"),
         ({"alpha_mode": "papper"}, '^--alpha-mode = "papper": .*\n  did you mean "paper"'),
-        ({"epoch": 3}, "^--snapshot = 3: .* × lr-sgd has no such snapshot; there are: 0\n"),
-        ({"reference_epoch": -2}, "^--reference-snapshot = -2: .* has no such snapshot"),
-        ({"reference_epoch": 0}, "^--reference-snapshot = 0: needs another alpha_reference"),
+        (
+            {"snapshots": [3]},
+            "^--snapshots = 3: nothing here is trained in epochs, so leave it out",
+        ),
+        ({"snapshots": [0, 0]}, r"^--snapshots = \[0, 0\]: must be a list of different whole"),
+        ({"reference_snapshot": 0}, "^--reference-snapshot = 0: needs another alpha_reference"),
         ({"resamples": 1}, "^--resamples = 1: must be a whole number from 2 to"),
     ],
 )

@@ -338,7 +338,7 @@ def test_blocks_hold_whole_repeats_within_the_bound():
     runs = regular(3, 2, 4)
     score, y_true = noisy(np.random.default_rng(12), runs, 10)
     for max_runs in (1, 4, 9, 100):
-        blocks = list(chunks.blocks(predictions(score, y_true, runs), FEW, max_runs))
+        blocks = list(chunks.blocks(predictions(score, y_true, runs), FEW, max_runs, 0))
         keys = [(m.cell, m.held_out.repeat_index) for block in blocks for m in block]
         assert sorted(keys) == [(c, r) for c in range(3) for r in range(2)]
         for block in blocks:

@@ -115,7 +115,7 @@ def test_points_that_are_held_out_report_what_the_others_chose():
     y_true = rng.integers(0, 2, (1, n_test)).astype(np.uint16)
     options = Options(resamples=3, holdout=0.4, epsilon=0.5, close=0.4)
     found = analysed(predictions(score, y_true, frame), options)
-    held_out = next(blocks(predictions(score, y_true, frame), options, 1))[0].held_out
+    held_out = next(blocks(predictions(score, y_true, frame), options, 1, 0))[0].held_out
     choosing, reported = held_out.points(0.4)
     assert (choosing.size, reported.size) == (180, 120)
     assert sorted([*choosing, *reported]) == list(range(n_test))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from manyseed.jobs import hparams, perturb
+from manyseed.jobs import classifiers, hparams, perturb
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
@@ -32,8 +32,9 @@ class ResolvedCell:
 
     Attributes
     ----------
-    identical : bool
-        Whether all runs of a repeat are the same: nothing that varies between them is drawn from.
+    differing : tuple of str
+        Axes by which the runs of a repeat differ: those with a scheme, a fraction that leaves
+        points out, and ``vary`` where it names a source that fits draw from.
     idle : tuple of str
         Axes, such as ``perturb_categorical``, whose scheme had nothing to act on and became
         ``none``.
@@ -42,9 +43,28 @@ class ResolvedCell:
     """
 
     cell: Cell
-    identical: bool
+    differing: tuple[str, ...]
     idle: tuple[str, ...]
     unmoved: tuple[str, ...]
+
+    @property
+    def identical(self) -> bool:
+        """Whether all runs of a repeat are the same fit."""
+        return not self.differing
+
+
+def consumed(cell: Cell) -> tuple[str, ...]:
+    """Return which of the sources of randomness that a cell varies its fits draw from, sorted.
+
+    Cells that agree in these, and in all else, are the same fits run by run: a stream that nothing
+    is drawn from changes nothing, and all others have the same keys. The bootstrap of ``train`` is
+    drawn whatever the classifier. Where it cannot be told, all of them are returned.
+    """
+    known = cell.perturb_hparams == "none" and "tuned" not in cell.hparams
+    streams = classifiers.consumes(cell.classifier, cell.hparams if known else None)
+    if streams is None:
+        return cell.vary
+    return tuple(source for source in cell.vary if source == "train" or source in streams)
 
 
 def resolve_cell(
@@ -106,12 +126,17 @@ def resolve_cell(
     )
     return ResolvedCell(
         cell=cell,
-        identical=all(getattr(cell, axis) == value for axis, value in UNPERTURBED.items())
-        and "train" not in cell.vary
-        and not classifier.consumes.intersection(cell.vary),
+        differing=_differing(cell, dataset.n_train),
         idle=tuple(axis for axis in asked if asked[axis] != schemes[axis]),
         unmoved=unmoved,
     )
+
+
+def _differing(cell: Cell, n_train: int) -> tuple[str, ...]:
+    found = [axis for axis in UNPERTURBED if getattr(cell, axis) != UNPERTURBED[axis]]
+    if n_points(cell.train_fraction, n_train) == n_train and "train_fraction" in found:
+        found.remove("train_fraction")  # a share that rounds to all points
+    return (*found, *(["vary"] if consumed(cell) else []))
 
 
 def _unmoved(classifier: ClassifierInfo, scheme: str) -> tuple[str, ...]:

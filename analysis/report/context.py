@@ -15,6 +15,7 @@ from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, last, several
 
@@ -131,8 +132,10 @@ def context(
         What effects are taken of, by default `tables`.
     """
     cells, tables = tables.cells, at_last(tables)
-    compared = compared or tables
-    datasets = tables.repeats["dataset"].n_unique()
+    several = tables.repeats["dataset"].n_unique() > 1
+    own, compared = twins.once(tables), compared or twins.paired(tables)
+    if curves is not None:
+        curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
     return Context(
         name=name,
         counts=counts,
@@ -140,12 +143,12 @@ def context(
         axes=varying_axes(cells),
         repeats=repeats_in_words(tables.cells),
         effects=effect_rows(effects(compared, by=("classifier",))),
-        effects_by_dataset=effect_rows(effects(compared)) if datasets > 1 else (),
-        figures=all_figures(tables, curves, ensembles, options.close, uncertainty, dee),
+        effects_by_dataset=effect_rows(effects(compared)) if several else (),
+        figures=all_figures(own, curves, ensembles, options.close, uncertainty, dee),
         notes=(
             *notes,
-            *missing.notes(tables.runs, tables.repeats),
-            *suspects.notes(tables.repeats.lazy(), tables.runs.lazy(), options),
+            *missing.notes(own.runs, own.repeats),
+            *suspects.notes(own.repeats.lazy(), own.runs.lazy(), options),
             *snapshots_in_words(cells),
             *conventions(tables, options),
         ),
@@ -180,8 +183,11 @@ def summary(cells: pl.DataFrame) -> Rows:
     """Return the rows of the summary: those of the table of cells, by dataset and classifier.
 
     None is averaged with another: cells with and without a scheme, with all and half of the data
-    are different trainings. `copies` are the runs that are copies of another.
+    are different trainings. `copies` are the runs that are copies of another, `same_as` is the cell
+    that counts where a cell's fits are another's.
     """
+    if twins.SAME_AS not in cells.columns:
+        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(twins.SAME_AS))
     copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
     if "epoch" in cells.columns:
         trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))
@@ -202,12 +208,20 @@ def repeats_in_words(cells: pl.DataFrame) -> str:
     cells = last(cells)
     if cells.is_empty():
         return "No repeat has finished runs."
+    same = cells.height
+    cells = twins.cells_once(cells)
+    same -= cells.height
     each = cells["n_repeats"].unique().sort().to_list()
     sets = str(each[-1]) if len(each) == 1 else f"{each[0]:,} to {each[-1]:,}"
     total, n = int(cells["n_repeats"].sum()), cells.height
     return (
         f"{total:,} {'repeat' if total == 1 else 'repeats'}: {n:,} {'cell' if n == 1 else 'cells'} "
         f"on {sets} test {'set' if each == [1] else 'sets'}{'' if n == 1 else ' each'}."
+        + (
+            f" {same:,} more {'is' if same == 1 else 'are'} the same fits again (‡)."
+            if same
+            else ""
+        )
     )
 
 
@@ -259,6 +273,12 @@ def conventions(tables: Tables, options: Options) -> list[str]:
             "training varies, so one run was trained and the others are copies. They are left out "
             "of the spread between seeds, accuracy range, error consistency, churn and α̂, here, in "
             "figures and in effects, and counted beside."
+        )
+    if same := twins.in_words(tables.cells):
+        notes.append(
+            "‡ marks cells whose runs are the same fits as those of another cell, since what sets "
+            "them apart is drawn from by no fit: they stand in the summary alone, and count once "
+            f"in figures and effects. {'; '.join(same)}."
         )
     return notes
 

@@ -48,6 +48,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_runs": (_RUNS, "Finished runs of all repeats."),
         "n_distinct": (_RUNS, "Finished runs of all repeats, identical ones counted once."),
         "coverage": ("share of runs", "Mean over repeats."),
+        "draws_from": (
+            "",
+            "Sources of randomness in vary that fits draw from: init+batch; or none.",
+        ),
+        "same_as": ("", "Cell whose runs are the same fits and count for both; else null."),
     },
     "sources": {
         "accuracy_min": (_POINTS, "Smallest accuracy of the runs, over all test sets."),

@@ -4,6 +4,7 @@ from manyseed.jobs.classifiers.mlp import size_class
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.registry import (
     CLASSIFIERS,
+    consumes,
     core_seconds,
     fit,
     names,
@@ -19,6 +20,7 @@ __all__ = [
     "ClassifierInfo",
     "Device",
     "Unsuitable",
+    "consumes",
     "core_seconds",
     "fit",
     "names",

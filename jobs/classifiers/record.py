@@ -96,6 +96,14 @@ class Classifier:
     image_seconds: Callable[[Settings], float] | None = None
     version: int = 1
 
+    def consumes(self, hparams: Hparams | None) -> frozenset[str]:
+        """Return the varying streams that a fit with these hparams draws from.
+
+        None stands for hparams that are not known, or differ between runs: any stream that a fit
+        may draw from is then one.
+        """
+        return self.streams if hparams is None or self.draws(hparams) else frozenset()
+
     def anchors(
         self, overrides: Options | None = None, *, library: bool = False
     ) -> dict[str, Value]:
@@ -138,8 +146,8 @@ class ClassifierInfo:
     snapshots : tuple of int
         Epochs whose scores are kept, ascending, the last one included; empty without epochs.
     consumes : frozenset of str
-        The record's streams, or none where a fit at the anchors does not draw: all runs of a
-        repeat are then the same model.
+        `Classifier.consumes` at the anchors: where it is empty, all runs of a repeat are the same
+        model.
     device : {"cpu", "gpu"}
         The resource class requested; no part of the identity.
     defaults : {"study", "library"}

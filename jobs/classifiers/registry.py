@@ -87,7 +87,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         hparams=hparams,
         epochs=epochs,
         snapshots=snapshots,
-        consumes=record.streams if record.draws(hparams) else frozenset(),
+        consumes=record.consumes(hparams),
         device=_one_of("device", options.get("device", "cpu"), record.devices),
         defaults=defaults,
         options=options,
@@ -114,6 +114,20 @@ def core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> flo
 def space(canonical: Mapping[str, Any]) -> tuple[Hparam, ...]:
     """Return the hparams of a classifier, given its canonical description."""
     return CLASSIFIERS[canonical["name"]].space
+
+
+def consumes(
+    canonical: Mapping[str, Any], hparams: Mapping[str, Any] | None
+) -> frozenset[str] | None:
+    """Return the varying streams that fits of a classifier draw from (`Classifier.consumes`).
+
+    None where this version cannot tell: for predictions that were imported, a classifier of another
+    version, or one that it does not have.
+    """
+    record = CLASSIFIERS.get(canonical["name"])
+    if record is None or "source" in canonical or canonical["version"] != record.version:
+        return None
+    return record.consumes(hparams)
 
 
 def _one_of(option: str, value: object, known: tuple[T, ...]) -> T:

@@ -214,6 +214,7 @@ def print_summary(sweep: Sweep) -> None:
     """Print what the sweep found, cell by cell, and what is to be known of it."""
     from manyseed.analysis.report.context import repeats_in_words, varying_axes
     from manyseed.analysis.tables.snapshots import last
+    from manyseed.analysis.tables.twins import in_words
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.reporting import summary_table
@@ -240,6 +241,8 @@ def print_summary(sweep: Sweep) -> None:
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
         same = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of whose runs are"
         say(f"† {same} copies: left out of ± seeds, range, EC, churn and α̂.")
+    for same in in_words(cells):
+        say(f"‡ The same fits as another cell, counted once: {same}.")
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
     found = caveats(sweep)

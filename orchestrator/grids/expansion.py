@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, UNPERTURBED
+from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.identity import canonical_json, canonical_pieces, text_identity
@@ -156,7 +156,7 @@ def _resolve(
                 notes.add(axis, value, first, resolved)
                 shown = axis_value(resolved.cell, axis)
                 codes[code] = tables.code(axis, shown, resolved.cell)
-                still[code] = resolved.identical if axis == "vary" else shown == UNPERTURBED[axis]
+                still[code] = axis not in resolved.differing
             columns[axis][places] = codes[raw]
             alike &= still[raw]
         identical[places] = alike

@@ -59,7 +59,7 @@ class Pair:
         found = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
         # around anchors that are not known yet, any scheme may move any hparam
         cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
-        return replace(found, cell=cell, identical=False)
+        return replace(found, cell=cell, differing=(*found.differing, "hparams"))
 
     def takes(self, hparams_of: str, **axes: Any) -> bool:
         """Whether a combination can be resolved."""

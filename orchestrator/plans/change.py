@@ -16,6 +16,7 @@ from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
+from manyseed.orchestrator.plans.twins import Twin, sentences
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,9 @@ class Change:
     Attributes
     ----------
     sweep, text, expansion
-        The file, its bytes, and what it asks for.
+        The file, its bytes, and what it asks for, twins once.
+    twins : tuple of Twin
+        What it asks for that is the same as another.
     before, after : Plan
         The plan as it lies on disk, and with the additions.
     added : DataFrame
@@ -39,6 +42,7 @@ class Change:
     sweep: SweepFile
     text: bytes
     expansion: Expansion
+    twins: tuple[Twin, ...]
     before: Plan
     after: Plan
     added: pl.DataFrame
@@ -160,7 +164,8 @@ class Change:
             "longest_fit_seconds": float(cost["longest_seconds"].max() or 0.0),  # type: ignore[arg-type]
             "store_bytes": store_bytes(self.stored),
             "store_files": store_files(self.stored),
-            "notes": list(self.expansion.notes),
+            "notes": [*self.expansion.notes, *sentences(self.twins)],
+            "twins": [twin.to_json() for twin in self.twins],
             "by_group": table.join(
                 cost, on=["dataset", "classifier"], maintain_order="left"
             ).to_dicts(),

@@ -30,6 +30,7 @@ from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
 from manyseed.orchestrator.plans.plan import CELLS, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
+from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, once
 
 MAX_RUNS = 10**8
 """Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
@@ -55,15 +56,16 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
         before, groups = Plan.empty(), Groups()
     _check_size(expansion, sweep_file)
     held = before.all_cells.select("cell_id", "cell", "group")
-    asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left").filter(
-        ~pl.col("cell").is_in(before.dropped.implode()).fill_null(False)
-    )
+    asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left")
+    asked, twins = _once(asked, before, expansion, sweep_file)
+    expansion = replace(expansion, cells=asked.select(expansion.cells.columns))
+    asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
     _check_kept(before, asked, sweep_file)
     groups = groups.extended(asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
     observed = observed_seconds(paths, before, groups)
-    return Change(sweep, text, expansion, before, after, added, groups, observed)
+    return Change(sweep, text, expansion, twins, before, after, added, groups, observed)
 
 
 def plan_sweep(sweep_file: Path, directory: Path) -> Change:
@@ -163,6 +165,29 @@ def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:
         require_snapshots(options, groups.specs)
     except NoAnalysis as error:
         raise refused(error, file=file, key=f"analysis.{error.option}") from None
+
+
+def _once(
+    asked: pl.DataFrame, before: Plan, expansion: Expansion, file: Path
+) -> tuple[pl.DataFrame, tuple[Twin, ...]]:
+    """Return the cells that are asked for, the same fits once, and which these are."""
+    planned = before.all_cells.join(before.extents, on="cell", how="left", maintain_order="left")
+    n_train = {name: info.n_train for name, info in expansion.datasets.items()}
+    try:
+        return once(asked, planned, before.dropped, n_train)
+    except Torn as error:
+        names = ["dataset", "classifier", *SETTING_APART]
+        shown, other = (
+            ", ".join(f"{axis} = {toml_value(row[axis])}" for axis in names)
+            for row in (error.one, error.other)
+        )
+        raise UserError(
+            f"cells are the same fits ({shown}; {other}), one is asked for with more repeats, "
+            "the other with more runs",
+            file=file,
+            key="grid",
+            remedy="let one of them ask for at least as many of both, or leave the other out",
+        ) from None
 
 
 def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:

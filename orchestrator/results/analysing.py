@@ -29,6 +29,8 @@ from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import CELL_KEY, REPEAT, RUN, Tables, without
 from manyseed.analysis.tables.snapshots import at_last, side_by_side
+from manyseed.analysis.tables.twins import IS_TWIN, paired, same_as
+from manyseed.analysis.tables.twins import once as counted_once
 from manyseed.jobs.datasets import dataset_id
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet
@@ -36,6 +38,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.twins import fits, sources_drawn
 from manyseed.orchestrator.results.conventions import to_json, why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
@@ -354,6 +357,14 @@ def _described(
     runs = merged.runs.join(extras, on=RUN, how="left", maintain_order="left").join(
         resolution, on=KEY, how="left", maintain_order="left"
     )
+    held = plan.cells.join(merged.cells, on="cell", how="semi", maintain_order="left")
+    drawn = held.select("cell", sources_drawn(held), fits=fits(held))
+    twins = same_as(drawn, merged.cells)
+    of_cells, of_sources = (
+        part.join(twins, on="cell", how="left", maintain_order="left")
+        for part in (merged.cells, side_by_side(lambda here: sources(here, close), merged))
+    )
+    once = runs.join(twins.filter(~IS_TWIN), on="cell", how="semi", maintain_order="left")
     place = ("rank", "repeat_index", "run_index", "close")
     shown = (*CELL_KEY, *place, *COMPARED, "delta", *HELD_OUT)
     cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
@@ -361,11 +372,11 @@ def _described(
         runs,
         merged.pairs,
         merged.repeats.join(recipes, on=REPEAT, how="left", maintain_order="left"),
-        merged.cells,
-        side_by_side(lambda here: sources(here, close), merged),
+        of_cells,
+        of_sources,
         side_by_side(
             lambda here: ranked(here.runs, close).select(shown),
-            replace(merged, runs=runs, pairs=merged.pairs.clear()),
+            replace(merged, runs=once, pairs=merged.pairs.clear()),
         ),
     )
     found = dict(zip(TABLES, parts, strict=True))
@@ -373,10 +384,16 @@ def _described(
     named = of_one.repeats.join(
         plan.cells.select("cell", "cell_id", *AXES), on="cell", how="left", maintain_order="left"
     )
-    of_repeats, epochs = replace(of_one, repeats=named), of_one.cells.select(CELL_KEY)
+    of_axes = plan.cells.select("cell", "cell_id", *AXES).join(
+        of_cells.join(of_one.cells, on=CELL_KEY, how="semi", maintain_order="left"),
+        on="cell",
+        how="inner",
+        maintain_order="right",
+    )
+    distinct, epochs = replace(of_one, repeats=named, cells=of_axes), of_one.cells.select(CELL_KEY)
     for name, table in (
-        (EFFECTS, effects_of_cells(of_repeats)),
-        (VARIANCE, variance(of_repeats)),
+        (EFFECTS, effects_of_cells(paired(distinct))),
+        (VARIANCE, variance(counted_once(distinct))),
     ):
         found[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
     return {

@@ -21,6 +21,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparing import Side, compare, compare_apart
 from manyseed.analysis.tables.means import compares_runs, is_level
 from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.twins import cells_once
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
@@ -132,7 +133,8 @@ def _chosen(cells: pl.DataFrame, condition: str | None, option: str) -> pl.DataF
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
-    """Return the pairs of cells that differ in one axis alone."""
+    """Return the pairs of cells that differ in one axis alone; the same fits count once."""
+    cells = cells_once(cells)
     others = [axis for axis in AXES if axis != by]
     pairs = [
         pair

@@ -10,6 +10,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import OF_PAIRS, OF_RUNS, effects, with_one_test_set
 from manyseed.analysis.tables.schema import REPEAT, RUN, Tables
 from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.twins import paired
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.results.tables import OF_EFFECT, Results
 
@@ -33,8 +34,10 @@ def of_cells(tables: Tables) -> pl.DataFrame:
 
 
 def compared(results: Results) -> Tables:
-    """Return what effects are taken of: of runs and pairs what has one test set alone."""
-    repeats = last(results["repeats"])
+    """Return what effects are of, the same fits once: of runs and pairs what has one test set."""
+    empty = pl.DataFrame()
+    tables = Tables(empty, empty, last(results["repeats"]), last(results["cells"]))
+    repeats = paired(tables).repeats
     alone = pl.col("cell").is_in(with_one_test_set(repeats).implode())
     runs = last(results.scan("runs")).filter(alone).select(*RUN, *OF_RUNS.values())
     pairs = last(results.scan("pairs")).filter(alone)

@@ -18,6 +18,7 @@ from manyseed.analysis.tables.means import (
 )
 from manyseed.analysis.tables.schema import REPEAT_KEY
 from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
 
@@ -30,6 +31,9 @@ _FREEDOM: Mapping[str, pl.Expr] = {
     CURVES: pl.col("n_runs") - 1,
 }
 """Degrees of freedom of a standard deviation by table: n - 1 of each repeat, or of the draws."""
+
+TWINS = "n_twins"
+"""Counts rows of cells that are the same fits as another, in or out of the group."""
 
 _RESOLUTION = ("delta", "n_side", "n_test", "smallest_class", "epoch")
 _SIDES = ("delta_lo", "delta_hi")
@@ -57,7 +61,9 @@ def grouped(
     -------
     DataFrame
         Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables that have
-        rows within repeats), and `columns`. δ, N and the size of the test set are null where they
+        rows within repeats), n_twins (rows of cells whose fits are another cell's, in sweeps that
+        have any: where that one is in the group, they are left out of n and all else), and
+        `columns`. δ, N and the size of the test set are null where they
         differ. Where α̂ is among the columns and its δ differs, `delta_lo` and `delta_hi` stand
         beside; where its probe does, `probe` names them.
 
@@ -83,6 +89,7 @@ def grouped(
         key = [name for name in REPEAT_KEY if name in names]
         described = repeats.select(*key, *facts, same=pl.col("identical"))
         frame = frame.join(described, on=key, how="left", maintain_order="left")
+    frame, twins = _once(tables, frame, by)
     levels = [name for name in columns if is_level(name)]
     shown = [*columns, *(["delta"] if levels and "delta" not in (*columns, *by) else [])]
     values = [_together(table, name, names) for name in shown]
@@ -93,11 +100,34 @@ def grouped(
         values.append(probe.drop_nulls().unique().sort().str.join("+").alias("_probe"))
     count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * of_repeats)]
     result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
+    if twins is not None:
+        beside = [name for name in result.columns if name not in by]
+        result = result.join(twins, on=by, how="left", maintain_order="left", nulls_equal=True)
+        result = result.select(*by, beside[0], TWINS, *beside[1:])
     if levels and (result["delta_lo"] == result["delta_hi"]).fill_null(True).all():
         result = result.drop(_SIDES)
     if levels and "probe" not in by and result["_probe"].str.contains("+", literal=True).any():
         return result.rename({"_probe": "probe"})
     return result.drop("_probe", strict=False)
+
+
+def _once(
+    tables: Results, frame: pl.LazyFrame, by: Sequence[str]
+) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
+    """Return rows without those of cells whose fits are another's in the group, and their number.
+
+    None where no cell of the sweep is the same as another, or an earlier version did not tell.
+    """
+    cells = tables.scan("cells")
+    if SAME_AS not in cells.collect_schema().names():
+        return frame, None
+    known = cells.select("cell", SAME_AS).unique().collect()
+    if known[SAME_AS].null_count() == known.height:
+        return frame, None
+    if SAME_AS not in frame.collect_schema().names():
+        frame = frame.join(known.lazy(), on="cell", how="left", maintain_order="left")
+    twins = frame.group_by(by).agg(IS_TWIN.sum().alias(TWINS)).collect()
+    return frame.filter(counted(by)), twins
 
 
 def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
@@ -131,6 +161,11 @@ def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
         return
     if "epoch" in frame.columns and "epoch" not in by:
         yield "One snapshot of each cell is shown, the last: group by epoch, too, for the others."
+    if TWINS in frame.columns:
+        yield (
+            f"{TWINS}: rows of cells whose fits are those of another cell (same_as in the table of "
+            "cells). Where both are in a group, one counts."
+        )
     two = pl.lit(value=False)
     if "probe" in frame.columns and "probe" not in by:
         yield "α̂ of the two probes is not averaged: group by probe or dataset, too."

@@ -25,6 +25,7 @@ from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import EPOCH, REPEAT, RUN, Tables
 from manyseed.analysis.tables.snapshots import of_cells, several
+from manyseed.analysis.tables.twins import cells_once
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.disk.parquet import read_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
@@ -148,6 +149,7 @@ def howmany(
         cells = at_one_snapshot(tables.cells.lazy(), wanted_cells).collect()
     if cells.is_empty():
         raise UserError("no cell meets the condition", key="--where", value=where)
+    cells = cells_once(cells, by)
     apart = several(tables.cells)
     tables = of_cells(tables, cells)
     drawn = _ensembles(paths, tables, cells, options, wanted, draws, workers, confidence)

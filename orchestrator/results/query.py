@@ -10,6 +10,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.schema import CELL_KEY
 from manyseed.analysis.tables.snapshots import several
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import at_one_snapshot, refusing
@@ -112,7 +113,9 @@ def query(
             told = [*by, *OF_EFFECT, *(["n_pairs", "n_test_sets"] if not columns else [])]
             result = found.select(n for n in dict.fromkeys([*told, *shown]) if n in found.columns)
         elif by:
-            numeric = [c for c in shown if c not in (*by, *AXES) and schema[c].is_numeric()]
+            numeric = [
+                c for c in shown if c not in (*by, *AXES, SAME_AS) and schema[c].is_numeric()
+            ]
             told = ["epoch"] if one and "epoch" not in numeric else []
             result = grouped(tables, table, frame, by, [*told, *numeric])
         else:
@@ -169,4 +172,5 @@ def _main_columns(table: str, frame: pl.LazyFrame, names: Sequence[str]) -> list
         counted.append((1 + more).alias("epoch"))
     values = frame.select(counted).collect()
     main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
-    return [*first, *(name for name in values.columns if values[name][0] > 1), *main]
+    twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
+    return [*first, *(name for name in values.columns if values[name][0] > 1), *twins, *main]

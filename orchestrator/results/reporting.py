@@ -9,6 +9,7 @@ import polars as pl
 
 from manyseed.analysis.report.context import Counts, context, summary, varying_axes
 from manyseed.analysis.report.page import render
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import read_recipes
@@ -67,11 +68,15 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
     sets, accuracy ± seeds (mean over repeats ± standard deviation between runs, pooled within
     repeats), between test sets (standard deviation), range (of accuracy within a repeat), EC
     (local), churn, α̂, its resolution δ and N, the test points on each side of the test behind it. †
-    marks cells of identical runs.
+    marks cells of identical runs, ‡ those whose fits are another cell's.
     """
-    rows = pl.DataFrame(summary(cells), schema_overrides={**cells.schema, "epoch": pl.String})
+    rows = pl.DataFrame(
+        summary(cells),
+        schema_overrides={SAME_AS: pl.UInt32, **cells.schema, "epoch": pl.String},
+    )
     parts = [pl.col(name).cast(pl.String) for name in varying_axes(cells)] or [pl.lit("")]
     mark = pl.when(pl.col("n_identical_repeats") > 0).then(pl.lit(" †")).otherwise(pl.lit(""))
+    twin = pl.when(IS_TWIN).then(pl.lit(" ‡")).otherwise(pl.lit(""))
     shown = {
         "between test sets": "accuracy_mean_sd",
         "range": "accuracy_range",
@@ -88,7 +93,7 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         "dataset",
         "classifier",
-        (pl.concat_str(parts, separator=" · ") + mark).alias("cell"),
+        (pl.concat_str(parts, separator=" · ") + mark + twin).alias("cell"),
         pl.col("n_runs").alias("runs"),
         pl.col("n_repeats").alias("test sets"),
         **accuracy,

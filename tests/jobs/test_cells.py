@@ -1,7 +1,7 @@
 import pytest
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.cells import consumed, resolve_cell
 from manyseed.jobs.datasets import resolve
 
 CONTINUOUS = resolve("sklearn:breast_cancer")  # 427 training points
@@ -134,3 +134,28 @@ def test_library_defaults_are_not_perturbed():
     assert resolve_cell(7, CONTINUOUS, info).cell.hparams["gamma"] == 0.0
     with pytest.raises(ValueError, match=r"relative:0\.1': .*xgb lie outside of the ranges"):
         resolve_cell(7, CONTINUOUS, info, perturb_hparams="relative:.10")
+
+
+@pytest.mark.parametrize(
+    ("classifier", "values", "sources"),
+    [
+        ("lr-sgd", {}, ("batch",)),
+        ("svm-sgd", {"vary": "init"}, ()),
+        ("lr-sgd", {"vary": "init+batch+train"}, ("batch", "train")),
+        ("mlp", {}, ("batch", "init")),
+        ("mlp", {"hparams": {"dropout": 0.0}}, ("batch", "init")),  # the order of batches is left
+        ("xgb", {}, ()),
+        ("xgb", {"vary": "init+train"}, ("train",)),
+        ("xgb", {"hparams": {"colsample_bytree": 0.5}}, ("batch",)),
+        ("xgb", {"perturb_continuous": "relative:0.1"}, ()),
+        ("xgb", {"perturb_hparams": "relative:0.1"}, ("batch",)),
+    ],
+)
+def test_of_the_sources_that_vary_some_are_drawn_from(classifier, values, sources):
+    assert consumed(cell(classifier=classifier, **values).cell) == sources
+
+
+def test_a_share_that_comes_to_all_points_sets_no_runs_apart():
+    assert cell(classifier="xgb", train_fraction=0.9999).identical
+    assert cell(classifier="xgb", train_fraction=0.9999).cell.train_fraction == 0.9999
+    assert not cell(classifier="xgb", train_fraction=0.99).identical

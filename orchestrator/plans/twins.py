@@ -1,0 +1,311 @@
+"""Cells whose runs are the same fits: what sets them apart, no fit draws from or is trained on.
+
+``vary`` may name a source that the classifier does not consume, and two fractions may come to the
+same number of points. Such cells are twins: they are planned once, under one of their names, and of
+those that a plan holds already, the results count one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, consumed
+from manyseed.jobs.datasets.split import n_points
+from manyseed.jobs.identity import canonical_json
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.errors import toml_value
+
+SETTING_APART = ("train_fraction", "vary")
+"""The axes in which twins may differ."""
+
+_ALIKE = [axis for axis in AXES if axis not in SETTING_APART]
+_DEFAULT = "init+batch"  # what other grids, and effects, compare with
+_SIZE = ("repeats", "runs")
+
+State = Literal["left out", "held", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Cells of a dataset and classifier that a file asks for, and whose fits are others'.
+
+    Attributes
+    ----------
+    dataset, classifier : str
+    is_ : mapping
+        What they are by the axes that set them apart from the others.
+    same_as : mapping
+        What the others are by them.
+    draws_from : tuple of str
+        The sources of randomness that both vary and their fits draw from.
+    points : int or None
+        Training points of both, where their fractions differ.
+    state : {"left out", "held", "dropped"}
+        Whether they are not planned; were planned before, and stay; or are not planned because the
+        others were dropped.
+    cells, runs : int
+        How many are asked for.
+    """
+
+    dataset: str
+    classifier: str
+    is_: Mapping[str, Any]
+    same_as: Mapping[str, Any]
+    draws_from: tuple[str, ...]
+    points: int | None
+    state: State
+    cells: int
+    runs: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``plan --json`` prints it."""
+        return {key.rstrip("_"): value for key, value in asdict(self).items()}
+
+
+class Torn(ValueError):
+    """Two names of the same fits are asked for with more repeats and with more runs."""
+
+    def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+        super().__init__("twins are asked for with more repeats and with more runs")
+        self.one, self.other = one, other
+
+
+def fits(cells: pl.DataFrame, n_train: Mapping[str, int] | None = None) -> pl.Series:
+    """Return what the runs of each cell are fitted on: the same text for twins alone.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Columns cell_id, canonical and `AXES`; each cell once.
+    n_train : mapping of dataset to int, optional
+        Training points, without which twins differ in ``vary`` alone.
+    """
+    columns = cells.select("cell_id", "canonical", *_ALIKE, points=_points(cells, n_train or {}))
+    # most cells have no other that could be their twin: theirs need not be read
+    crowded = columns.select(pl.struct(*_ALIKE, "points").is_duplicated()).to_series()
+    found = [
+        _reduced(canonical, points) if may else cell_id
+        for may, cell_id, canonical, points in zip(
+            crowded, *columns.select("cell_id", "canonical", "points"), strict=True
+        )
+    ]
+    return pl.Series("fits", found, dtype=pl.String)
+
+
+def _points(cells: pl.DataFrame, n_train: Mapping[str, int]) -> pl.Series:
+    """Return the points that each cell's fits are trained on, or the fraction."""
+    sizes = cells.select("dataset", "train_fraction").unique()
+    found = [
+        float(_training_points(fraction, n_train[dataset])) if dataset in n_train else fraction
+        for dataset, fraction in sizes.iter_rows()
+    ]
+    known = sizes.with_columns(pl.Series("points", found, dtype=pl.Float64))
+    by = ["dataset", "train_fraction"]
+    return cells.select(by).join(known, on=by, how="left", maintain_order="left")["points"]
+
+
+def _training_points(fraction: float, n_train: int) -> int:
+    return n_points(int(fraction) if fraction > 1 else fraction, n_train)
+
+
+def _reduced(canonical: str, points: float) -> str:
+    description = json.loads(canonical)
+    reduced = {**description, "vary": list(_drawn(description)), "train_fraction": points}
+    return canonical_json(reduced).decode()
+
+
+def sources_drawn(cells: pl.DataFrame) -> pl.Series:
+    """Return which of the sources that each cell varies its fits draw from, as results show them.
+
+    ``none`` where they draw from none. `cells` has the column canonical.
+    """
+    found = [_drawn(json.loads(canonical)) for canonical in cells["canonical"]]
+    return pl.Series("draws_from", ["+".join(each) or "none" for each in found], dtype=pl.String)
+
+
+def _drawn(description: Mapping[str, Any]) -> tuple[str, ...]:
+    sources = consumed(Cell.from_canonical(description))
+    return tuple(source for source in SOURCES_OF_RANDOMNESS if source in sources)
+
+
+def once(
+    asked: pl.DataFrame,
+    planned: pl.DataFrame,
+    dropped: pl.Series,
+    n_train: Mapping[str, int],
+) -> tuple[pl.DataFrame, tuple[Twin, ...]]:
+    """Return the cells to plan: of new twins one, or none where one was planned before.
+
+    Of twins that were planned before, each stays as it is. Where there is none, the one is kept
+    that has the default ``vary``, else that which names the fewest sources, whatever the order of
+    the file. It is planned with the most
+    repeats and runs that any of its names is asked for with. Twins of a cell that was dropped don't
+    bring it back.
+
+    Parameters
+    ----------
+    asked : DataFrame
+        Columns of `Expansion.cells`, and cell and group: null where a plan does not hold it.
+    planned : DataFrame
+        All cells of the plan as it is, dropped ones too, with repeats and runs.
+    dropped : Series
+        Numbers of dropped cells.
+    n_train : mapping of dataset to int
+        Training points.
+
+    Returns
+    -------
+    DataFrame
+        As `asked`.
+    tuple of Twin
+        What is the same as another, in the order in which it was asked for.
+
+    Raises
+    ------
+    Torn
+    """
+    others = planned.join(asked, on="cell_id", how="anti").select(asked.columns)
+    others = others.join(asked, on=_ALIKE, how="semi", maintain_order="left")
+    pool = pl.concat(
+        [
+            asked.with_columns(asked=pl.lit(value=True)),
+            others.with_columns(asked=pl.lit(value=False)),
+        ]
+    )
+    pool = pool.with_columns(fits=fits(pool, n_train)).with_row_index("place")
+    crowded = pool.filter(pl.col("fits").is_duplicated(), pl.col("asked").any().over("fits"))
+    if crowded.is_empty():
+        return asked, ()
+    is_dropped = pl.col("cell").is_in(dropped.implode()).fill_null(value=False)
+    crowded = crowded.with_columns(
+        dropped=is_dropped, held=pl.col("cell").is_not_null() & ~is_dropped
+    )
+    kept: list[_Row] = []
+    twins: list[tuple[int, Twin]] = []
+    for _, group in groupby(_in_order(crowded).to_dicts(), key=itemgetter("fits")):
+        rows, found = _kept(list(group))
+        kept += rows
+        twins += [(row["place"], _twin(row, first, state, n_train)) for row, first, state in found]
+    alone = pool.filter("asked").join(crowded, on="place", how="anti")
+    chosen = pl.DataFrame(kept, schema=crowded.schema).select(pool.columns)
+    result = pl.concat([alone, chosen]).sort("place").select(asked.columns)
+    return result, _counted(twin for _, twin in sorted(twins, key=itemgetter(0)))
+
+
+def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
+    """Sort by fits: of those that are the same, the one to keep comes first."""
+    sources = pl.col("vary").str.split("+")
+    place = sum(
+        pl.when(sources.list.contains(source)).then(2**number).otherwise(0)
+        for number, source in enumerate(SOURCES_OF_RANDOMNESS)
+    )
+    return crowded.sort(
+        "fits",
+        ~pl.col("held"),
+        ~pl.col("asked"),
+        ~pl.col("dropped"),
+        pl.when("held").then("cell"),
+        pl.col("train_fraction") != 1,
+        pl.col("vary") != _DEFAULT,
+        sources.list.len(),
+        place,
+        "train_fraction",
+    )
+
+
+_Row = dict[str, Any]
+
+
+def _kept(rows: Sequence[_Row]) -> tuple[list[_Row], list[tuple[_Row, _Row, State]]]:
+    """Return the rows to plan of twins in order, and which are the same as which."""
+    first, *others = rows
+    if not first["held"] and first["dropped"]:
+        asked = [row for row in others if row["asked"] and not row["dropped"]]
+        gone = [row for row in rows if row["asked"] and row["dropped"]]
+        return gone, [(row, first, "dropped") for row in asked]
+    held = [row for row in others if row["held"] and row["asked"]]
+    new = [row for row in others if not row["held"] and not row["dropped"] and row["asked"]]
+    gone = [row for row in others if row["dropped"] and row["asked"]]
+    found: list[tuple[_Row, _Row, State]] = [(row, first, "held") for row in held]
+    found += [(row, first, "left out") for row in new]
+    sizes = {name: max(row[name] for row in (first, *new)) for name in _SIZE}
+    if not any(all(row[name] == sizes[name] for name in _SIZE) for row in (first, *new)):
+        raise Torn(*(max((first, *new), key=itemgetter(name)) for name in _SIZE))
+    return [{**first, **sizes}, *held, *gone], found
+
+
+def _twin(row: _Row, first: _Row, state: State, n_train: Mapping[str, int]) -> Twin:
+    apart = [axis for axis in SETTING_APART if row[axis] != first[axis]]
+    points = _training_points(row["train_fraction"], n_train[row["dataset"]])
+    return Twin(
+        dataset=row["dataset"],
+        classifier=row["classifier"],
+        is_={axis: row[axis] for axis in apart},
+        same_as={axis: first[axis] for axis in apart},
+        draws_from=_drawn(json.loads(row["canonical"])),
+        points=points if "train_fraction" in apart else None,
+        state=state,
+        cells=1,
+        runs=int(row["repeats"]) * int(row["runs"]),
+    )
+
+
+def _counted(twins: Iterable[Twin]) -> tuple[Twin, ...]:
+    """Return twins with those together that differ in their schemes alone."""
+    found: dict[str, Twin] = {}
+    for twin in twins:
+        key = repr(replace(twin, runs=0))
+        known = found.setdefault(key, replace(twin, cells=0, runs=0))
+        found[key] = replace(known, cells=known.cells + 1, runs=known.runs + twin.runs)
+    return tuple(found.values())
+
+
+_OUTCOMES: Mapping[State, str] = {
+    "left out": "not planned a second time",
+    "held": "planned before; they stay, and results count them once",
+    "dropped": "not planned, as those were dropped",
+}
+
+
+def sentences(twins: Sequence[Twin]) -> list[str]:
+    """Say which cells are the same as others, why, and what becomes of them, without full stops."""
+    values: dict[tuple[str, object, str], dict[object, None]] = {}
+    names: dict[tuple[str, object, str], dict[str, None]] = {}
+    for twin in twins:
+        for axis, value in twin.is_.items():
+            key = axis, twin.same_as[axis], _reason(twin, axis)
+            values.setdefault(key, {})[value] = None
+            of = twin.classifier if axis == "vary" else twin.dataset
+            names.setdefault(key, {})[of] = None
+    lines = [
+        f"{axis} = {' | '.join(map(_toml, values[key]))} is the same as {_toml(same_as)} "
+        f"{'for' if axis == 'vary' else 'on'} {', '.join(names[key])}: {reason}"
+        for key in values
+        for axis, same_as, reason in [key]
+    ]
+    for state, outcome in _OUTCOMES.items():
+        if own := [twin for twin in twins if twin.state == state]:
+            cells, runs = sum(twin.cells for twin in own), sum(twin.runs for twin in own)
+            some = f"{cells:,} {'cell is' if cells == 1 else 'cells are'}"
+            lines.append(f"{some} the same fits as others ({runs:,} runs): {outcome}")
+    return lines
+
+
+def _reason(twin: Twin, axis: str) -> str:
+    if axis == "train_fraction":
+        return f"both are {twin.points:,} training points"
+    drawn = " and ".join(twin.draws_from)
+    return f"fits draw from {drawn} alone" if drawn else "fits draw from none of these"
+
+
+def _toml(value: Any) -> str:
+    whole = isinstance(value, float) and value > 1
+    return toml_value(int(value) if whole else value)

@@ -118,7 +118,7 @@ def _once(
 
     None where no cell of the sweep is the same as another, or an earlier version did not tell.
     """
-    cells = tables.scan("cells")
+    cells = tables.scan("cells") if "cells" in tables else pl.LazyFrame()
     if SAME_AS not in cells.collect_schema().names():
         return frame, None
     known = cells.select("cell", SAME_AS).unique().collect()

@@ -10,7 +10,7 @@ from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedShard, ManyseedError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import wrong_coordinates
+from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.care import intact
 from manyseed.orchestrator.store.journals.index import JournalIndex
@@ -21,6 +21,7 @@ from manyseed.orchestrator.store.reading.reader import (
     statuses,
     test_sets,
 )
+from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,11 +55,12 @@ def require_sound(paths: SweepPaths) -> None:
     ------
     DamagedFile, DamagedShard
     """
-    groups, index = stored_groups(paths, Plan.read(paths)), JournalIndex(paths.journals)
+    plan = Plan.read(paths)
+    groups, index = stored_groups(paths, plan), JournalIndex(paths.journals)
     for group in groups:
         rows = finished_rows(statuses(group, index.rows(group.spec.number)))
         test_sets(group, read_array(group, "repeat_index")[rows])
-    for one in Compared(paths).unseen((group, None) for group in groups):
+    for one in Compared(paths, plan).unseen((group, None) for group in groups):
         one.compare()
 
 
@@ -95,17 +97,18 @@ class Unseen:
     group: Group
     shard: int
     version: str
+    copies: Bools
 
     def compare(self) -> None:
         """Compare them; raises as `intact.compare`."""
-        intact.compare(self.group, self.shard)
+        intact.compare(self.group, self.shard, self.copies)
 
 
 class Compared:
     """The versions of shards whose rows were compared with their checksums, as a file records."""
 
-    def __init__(self, paths: SweepPaths) -> None:
-        self._file = paths.compared
+    def __init__(self, paths: SweepPaths, plan: Plan) -> None:
+        self._file, self._plan = paths.compared, plan
         try:
             self._seen = read_record(self._file, dict[str, dict[str, str]])
         except (FileNotFoundError, ManyseedError):
@@ -121,10 +124,11 @@ class Compared:
         """
         found = []
         for group, shards in wanted:
-            seen = self._seen.get(group.spec.path, {})
+            seen, identical = self._seen.get(group.spec.path, {}), copies(self._plan, group)
             for shard in sorted(published_shards(group.folder)) if shards is None else shards:
                 if shard < group.shards:
-                    one = Unseen(group, shard, intact.version(group, shard))
+                    here = identical[slice(*group.span(shard))]
+                    one = Unseen(group, shard, intact.version(group, shard), here)
                     if seen.get(str(shard)) != one.version:
                         found.append(one)
         return found

@@ -127,7 +127,7 @@ def compare(
     DamagedShard
         Where a file is missing, or holds what was not published there.
     """
-    compared = Compared(paths)
+    compared = Compared(paths, Plan.read(paths))
     unseen = compared.unseen((group.group, group.shards()) for group in groups)
     tasks = [delayed(one.compare, pure=False)() for one in unseen]
     compute_all(tasks, scheduler=scheduler, workers=workers)

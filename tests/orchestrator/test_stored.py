@@ -26,8 +26,9 @@ from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.groups import Group, open_group
 from manyseed.orchestrator.store.publishing.shards import lease_name
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file
 from tests.orchestrator.conftest import assert_equal, command, stored, train, write
 
@@ -135,15 +136,38 @@ def test_a_status_that_cannot_be_a_rows_is_found(copy: Sweep) -> None:
         copy.export(copy.directory / "a.zip")
 
 
+def test_a_run_whose_time_a_repair_lost_is_analysed_and_exported(copy: Sweep) -> None:
+    copy.analyze(OPTIONS)
+    accuracy = copy.results["runs"]["accuracy"]
+    copy.compact()  # no journal knows the times any more
+    file_of(copy, "fit_seconds").unlink()
+    assert copy.verify(repair=True)["findings"]
+    assert np.isnan(read_array(group_of(copy), "fit_seconds")).all()
+    copy.analyze(OPTIONS)
+    assert copy.results["runs"]["accuracy"].to_list() == accuracy.to_list()
+    copy.export(copy.directory / "a.parquet")
+
+
+def test_a_copy_that_counts_as_trained_is_seen(copy: Sweep) -> None:
+    group = group_of(copy)
+    identical = np.zeros(group.rows, dtype=np.bool_)
+    identical[3] = True
+    fit_seconds = zarr.open_array(group.folder / "fit_seconds", mode="r+")
+    fit_seconds[3] = np.nan
+    intact.compare(group, 0, np.zeros_like(identical))
+    with pytest.raises(DamagedShard, match="1 rows whose status cannot be theirs"):
+        intact.compare(group, 0, identical)
+
+
 def test_rows_are_compared_once_for_each_version_of_their_files(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[str] = []
     real = intact.compare
 
-    def counting(group: Group, shard: int) -> None:
+    def counting(group: Group, shard: int, copies: Bools) -> None:
         compared.append(group.spec.path)
-        real(group, shard)
+        real(group, shard, copies)
 
     monkeypatch.setattr(intact, "compare", counting)
     copy.analyze(OPTIONS)

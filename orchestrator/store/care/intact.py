@@ -19,6 +19,7 @@ from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING, PADDI
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import read_rows
 from manyseed.orchestrator.store.zarrfiles import encoding
+from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 
 
 def version(group: Group, shard: int) -> str:
@@ -43,10 +44,17 @@ def version(group: Group, shard: int) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
 
-def compare(group: Group, shard: int) -> None:
+def compare(group: Group, shard: int, copies: Bools) -> None:
     """Compare the rows of a published shard with their checksums and what their status can be.
 
     An inner chunk is held in memory. What is replaced meanwhile is looked at again.
+
+    Parameters
+    ----------
+    group : Group
+    shard : int
+    copies : bool array (run,)
+        Which runs of the shard are, by the plan, identical to the first of their repeat.
 
     Raises
     ------
@@ -54,7 +62,7 @@ def compare(group: Group, shard: int) -> None:
         Where they differ.
     """
     for attempt in range(encoding.ATTEMPTS):
-        problem = _problem(group, shard)
+        problem = _problem(group, shard, copies)
         if problem is None:
             return
         time.sleep(0.01 * attempt)
@@ -65,14 +73,16 @@ def compare(group: Group, shard: int) -> None:
     raise DamagedShard.of(group.folder, f"holds in shard {shard} {problem} ({files})")
 
 
-def _problem(group: Group, shard: int) -> str | None:
+def _problem(group: Group, shard: int, copies: Bools) -> str | None:
     start, stop = group.span(shard)
     stored = read_rows(group, ("status", "crc", "cell", "fit_seconds"), range(start, stop))
     status, planned = stored["status"], stored["cell"] >= 0
     finished = np.isin(status, (DONE, COPY)) & planned
     timed = ~np.isnan(stored["fit_seconds"])
     impossible = np.where(planned, ~np.isin(status, (MISSING, DONE, COPY)), status != PADDING)
-    impossible |= np.where(finished, (status == DONE) != timed, stored["crc"] != 0)
+    # a repair may have lost how long a fit took: that is no damage, but a copy had no fit
+    unlike = np.where(timed, status == COPY, (status == DONE) & copies)
+    impossible |= np.where(finished, unlike, stored["crc"] != 0)
     if impossible.any():
         return f"{int(impossible.sum()):,} rows whose status cannot be theirs"
     wrong, step = 0, group.spec.chunk_length

@@ -18,7 +18,8 @@ from manyseed.analysis.graph.chunks import build
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.tables.schema import RUN, Block, Layout, Tables, combine
+from manyseed.analysis.tables.keys import RUN
+from manyseed.analysis.tables.schema import Block, Layout, Tables, combine
 
 Progress = Callable[[int, int], None]
 """Called with (blocks done, blocks in all) after each block, and once before the first."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics import summaries
 from manyseed.analysis.metrics.metric import Column, Metric
+from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPEAT_KEY, RUN_KEY
 from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
 
 Table = Mapping[str, NDArray[Any]]
@@ -45,19 +46,6 @@ OVER_REPEATS = (
     *("ensemble_accuracy", "churn_ensemble_mean", "churn_loo_ensemble_mean"),
 )
 """Columns of the table of repeats whose distribution the table of cells describes."""
-
-
-EPOCH = {"epoch": pl.UInt32}
-"""The column that says which snapshot a row rests on, and its type."""
-
-REPEAT = ("cell", "repeat_index")
-RUN = (*REPEAT, "run_index")
-REPEAT_KEY = ("cell", "epoch", "repeat_index")
-RUN_KEY = (*REPEAT_KEY, "run_index")
-PAIR_KEY = (*REPEAT_KEY, "run_i", "run_j")
-CELL_KEY = ("cell", "epoch")
-ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
-"""What the rows of each table are sorted by."""
 
 
 @dataclass(frozen=True, slots=True)

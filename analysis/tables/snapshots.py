@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from manyseed.analysis.tables.schema import CELL_KEY, EPOCH, Tables
+from manyseed.analysis.tables.keys import CELL_KEY, EPOCH
+
+if TYPE_CHECKING:
+    from manyseed.analysis.tables.schema import Tables
 
 Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
@@ -43,7 +46,7 @@ def of_cells(tables: Tables, cells: pl.DataFrame) -> Tables:
     wanted = cells.select(key).unique()
     parts: dict[str, Any] = {
         one.name: of_one.join(wanted, on=key, how="semi", maintain_order="left")
-        for one in fields(Tables)
+        for one in fields(tables)
         if isinstance(of_one := getattr(tables, one.name), pl.DataFrame)
     }
     return replace(tables, **parts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from manyseed.analysis.tables.schema import Tables
+if TYPE_CHECKING:
+    from manyseed.analysis.tables.schema import Tables
 
 SAME_AS = "same_as"
 """The column of cells that names the twin which counts; null where that is the cell itself."""

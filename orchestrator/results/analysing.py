@@ -27,7 +27,8 @@ from manyseed.analysis.questions.randomness import sources
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import CELL_KEY, REPEAT, RUN, Tables, without
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT, RUN
+from manyseed.analysis.tables.schema import Tables, without
 from manyseed.analysis.tables.snapshots import at_last, side_by_side
 from manyseed.analysis.tables.twins import IS_TWIN, paired, same_as
 from manyseed.analysis.tables.twins import once as counted_once

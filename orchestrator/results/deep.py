@@ -14,7 +14,7 @@ from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.questions.deep import ORDER, SCHEMA, build, combine
-from manyseed.analysis.tables.schema import CELL_KEY, REPEAT
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths

@@ -8,7 +8,8 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import OF_PAIRS, OF_RUNS, effects, with_one_test_set
-from manyseed.analysis.tables.schema import REPEAT, RUN, Tables
+from manyseed.analysis.tables.keys import REPEAT, RUN
+from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import paired
 from manyseed.orchestrator.errors import UserError, nearest

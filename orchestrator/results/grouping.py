@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from manyseed.analysis.tables.keys import REPEAT_KEY
 from manyseed.analysis.tables.means import (
     VARIES,
     compares_runs,
@@ -16,7 +17,6 @@ from manyseed.analysis.tables.means import (
     pooled,
     same_of,
 )
-from manyseed.analysis.tables.schema import REPEAT_KEY
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
 from manyseed.orchestrator.errors import UserError

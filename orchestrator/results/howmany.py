@@ -23,7 +23,8 @@ from manyseed.analysis.questions.howmany import (
 )
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import EPOCH, REPEAT, RUN, Tables
+from manyseed.analysis.tables.keys import EPOCH, REPEAT, RUN
+from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
 from manyseed.orchestrator.conditions import condition

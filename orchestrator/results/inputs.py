@@ -13,7 +13,8 @@ from polars import selectors as cs
 
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import SNAPSHOTS, Options
-from manyseed.analysis.tables.schema import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables, cells, ordered
+from manyseed.analysis.tables.keys import EPOCH, ORDER, REPEAT, REPEAT_KEY
+from manyseed.analysis.tables.schema import Tables, cells, ordered
 from manyseed.analysis.version import code_version
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
 from manyseed.orchestrator.errors import DamagedFile

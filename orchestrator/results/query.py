@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.schema import CELL_KEY
+from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.snapshots import several
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.conditions import condition

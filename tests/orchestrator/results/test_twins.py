@@ -13,6 +13,7 @@ from polars.testing import assert_frame_equal
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables import twins
+from manyseed.analysis.tables.schema import Tables
 from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.drop import drop
 from manyseed.orchestrator.results.query import query
@@ -203,7 +204,7 @@ def test_effects_pair_what_draws_from_the_same_whatever_its_name() -> None:
         schema_overrides={"same_as": pl.UInt32},
     )
     empty = cells.clear()
-    tables = twins.Tables(empty, empty, cells.drop("draws_from", "same_as"), cells)
+    tables = Tables(empty, empty, cells.drop("draws_from", "same_as"), cells)
     assert twins.paired(tables).repeats["vary"].to_list() == ["init+batch", "init+batch", "train"]
 
 

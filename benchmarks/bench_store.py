@@ -31,7 +31,7 @@ from zarr.storage import LocalStore
 from manyseed.jobs import datasets
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.arrays import FLAGS
@@ -117,7 +117,7 @@ def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
         (folder / "copy").unlink()
 
     def publish_all() -> None:
-        index = JournalIndex(journals)
+        index = JournalIndex(JournalFolder(journals))
         for shard in range(group.shards):
             publish(group, shard, index, watch)
 

@@ -86,7 +86,7 @@ def _verified(
         others.append(Finding(path, f"{', '.join(names)} cannot be read or differ from the plan"))
     if not repair:  # which runs the rows are cannot be known
         groups = [group for group in groups if group.spec.path not in wrong_columns]
-    journals = JournalIndex(paths.journals)
+    journals = JournalIndex(plan.journals(paths))
     shards = sum(len(shards_to_verify(group)) for group in groups)
     checked: list[int] = []  # finished runs of each shard, then those in journals
 
@@ -101,6 +101,10 @@ def _verified(
     for group in groups:
         found += verify_journals(group, journals, checked.append)
     unknown = list(_unknown_recipes(paths, groups, journals))
+    unknown += [
+        Finding(f"{paths.journals / name}", "holds runs of another sweep, which do not count here")
+        for name in journals.foreign
+    ]
     others += unknown
     wrong = {(finding.group, row) for finding in found for row in finding.rows}
     result: dict[str, Any] = {
@@ -123,7 +127,7 @@ def _verified(
         done = repair_store(
             groups,
             found,
-            paths.journals,
+            plan.journals(paths),
             LeaseWatch(paths.leases),
             copies={group.spec.path: copies(plan, group) for group in groups},
             test_sets=TestSets(plan, groups),
@@ -175,7 +179,8 @@ def compact(
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
     watch = LeaseWatch(paths.leases)
-    done = compact_store(paths.store, paths.journals, watch, progress=progress)
+    journals = Plan.read(paths).journals(paths)
+    done = compact_store(paths.store, journals, watch, progress=progress)
     remove_stale(paths)
     return done
 
@@ -185,7 +190,8 @@ def publish_finished(paths: SweepPaths) -> None:
     if not running(submissions(paths)):
         compact(paths)
     elif paths.store.exists():
-        publish_free(paths.store, paths.journals, LeaseWatch(paths.leases))
+        journals = Plan.read(paths).journals(paths)
+        publish_free(paths.store, journals, LeaseWatch(paths.leases))
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:

@@ -56,7 +56,7 @@ def require_sound(paths: SweepPaths) -> None:
     DamagedFile, DamagedShard
     """
     plan = Plan.read(paths)
-    groups, index = stored_groups(paths, plan), JournalIndex(paths.journals)
+    groups, index = stored_groups(paths, plan), JournalIndex(plan.journals(paths))
     for group in groups:
         rows = finished_rows(statuses(group, index.rows(group.spec.number)))
         test_sets(group, read_array(group, "repeat_index")[rows])
@@ -81,11 +81,12 @@ def open_all_rows(paths: SweepPaths) -> xr.DataTree:
 def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree:
     import xarray as xr
 
-    index = JournalIndex(paths.journals)
+    plan = Plan.read(paths)
+    index = JournalIndex(plan.journals(paths))
     return xr.DataTree.from_dict(
         {
             group.spec.path: open_one(group, journaled=index.rows(group.spec.number))
-            for group in stored_groups(paths, Plan.read(paths))
+            for group in stored_groups(paths, plan)
         }
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -41,12 +42,15 @@ class Survey:
         The latest failure of each (group, row) that is failed.
     duplicates : int
         Fits that were trained more than once.
+    foreign : tuple of Path
+        Journals of another sweep, which do not count.
     """
 
     plan: Plan
     states: Mapping[int, NDArray[np.uint8]]
     failures: Mapping[tuple[int, int], Failure]
     duplicates: int
+    foreign: tuple[Path, ...] = ()
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -87,7 +91,7 @@ def survey(paths: SweepPaths) -> Survey:
     """
     plan, groups = Plan.read(paths), Groups.read(paths)
     groups.require_of(plan, paths)
-    index = JournalIndex(paths.journals)
+    index = JournalIndex(plan.journals(paths))
     lengths = dict(plan.groups.select("group", "length").iter_rows())
     states: dict[int, NDArray[np.uint8]] = {}
     opened: list[Group] = []
@@ -111,7 +115,8 @@ def survey(paths: SweepPaths) -> Survey:
     }
     for number, row in failed:
         states[number][row] = FAILED
-    return Survey(plan, states, failed, count_retrained(opened, index))
+    foreign = tuple(paths.journals / name for name in index.foreign)
+    return Survey(plan, states, failed, count_retrained(opened, index), foreign)
 
 
 def _finish_from_journals(

@@ -23,3 +23,8 @@ def compact(directory: Directory) -> None:
             f"that is not published: {', '.join(result.damaged)}"
         )
         say_next("Next", "verify", directory, "--repair")
+    if result.foreign:
+        say(
+            f"Left alone {counted(len(result.foreign), 'journal')} of another sweep: "
+            f"{', '.join(result.foreign)}"
+        )

@@ -99,13 +99,13 @@ def drop(paths: SweepPaths, where: str) -> Drop:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             Dropped(tuple(sorted(new)), where, now).write(paths, lease.check)
         if rows:
-            drop_rows(rows, paths.journals, watch)
+            drop_rows(rows, plan.journals(paths), watch)
     return dropped
 
 
 def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, list[int]]:
     """Return the rows of cells that the store or a journal holds, by group."""
-    index = JournalIndex(paths.journals)
+    index = JournalIndex(plan.journals(paths))
     chosen = plan.all_rows.filter(pl.col("cell").is_in(cells.implode()))
     found = {}
     for spec in Groups.read(paths).specs:

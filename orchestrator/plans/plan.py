@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.store.journals.index import JournalFolder
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -148,6 +150,25 @@ class Plan:
             repeats=pl.col("repeat").max().cast(pl.UInt32) + 1,
             runs=pl.col("run").max().cast(pl.UInt32) + 1,
         )
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells this plan from others, 32 hexadecimal digits; empty where nothing is planned.
+
+        Taken over the first part and the cells that came with it: it stays when the plan grows.
+        """
+        if not self.parts:
+            return ""
+        digest = hashlib.sha256()
+        for cell in self.all_cells.filter(part=1).select("cell", "cell_id", "path").iter_rows():
+            digest.update(repr(cell).encode())
+        for column in self.parts[0].sort("cell", "repeat", "run").iter_columns():
+            digest.update(column.to_numpy().tobytes())
+        return digest.digest()[:16].hex()
+
+    def journals(self, paths: SweepPaths) -> JournalFolder:
+        """Return the sweep's journals; those of another plan do not count."""
+        return JournalFolder(paths.journals, self.identity)
 
     @cached_property
     def groups(self) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from manyseed.orchestrator.errors import UnavailableError
@@ -62,7 +63,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
         "seconds_left": seconds_left(paths, state, running) if workers else None,
         "submissions": [_submission(one, found) for one, found in zip(listed, tasks, strict=True)],
-        "problems": list(_problems(paths, listed, tasks)),
+        "problems": [*map(_foreign, state.foreign), *_problems(paths, listed, tasks)],
         "failures": [
             {"error": error, "count": count, "file": files[error]}
             for error, count in errors.most_common(_FAILURES_SHOWN)
@@ -70,6 +71,14 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
     }
+
+
+def _foreign(file: Path) -> str:
+    """Return what to say of a journal that is another sweep's."""
+    return (
+        f"{file} holds runs of another sweep, which do not count here: move it to "
+        "tasks/journals of the sweep that it belongs to"
+    )
 
 
 def _runs_per_hour(attempt: Attempt) -> float:

@@ -105,7 +105,7 @@ def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
     """
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
-    index, seed = JournalIndex(paths.journals), read_sweep_file(paths.sweep_file).seed
+    index, seed = JournalIndex(plan.journals(paths)), read_sweep_file(paths.sweep_file).seed
     for group in stored_groups(paths, plan):
         numbers = read_numbers(group, index.rows(group.spec.number))
         predictions = _predictions(numbers, group, plan, planned, seed)

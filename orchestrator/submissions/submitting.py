@@ -123,7 +123,7 @@ def submit(
         _check_room(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
         # else each process of a task would read the whole store to begin with
-        keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, paths.journals))
+        keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
         number = _next_number(paths)
         submitter = _Submitter(paths, number, state.plan, groups, request, lease)
         if request.profile is None:

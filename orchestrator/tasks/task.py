@@ -7,6 +7,7 @@ they open neither the plan nor a table library.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,12 +76,15 @@ class Task:
         few test sets, some runs of all cells before the next ones: `turns`.
     resource : str
         The resource class, ``cpu`` or ``gpu``.
+    plan : str
+        Identity of the plan; empty where an earlier version wrote the task.
     """
 
     groups: dict[int, str]
     cells: dict[int, TaskCell]
     spans: tuple[Span, ...]
     resource: str = "cpu"
+    plan: str = ""
 
     @property
     def n_runs(self) -> int:
@@ -92,6 +96,7 @@ class Task:
         value = {
             "v": TASK_VERSION,
             "resource": self.resource,
+            "plan": self.plan,
             "groups": self.groups,
             "cells": {
                 number: [cell.canonical, cell.snapshots, cell.device]
@@ -124,6 +129,7 @@ class Task:
                 },
                 spans,
                 str(value.get("resource", "cpu")),
+                _read_plan(value.get("plan", "")),
             )
             unknown = (
                 {s.group for s in spans} - task.groups.keys(),
@@ -142,6 +148,12 @@ def _damage_of(path: Path) -> Iterator[None]:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         reason = f"lacks {error}" if isinstance(error, LookupError) else str(error)
         raise DamagedFile(path, f"is no task: {reason}") from None
+
+
+def _read_plan(value: object) -> str:
+    if not isinstance(value, str) or re.fullmatch(r"([0-9a-f]{32})?", value) is None:
+        raise ValueError(f"plan is {value!r}, no identity")
+    return value
 
 
 def _read_spans(value: Any) -> tuple[Span, ...]:
@@ -247,6 +259,7 @@ def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) ->
             cells={cell: cells[cell] for cell in sorted({span.cell for span in spans})},
             spans=spans,
             resource=resources[task],
+            plan=plan.identity,
         )
 
 

@@ -26,6 +26,7 @@ from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.tuned import fitted
 from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import Group, open_group
@@ -49,7 +50,7 @@ class _Process:
         self._task = Task.read(task_file)
         self._trainer = Trainer()
         self._recipes: dict[str, int] = {}
-        self._paths, self._journal = paths, JournalWriter(journal)
+        self._paths, self._journal = paths, JournalWriter(journal, self._task.plan)
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
 
@@ -129,11 +130,12 @@ class _Process:
         device = self._device(cell)
         key = json.dumps([device, found])
         if key not in self._recipes:
+            journals = JournalFolder(self._paths.journals, self._task.plan)
             recipe = Recipe.here(gpu_model() if device == "gpu" else None)
             self._recipes[key] = register(
                 self._paths.recipes,
                 replace(recipe, tuned=found),
-                lambda: highest_recipe(self._paths.store, self._paths.journals),
+                lambda: highest_recipe(self._paths.store, journals),
             )
         return self._recipes[key]
 

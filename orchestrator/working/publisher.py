@@ -10,7 +10,7 @@ import numpy as np
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE
 from manyseed.orchestrator.store.layout.groups import Group, open_group
 from manyseed.orchestrator.store.publishing.shards import publish
@@ -41,7 +41,7 @@ class Publisher:
         }
         self._shards = shards_of(task)
         neighbours = SharedJournals(paths, self._shards | self._sources(task))
-        self._index = JournalIndex(paths.journals, neighbours.may_hold)
+        self._index = JournalIndex(JournalFolder(paths.journals, task.plan), neighbours.may_hold)
         self._dirty: dict[tuple[int, int], None] = {}
         self._next = time.monotonic() + self._every
 

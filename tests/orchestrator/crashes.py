@@ -31,7 +31,7 @@ from manyseed.orchestrator.plans.tuned import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.results import here
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
@@ -144,7 +144,9 @@ def _publish(folder: Path) -> None:
     paths = SweepPaths(folder / "sweep")
     for group in list_groups(paths.store):
         for shard in range(group.shards):
-            publish(group, shard, JournalIndex(paths.journals), LeaseWatch(paths.leases))
+            publish(
+                group, shard, JournalIndex(JournalFolder(paths.journals)), LeaseWatch(paths.leases)
+            )
 
 
 def _compact(folder: Path) -> None:

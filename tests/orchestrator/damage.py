@@ -480,12 +480,12 @@ def _tables(copy: Path, out: Path) -> dict[str, str]:
 
 def _rows(copy: Path, out: Path) -> dict[str, str]:
     """Return a digest of every finished run's predictions, published or in a journal."""
-    from manyseed.orchestrator.store.journals.index import JournalIndex
+    from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
     from manyseed.orchestrator.store.layout.groups import list_groups
     from manyseed.orchestrator.store.reading.reader import read_rows, statuses
 
     seen = {}
-    index = JournalIndex(copy / "tasks" / "journals")
+    index = JournalIndex(JournalFolder(copy / "tasks" / "journals"))
     for group in list_groups(copy / "predictions.zarr"):
         names = [a.name for a in group.spec.arrays if a.role == "prediction"]
         state = statuses(group)

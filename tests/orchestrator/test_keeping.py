@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
@@ -242,7 +243,7 @@ def in_journals(quick: Sweep, directory: Path) -> tuple[Sweep, Path]:
     shutil.copytree(quick.paths.recipes, sweep.paths.recipes)
     lay_out(sweep.paths, Plan.read(sweep.paths), Groups.read(sweep.paths))
     journal = sweep.paths.journals / "0001-0000-a-0.journal"
-    with JournalWriter(journal) as writer:
+    with JournalWriter(journal, Plan.read(sweep.paths).identity) as writer:
         for group in list_groups(quick.paths.store):
             names = [a.name for a in group.spec.arrays if a.role == "prediction"]
             new = open_group(sweep.paths.store, group.spec.path)
@@ -261,7 +262,7 @@ def in_journals(quick: Sweep, directory: Path) -> tuple[Sweep, Path]:
 
 def spoil_record(journal: Path, number: int) -> int:
     """Flip a bit of the payload of a trained run's record; return its row."""
-    index = JournalIndex(journal.parent)
+    index = JournalIndex(JournalFolder(journal.parent))
     places = [p for some in index.records(0, 0, 10**6).values() for p in some if not p.is_copy]
     place = places[number]
     content = bytearray(journal.read_bytes())
@@ -311,6 +312,46 @@ def test_a_journal_that_does_not_read_is_kept_and_named(quick: Sweep, tmp_path: 
     assert sweep.verify(repair=True)["runs_set_back"] == 1  # what is lost is trained again
     assert sweep.compact().damaged == ()
     assert not journal.exists()
+
+
+def test_journals_of_another_sweep_do_not_count(quick: Sweep, tmp_path: Path) -> None:
+    sweep, journal = in_journals(quick, tmp_path / "sweep")
+    file = tmp_path / "other.toml"
+    text = quick.paths.sweep_file.read_text()
+    file.write_text(re.sub(r"(?m)^seed *= *(\d+)", r"seed = 9\1", text))
+    other = Sweep.plan(file, tmp_path / "other")
+    shutil.copytree(sweep.paths.recipes, other.paths.recipes)
+    lay_out(other.paths, Plan.read(other.paths), Groups.read(other.paths))
+    there = other.paths.journals / journal.name
+    there.parent.mkdir(parents=True)
+    shutil.copyfile(journal, there)
+    assert other.status()["runs"]["missing"] == 64
+    result = command("status", other.directory)
+    assert f"{there} holds runs of another sweep" in " ".join(result.stderr.split())
+    found = other.verify()
+    assert [one["problem"] for one in found["findings"]] == [
+        "holds runs of another sweep, which do not count here"
+    ]
+    assert found["runs_checked"] == 0
+    assert str(there) in command("verify", other.directory).stdout.replace("\n", "")
+    assert other.verify(repair=True)["not_mended"] != []
+    done = other.compact()
+    assert (done.published, done.journals, done.foreign) == (0, 0, (journal.name,))
+    assert there.read_bytes() == journal.read_bytes()
+    assert sweep.compact().published == 64  # where it belongs, it counts
+
+
+def test_a_plan_that_grew_keeps_its_journals(quick: Sweep, tmp_path: Path) -> None:
+    sweep, _ = in_journals(quick, tmp_path / "sweep")
+    file = tmp_path / "larger.toml"
+    text = quick.paths.sweep_file.read_text()
+    file.write_text(re.sub(r"(?m)^runs *= *(\d+)", lambda m: f"runs = {int(m[1]) + 1}", text))
+    before = Plan.read(sweep.paths).identity
+    larger = Sweep.plan(file, sweep.directory)
+    assert len(Plan.read(sweep.paths).parts) == 2
+    assert Plan.read(sweep.paths).identity == before
+    assert larger.status()["problems"] == []
+    assert larger.compact().published == 64
 
 
 def test_a_read_that_went_wrong_once_costs_nothing(

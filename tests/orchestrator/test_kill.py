@@ -14,7 +14,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.working.neighbours import journal_name
 from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
 from tests.orchestrator.test_run import training_processes
@@ -112,7 +112,7 @@ def wait_for_runs(sweep: Sweep, target: int) -> None:
 
 def journaled(sweep: Sweep) -> set[tuple[int, int]]:
     """Return (group, row) of every record in the journals."""
-    index = JournalIndex(sweep.paths.journals)
+    index = JournalIndex(JournalFolder(sweep.paths.journals))
     return {(group, int(row)) for group in index.groups() for row in index.rows(group)}
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.store.journals.test_journal import fill
@@ -33,7 +33,7 @@ def test_a_damaged_journal_is_read_as_the_product_reads_it(tmp_path: Path, seed:
         else:
             del data[place:]
     (tmp_path / "a.journal").write_bytes(data)
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     good = {number for number in index.rows(1).tolist() if index.read(1, number) is not None}
     assert {record.row[1] for record in read_journal(bytes(data)) if record.good} == good
 

@@ -18,7 +18,7 @@ from manyseed.orchestrator.paths import TOMBSTONE
 from manyseed.orchestrator.store.care.repair import require_rest
 from manyseed.orchestrator.store.care.retraining import settle
 from manyseed.orchestrator.store.care.verify import row_checksums
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.tombstones import read_tombstone
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
@@ -46,6 +46,8 @@ class Compaction:
     damaged : tuple of str
         Journals that are kept because something in them does not read, and what it was, or may
         have been, is not published.
+    foreign : tuple of str
+        Journals that are kept, and left alone, because their rows are another sweep's.
     """
 
     published: int
@@ -53,11 +55,12 @@ class Compaction:
     kept: tuple[str, ...]
     partial: int
     damaged: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 def compact(
     store: Path,
-    folder: Path,
+    folder: JournalFolder,
     watch: LeaseWatch,
     *,
     besides: Collection[str] = (),
@@ -69,8 +72,7 @@ def compact(
     ----------
     store : Path
         The store.
-    folder : Path
-        The folder of journals.
+    folder : JournalFolder
     watch : LeaseWatch
         Of the folder of leases.
     besides : collection of str
@@ -101,20 +103,26 @@ def compact(
         if not (doubtful := journals.doubtful()):
             break  # else what did not read may have been read wrongly: once more from the start
     damaged = _still_needed(groups, doubtful)
+    foreign = journals.foreign
     kept = _unpublished(store, journals)
     require_rest(watch, besides)
-    removed = _remove_journals(groups, journals, sizes, kept | damaged)
+    removed = _remove_journals(groups, journals, sizes, kept | damaged | set(foreign))
     partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
-    partial += remove_partial(folder)
+    partial += remove_partial(folder.path)
     consolidate(store, groups)
     if not besides:
         remove_dead_leases(watch)
     return Compaction(
-        published, removed, tuple(sorted(kept)), partial, damaged=tuple(sorted(damaged))
+        published,
+        removed,
+        tuple(sorted(kept)),
+        partial,
+        damaged=tuple(sorted(damaged)),
+        foreign=tuple(foreign),
     )
 
 
-def publish_free(store: Path, folder: Path, watch: LeaseWatch) -> int:
+def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
     """Publish what journals hold, also while others write them; return how many rows were added.
 
     Shards that somebody else publishes now are left to them. Journals stay.
@@ -123,8 +131,7 @@ def publish_free(store: Path, folder: Path, watch: LeaseWatch) -> int:
     ----------
     store : Path
         The store.
-    folder : Path
-        The folder of journals.
+    folder : JournalFolder
     watch : LeaseWatch
         Of the folder of leases.
 

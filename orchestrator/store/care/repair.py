@@ -17,7 +17,7 @@ from manyseed.orchestrator.errors import DamagedShard, LeaseHeld, SplitMismatch
 from manyseed.orchestrator.store.care.mending import mend_labels, mend_records
 from manyseed.orchestrator.store.care.verify import Finding, impossible_sets, verify
 from manyseed.orchestrator.store.care.verifyjournals import verify_journals
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.tombstones import write_tombstone
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE
 from manyseed.orchestrator.store.layout.groups import Group
@@ -63,7 +63,7 @@ def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
 def repair(
     groups: Iterable[Group],
     findings: Iterable[Finding],
-    folder: Path,
+    folder: JournalFolder,
     watch: LeaseWatch,
     *,
     copies: Mapping[str, Bools] | None = None,
@@ -78,8 +78,7 @@ def repair(
         The groups that the findings are about.
     findings : iterable of Finding
         What `verify` found; each is looked at again.
-    folder : Path
-        The folder of journals.
+    folder : JournalFolder
     watch : LeaseWatch
         Of the folder of leases.
     copies : mapping of bool arrays, optional
@@ -150,7 +149,7 @@ def _held(group: Group, row: int, wrong: Collection[int], journals: JournalIndex
     return source not in wrong and bool(statuses(group)[source] in (DONE, COPY))
 
 
-def drop(groups: Mapping[Group, Collection[int]], folder: Path, watch: LeaseWatch) -> None:
+def drop(groups: Mapping[Group, Collection[int]], folder: JournalFolder, watch: LeaseWatch) -> None:
     """Set rows of groups back to missing, whatever they hold.
 
     Raises
@@ -167,7 +166,7 @@ def drop(groups: Mapping[Group, Collection[int]], folder: Path, watch: LeaseWatc
 
 def _republish(
     groups: Mapping[str, Group],
-    folder: Path,
+    folder: JournalFolder,
     journals: JournalIndex,
     watch: LeaseWatch,
     healed: Mapping[str, set[int]],
@@ -176,7 +175,7 @@ def _republish(
     void = {groups[path].spec.number: rows for path, rows in dropped.items() if rows}
     if void:
         require_rest(watch)  # the journals of tasks that begin from here on are not among these
-        write_tombstone(folder, void, journals.journals)
+        write_tombstone(folder.path, void, journals.journals)
     for path, group in groups.items():
         length = group.spec.shard_length
         for shard in sorted({row // length for row in healed[path] | dropped[path]}):

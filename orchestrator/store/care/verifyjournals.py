@@ -65,7 +65,7 @@ def _verify_rows(
     }
     good, alien = _read(journals, spec.number, rows, list(parts.values()), spec.part_bytes)
     if not good.all():
-        again = JournalIndex(journals.folder)
+        again = journals.again()
         good, alien = _read(again, spec.number, rows, list(parts.values()), spec.part_bytes)
     for problem, wrong in (
         ("records in journals cannot be read", ~good),

@@ -24,6 +24,7 @@ from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 from manyseed.orchestrator.paths import JOURNAL, TOMBSTONE
 from manyseed.orchestrator.store.journals.records import (
     HEADER_SIZE,
+    PREAMBLE_SIZE,
     Header,
     Record,
     checksum,
@@ -31,6 +32,7 @@ from manyseed.orchestrator.store.journals.records import (
     find_header,
     parse_header,
     parse_headers,
+    parse_preamble,
 )
 from manyseed.orchestrator.store.journals.tombstones import Tombstone, read_tombstone
 from manyseed.orchestrator.store.layout.arrays import COPY
@@ -47,6 +49,23 @@ class Place(NamedTuple):
     is_copy: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class JournalFolder:
+    """A folder of journals, and which runs their rows are.
+
+    Attributes
+    ----------
+    path : Path
+        Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+    plan : str
+        Identity of the plan that numbers the rows; empty where it is not known. Journals that name
+        another plan do not count: their rows are other runs.
+    """
+
+    path: Path
+    plan: str = ""
+
+
 @dataclass(slots=True)
 class _Journal:
     """How far a journal has been scanned.
@@ -61,6 +80,7 @@ class _Journal:
     modified: int = 0
     damaged: int = 0
     unread: bool = False  # whether it ends in bytes that neither are nor begin a record
+    foreign: bool = False  # whether its rows are another plan's
     gone: bool = False
 
 
@@ -93,15 +113,16 @@ class JournalIndex:
 
     Parameters
     ----------
-    folder : Path
-        Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+    journals : JournalFolder
     wanted : callable, optional
         From a journal's name to whether it is read: a task on a cluster leaves out the thousands
         that cannot hold its rows. By default all are.
     """
 
-    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, journals: JournalFolder, wanted: Callable[[str], bool] | None = None
+    ) -> None:
+        self._of, self.folder = journals, journals.path
         self._wanted = wanted or (lambda _: True)
         self._journals: list[_Journal] = []
         self._numbers: dict[str, int] = {}
@@ -112,6 +133,10 @@ class JournalIndex:
         self._copy, self._seconds, self._recipe = array("B"), array("f"), array("H")
         self._made: _Table | None = None
         self.refresh()
+
+    def again(self) -> JournalIndex:
+        """Return a fresh index of the same journals, which trusts what this one does not."""
+        return JournalIndex(self._of, self._wanted)
 
     def refresh(self) -> None:
         """Read what was appended since the last time.
@@ -165,7 +190,10 @@ class JournalIndex:
 
     def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
         offset = journal.scanned
-        while offset < size:
+        if offset == 0 and (plan := parse_preamble(file.read(PREAMBLE_SIZE))) is not None:
+            journal.foreign = self._of.plan not in ("", plan)
+            journal.scanned = journal.inside = offset = PREAMBLE_SIZE
+        while offset < size and not journal.foreign:
             file.seek(offset)
             content = file.read(HEADER_SIZE)
             header = parse_header(content)
@@ -195,6 +223,11 @@ class JournalIndex:
     def journals(self) -> list[str]:
         """Names of the journals there are."""
         return [journal.name for journal in self._journals if not journal.gone]
+
+    @property
+    def foreign(self) -> list[str]:
+        """Names of the journals whose rows are another plan's; nothing of them counts."""
+        return [one.name for one in self._journals if one.foreign and not one.gone]
 
     @property
     def damaged(self) -> int:

@@ -30,6 +30,8 @@ class JournalWriter:
     path : Path
         A name that was never used before, with the suffix ``.journal``: names order records and
         tell attempts apart.
+    plan : str
+        Identity of the plan that says which run a row is; empty where it is not known.
 
     Raises
     ------
@@ -37,10 +39,11 @@ class JournalWriter:
         If the file exists or the file system refuses.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, plan: str = "") -> None:
         if path.suffix != JOURNAL:
             raise ValueError(f"a journal's name ends in {JOURNAL}, got {path.name!r}")
         self.path = path
+        self._preamble = records.preamble(plan) if plan else b""
         self._end = 0
         self._synced = 0
         self._last_sync = time.monotonic()
@@ -88,6 +91,8 @@ class JournalWriter:
         self._write(records.copy(group, row, source, recipe))
 
     def _write(self, data: bytes) -> None:
+        if not self._end:
+            data = self._preamble + data
         file, view, end = self._open_file(), memoryview(data), self._end
         with unavailable("append to", self.path):
             try:

@@ -1,6 +1,7 @@
 """One record of a journal, as bytes.
 
-A header of 60 bytes, little-endian, then label, score (or margin), confidence and learning curves
+A journal may begin with a preamble of 28 bytes, which says of which plan its rows are. A record is
+a header of 60 bytes, little-endian, then label, score (or margin), confidence and learning curves
 as they are stored. The header has a magic number and a checksum of its own, so that a scan finds
 the next good record after a damaged one; the payload's checksum is the row's.
 """
@@ -24,6 +25,9 @@ MAGIC = b"\x93mseed\x01\n"
 _HEADER = struct.Struct("<8sBxHIQQIIfIII")  # checksum apart
 _CRC = struct.Struct("<I")
 HEADER_SIZE = _HEADER.size + _CRC.size
+_PREAMBLE = struct.Struct("<8s16sI")
+_PREAMBLE_MAGIC = b"\x93mseed\x02\n"
+PREAMBLE_SIZE = _PREAMBLE.size
 _FIELDS = np.dtype(
     [
         ("magic", "S8"),
@@ -136,6 +140,27 @@ def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
         Its own, where it differs from the source's.
     """
     return _pack(Header(COPY, recipe, group, row, source, 0, 0, float("nan"), 0, 0, 0))
+
+
+def preamble(plan: str) -> bytes:
+    """Encode whose rows a journal holds; it begins with this.
+
+    Parameters
+    ----------
+    plan : str
+        Identity of the plan, 32 hexadecimal digits.
+    """
+    body = _PREAMBLE_MAGIC + bytes.fromhex(plan)
+    return body + _CRC.pack(google_crc32c.value(body))
+
+
+def parse_preamble(data: bytes) -> str | None:
+    """Read whose rows a journal holds from its beginning; None for other bytes."""
+    if len(data) < PREAMBLE_SIZE or not data.startswith(_PREAMBLE_MAGIC):
+        return None
+    _, plan, crc = _PREAMBLE.unpack_from(data)
+    intact = crc == google_crc32c.value(data[: PREAMBLE_SIZE - _CRC.size])
+    return bytes(plan).hex() if intact else None
 
 
 def parse_header(data: bytes) -> Header | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.arrays import NO_RECIPE
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.reading.reader import finished_rows, read_array, statuses
@@ -27,7 +27,7 @@ def recipes_of(group: Group, journals: JournalIndex) -> dict[int, int]:
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
-def highest_recipe(store: Path, folder: Path) -> int:
+def highest_recipe(store: Path, folder: JournalFolder) -> int:
     """Return the highest number of a recipe that finished runs have; 0 where none has any.
 
     All groups are read, and the headers of all journals of `folder`.

@@ -26,6 +26,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.store.care.repair import drop
+from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.groups import list_groups
 from tests.analysis.documented import documented
 
@@ -320,6 +321,6 @@ def test_what_was_analysed_and_is_published_no_longer_is_told(
     sweep = Sweep(tmp_path / "copy")
     (group, _) = list_groups(sweep.paths.store)
     rows = range(left, RUNS)
-    drop({group: rows}, sweep.paths.journals, LeaseWatch(sweep.paths.leases))
+    drop({group: rows}, JournalFolder(sweep.paths.journals), LeaseWatch(sweep.paths.leases))
     with pytest.raises(DamagedFile, match=f"predictions.zarr: holds {left} runs .*are of {RUNS}"):
         sweep.howmany(draws=2, workers=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from manyseed.jobs import whole
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -23,7 +23,7 @@ def work(folder: Path, made: GroupSpec, seconds: float, attempt: str, seed: int)
     chance = random.Random(seed)
     group = open_group(folder / "predictions.zarr", made.path)
     watch = LeaseWatch(folder / "leases", seconds)
-    journals = JournalIndex(folder / "journals")
+    journals = JournalIndex(JournalFolder(folder / "journals"))
     real = whole.rename
 
     def rename(partial, path, before):
@@ -69,4 +69,4 @@ def publish_suspended(
         real(partial, path, stop)
 
     whole.rename = rename
-    shards.publish(group, 0, JournalIndex(folder / "journals"), watch, wait=60)
+    shards.publish(group, 0, JournalIndex(JournalFolder(folder / "journals")), watch, wait=60)

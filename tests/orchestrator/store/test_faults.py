@@ -79,10 +79,10 @@ def kill_rounds(folder: Path, context, rounds: int, seed: int) -> None:
         assert seen <= found, "a published row went back"
         assert_true_rows(world.group, found, {})
         if chance.random() < 0.3:
-            compact(world.store, world.journals, world.watch)
+            compact(world.store, world.journal_folder, world.watch)
     synced = {int(row) for log in folder.glob("*.log") for row in log.read_text().split("\n")[:-1]}
     assert synced
-    compact(world.store, world.journals, world.watch)
+    compact(world.store, world.journal_folder, world.watch)
     found = finished(world.group)
     assert synced <= found, "a finished run was lost"
     assert_true_rows(world.group, found, {})
@@ -119,7 +119,7 @@ def test_a_suspended_publisher_undoes_nothing(tmp_path, context, before, compact
     publish(world.group, 0, world.index(), LeaseWatch(world.watch.folder, LEASE), wait=60)
     assert finished(world.group) == {0, 1, 2}
     if compacted:  # the journals, from which damage could heal, go
-        assert compact(world.store, world.journals, world.watch).journals == 2
+        assert compact(world.store, world.journal_folder, world.watch).journals == 2
     os.kill(suspended.pid, signal.SIGCONT)
     suspended.join()
     assert suspended.exitcode == 0

@@ -9,7 +9,7 @@ import xarray as xr
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.lazy import open_runs
@@ -58,7 +58,7 @@ def test_every_bit_is_what_it_was(kept):
             np.nan_to_num(plain[name].values, nan=-1), np.nan_to_num(values, nan=-1)
         )
     assert list(verify(group)) == []
-    journals = JournalIndex(folder / "journals")
+    journals = JournalIndex(JournalFolder(folder / "journals"))
     assert publish(group, 1, journals, LeaseWatch(folder / "leases")).added == 1
     names = [array.name for array in group.spec.arrays if array.role == "prediction"]
     stored = read_rows(group, names, [6])

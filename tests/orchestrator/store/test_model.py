@@ -202,14 +202,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         self.end_attempts()
-        compact(self.world.store, self.world.journals, self.world.watch)
+        compact(self.world.store, self.world.journal_folder, self.world.watch)
         self.published |= self.readable()
 
     @rule(data=st.data())
     def drop(self, data) -> None:
         self.end_attempts()
         row = data.draw(st.sampled_from(sorted(self.planned)))
-        drop({self.world.group: [row]}, self.world.journals, self.world.watch)
+        drop({self.world.group: [row]}, self.world.journal_folder, self.world.watch)
         self.forget(row)
 
     @rule(data=st.data())
@@ -220,7 +220,9 @@ class StoreMachine(RuleBasedStateMachine):
         overwrite(self.world, "margin", row, 3.25)
         findings = list(verify(self.world.group))
         assert {r for finding in findings for r in finding.rows} == {row}
-        if repair([self.world.group], findings, self.world.journals, self.world.watch).dropped:
+        if repair(
+            [self.world.group], findings, self.world.journal_folder, self.world.watch
+        ).dropped:
             self.forget(row)
         assert list(verify(self.world.group)) == []
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Prediction
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes, encode_row
 from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, FLAGS
@@ -103,8 +103,12 @@ class World:
         with self.journal() as journal:
             self.append(journal, *numbers)
 
+    @property
+    def journal_folder(self) -> JournalFolder:
+        return JournalFolder(self.journals)
+
     def index(self) -> JournalIndex:
-        return JournalIndex(self.journals)
+        return JournalIndex(self.journal_folder)
 
 
 def finished(group: Group) -> set[int]:

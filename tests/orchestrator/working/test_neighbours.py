@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.publishing.shards import publish
@@ -79,7 +79,7 @@ def test_what_was_published_and_what_comes_later_is_found(world: World) -> None:
     submission(paths, 1, [own])
     with journal(paths, "0001-0000-aaaaaaaa") as writer:
         world.append(writer, 4)
-    publish(world.group, 1, JournalIndex(paths.journals), world.watch)
+    publish(world.group, 1, JournalIndex(JournalFolder(paths.journals)), world.watch)
     (paths.journals / journal_name("0001-0000-aaaaaaaa", 0)).unlink()
     publisher = Publisher(paths, own)
     assert publisher.finished() == {NUMBER: {4}}
@@ -122,8 +122,8 @@ def test_nothing_of_a_shard_is_left_out(tmp_path_factory, data) -> None:
                 for group, row in sorted(rows):
                     writer.append(group, row, value, recipe=0, fit_seconds=1)
     mine = data.draw(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1))
-    some = JournalIndex(paths.journals, SharedJournals(paths, mine).may_hold)
-    every = JournalIndex(paths.journals)
+    some = JournalIndex(JournalFolder(paths.journals), SharedJournals(paths, mine).may_hold)
+    every = JournalIndex(JournalFolder(paths.journals))
     for group, shard in mine:
         span = (group, shard * SHARD, (shard + 1) * SHARD)
         assert some.records(*span) == every.records(*span)

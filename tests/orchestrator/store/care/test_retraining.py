@@ -29,7 +29,7 @@ class Counted(World):
         return count_retrained([self.group], self.index())
 
     def compact(self) -> None:
-        compact(self.store, self.journals, self.watch)
+        compact(self.store, self.journal_folder, self.watch)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_copies_are_no_fits(world):
 def test_what_is_trained_again_because_it_was_dropped_is_not_in_vain(world):
     world.finish(0, 1)
     publish(world.group, 0, world.index(), world.watch)
-    drop({world.group: [0]}, world.journals, world.watch)
+    drop({world.group: [0]}, world.journal_folder, world.watch)
     world.finish(0)
     assert world.count() == 0
     world.compact()

@@ -118,13 +118,13 @@ def test_changed_predictions_are_found_and_healed_or_dropped(tmp_path, made, par
     overwrite(world, names[part], 5, 1 if part == 0 else 0.25)
     findings = list(verify(world.group))
     assert [(f.rows, f.damaged) for f in findings] == [((5,), True)]
-    done = repair([world.group], findings, world.journals, world.watch)
+    done = repair([world.group], findings, world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (1, 0)
     assert list(verify(world.group)) == []
     assert_true_rows(world.group, set(range(10)), {})
     forget(world)
     overwrite(world, names[part], 5, 1 if part == 0 else 0.25)
-    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    done = repair([world.group], verify(world.group), world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (0, 1)
     assert list(verify(world.group)) == []
     assert finished(world.group) == set(range(10)) - {5}
@@ -154,7 +154,7 @@ def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, valu
     findings = list(verify(world.group))
     assert {finding.rows for finding in findings} == {(6,)}
     assert problem in {finding.problem for finding in findings}
-    repair([world.group], findings, world.journals, world.watch)
+    repair([world.group], findings, world.journal_folder, world.watch)
     # a journal that holds the same is no remedy: the row is to be trained again
     assert list(verify(world.group)) == []
     assert finished(world.group) == set(range(10)) - {6}
@@ -165,7 +165,7 @@ def test_a_time_that_cannot_be_becomes_unknown_and_costs_no_run(world, value):
     overwrite(world, "fit_seconds", 6, value)
     findings = list(verify(world.group))
     assert [(f.rows, f.problem) for f in findings] == [((6,), "fit_seconds is no duration")]
-    assert repair([world.group], findings, world.journals, world.watch).dropped == 0
+    assert repair([world.group], findings, world.journal_folder, world.watch).dropped == 0
     assert np.isnan(reader.read_array(world.group, "fit_seconds")[6])
     assert list(verify(world.group)) == []  # unknown is no finding
     assert finished(world.group) == set(range(10))
@@ -177,7 +177,7 @@ def test_a_status_that_cannot_be_is_told_from_the_checksum(world):
     findings = list(verify(world.group))
     assert [(f.rows, f.problem) for f in findings] == [((6,), "status disagrees with the plan")]
     forget(world)
-    assert repair([world.group], findings, world.journals, world.watch).dropped == 0
+    assert repair([world.group], findings, world.journal_folder, world.watch).dropped == 0
     assert list(verify(world.group)) == []
     assert_true_rows(world.group, set(range(10)), {})
 
@@ -193,7 +193,7 @@ def test_wrong_padding_is_found_and_set_right(world):
     overwrite(world, "status", 11, 1)
     findings = list(verify(world.group))
     assert [finding.rows for finding in findings] == [(11,)]
-    repair([world.group], findings, world.journals, world.watch)
+    repair([world.group], findings, world.journal_folder, world.watch)
     assert list(verify(world.group)) == []
 
 
@@ -220,12 +220,12 @@ def test_harmed_files_are_found_and_healed_or_dropped(world, name, kind):
     assert rows
     assert rows <= {4, 5, 6, 7}
     assert all(finding.damaged for finding in findings)
-    assert repair([world.group], findings, world.journals, world.watch).dropped == 0
+    assert repair([world.group], findings, world.journal_folder, world.watch).dropped == 0
     assert list(verify(world.group)) == []
     assert_true_rows(world.group, set(range(10)), {})
     forget(world)
     harm(file, kind)
-    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    done = repair([world.group], verify(world.group), world.journal_folder, world.watch)
     rows = set() if name == "label" else rows  # labels follow from margins
     assert done.dropped == len(rows)
     assert list(verify(world.group)) == []
@@ -257,7 +257,7 @@ def test_lost_labels_follow_from_scores(tmp_path, made, derived, kind):
     else:
         harm(file, kind)
     findings = list(verify(world.group))
-    done = repair([world.group], findings, world.journals, world.watch)
+    done = repair([world.group], findings, world.journal_folder, world.watch)
     assert list(verify(world.group)) == []
     assert (done.dropped == 0) == derived
     if derived:
@@ -274,7 +274,7 @@ def test_a_label_that_rounding_hides_is_not_guessed(tmp_path):
     reseal(world, 1)
     forget(world)
     harm(world.group.file(world.spec.array("label"), 0), "empty")
-    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    done = repair([world.group], verify(world.group), world.journal_folder, world.watch)
     assert done.dropped == 1
     assert finished(world.group) == set(range(10)) - {1}
 
@@ -319,7 +319,7 @@ def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, jou
         assert [finding.shard for finding in findings] == [0]
     copies = np.arange(world.group.rows) == 2
     done = repair(
-        [world.group], findings, world.journals, world.watch, copies={world.spec.path: copies}
+        [world.group], findings, world.journal_folder, world.watch, copies={world.spec.path: copies}
     )
     assert (done.healed, done.dropped, done.unmade) == (0, 0, ())
     assert list(verify(world.group, journals=world.index())) == []
@@ -350,7 +350,7 @@ def test_harmed_test_sets_are_made_again_and_cost_no_run(world, name, kind):
         findings = list(verify(world.group))
         assert 0 in {finding.split for finding in findings}
         assert not any(finding.rows for finding in findings)
-        done = repair([world.group], findings, world.journals, world.watch, test_sets=make)
+        done = repair([world.group], findings, world.journal_folder, world.watch, test_sets=make)
         assert (done.healed, done.dropped, done.splits) == (0, 0, 1)
         assert finished(world.group) == set(range(10))
         if make is made:
@@ -372,7 +372,7 @@ def test_test_sets_of_other_data_are_not_stored(world):
         return truth(world.spec), index + 1
 
     findings = verify(world.group)
-    done = repair([world.group], findings, world.journals, world.watch, test_sets=other)
+    done = repair([world.group], findings, world.journal_folder, world.watch, test_sets=other)
     assert "not those that this machine's data gives" in done.unmade[0]
     assert done.dropped == 0
     assert list(verify(world.group)) != []
@@ -387,7 +387,7 @@ def test_a_lost_status_is_not_written_over(world):
         publish(world.group, 1, world.index(), world.watch)
     with pytest.raises(DamagedShard, match="verify --repair"):
         reader.require_statuses(world.group, world.index().rows(NUMBER))
-    repair([world.group], verify(world.group), world.journals, world.watch)
+    repair([world.group], verify(world.group), world.journal_folder, world.watch)
     reader.require_statuses(world.group, world.index().rows(NUMBER))
     assert_true_rows(world.group, set(range(10)), {})
 
@@ -410,7 +410,7 @@ def test_what_is_replaced_while_it_is_looked_at_is_no_finding(tmp_path, monkeypa
     read = encoding.read_file
     raced = 0
     for turn in range(6):
-        drop({world.group: {1}}, world.journals, world.watch)
+        drop({world.group: {1}}, world.journal_folder, world.watch)
         world.finish(1)
         turns = itertools.count()
 
@@ -433,7 +433,7 @@ def test_what_is_replaced_while_it_is_looked_at_is_no_finding(tmp_path, monkeypa
 def test_a_repair_looks_again_before_it_sets_a_run_back(world):
     """Findings of long ago: the rows were damaged, and are published again since."""
     findings = [Finding(world.spec.path, "predictions differ", (1, 2, 5), damaged=False)]
-    done = repair([world.group], findings, world.journals, world.watch)
+    done = repair([world.group], findings, world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (0, 0)
     assert_true_rows(world.group, set(range(10)), {})
 
@@ -441,7 +441,7 @@ def test_a_repair_looks_again_before_it_sets_a_run_back(world):
 def test_a_copy_is_restored_from_what_it_equals(tmp_path):
     world = half(tmp_path)
     overwrite(world, "label", 2, 1)
-    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    done = repair([world.group], verify(world.group), world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (1, 0)
     overwrite(world, "label", 2, 1)
     overwrite(world, "label", 0, 1)
@@ -450,7 +450,7 @@ def test_a_copy_is_restored_from_what_it_equals(tmp_path):
         content = bytearray(journal.read_bytes())
         content[100] ^= 1
         journal.write_bytes(content)
-    done = repair([world.group], verify(world.group), world.journals, world.watch)
+    done = repair([world.group], verify(world.group), world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (1, 2)
     assert list(verify(world.group)) == []
     assert finished(world.group) == {1, 4}
@@ -467,7 +467,7 @@ def test_runs_without_a_test_set_are_found(tmp_path):
 
 def test_dropped_rows_stay_dropped_until_trained_again(world):
     old = world.index()
-    drop({world.group: {2, 3}}, world.journals, world.watch)
+    drop({world.group: {2, 3}}, world.journal_folder, world.watch)
     assert finished(world.group) == set(range(10)) - {2, 3}
     for index in (old, world.index()):
         assert publish(world.group, 0, index, world.watch).added == 0
@@ -480,7 +480,7 @@ def test_repair_refuses_while_somebody_works(world):
     other = Lease(LeaseWatch(world.watch.folder, 2.0), "task-1")
     other.take()
     with other.kept(), pytest.raises(LeaseHeld, match="task-1"):
-        repair([world.group], [], world.journals, LeaseWatch(world.watch.folder, 2.0))
+        repair([world.group], [], world.journal_folder, LeaseWatch(world.watch.folder, 2.0))
 
 
 @pytest.mark.parametrize("verb", ["drop", "repair"])
@@ -527,8 +527,8 @@ def test_who_begins_after_the_last_look_for_rest_loses_nothing(world, monkeypatc
 def set_back(world, verb) -> None:
     """Set row 2 back, by either way."""
     if verb == "drop":
-        drop({world.group: {2}}, world.journals, world.watch)
+        drop({world.group: {2}}, world.journal_folder, world.watch)
     else:
         overwrite(world, "label", 2, 9)
         reseal(world, 2)
-        repair([world.group], verify(world.group), world.journals, world.watch)
+        repair([world.group], verify(world.group), world.journal_folder, world.watch)

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from manyseed.orchestrator.errors import LeaseLost, StoreUnavailable
 from manyseed.orchestrator.store.journals import index as module
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.records import (
     HEADER_SIZE,
     MAGIC,
+    PREAMBLE_SIZE,
     copy,
     done,
     parse_header,
@@ -44,7 +46,7 @@ def test_records_read_back(tmp_path):
         fill(writer, [5, 3])
         writer.append_copy(1, 4, 3)
         writer.append(2, 9, row(9), recipe=0, fit_seconds=1)
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     assert index.groups() == {1: 3, 2: 1}
     assert index.rows(1).tolist() == [3, 4, 5]
     record = index.read(1, 3)
@@ -57,7 +59,7 @@ def test_records_read_back(tmp_path):
 def test_refresh_reads_only_what_was_appended(tmp_path, monkeypatch):
     writer = JournalWriter(tmp_path / "a.journal")
     fill(writer, range(50))
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     parsed = []
 
     def parse(data, original=module.parse_header):
@@ -86,7 +88,7 @@ def test_several_records_of_a_row_are_ordered_by_name(tmp_path):
     for name in ("b", "a"):
         with JournalWriter(tmp_path / f"{name}.journal") as writer:
             writer.append(1, 0, row(ord(name)), recipe=0, fit_seconds=0)
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     assert index.fits(1)[0].tolist() == [0, 0]
     assert index.fits(1, besides=["a.journal"])[0].tolist() == [0]
     assert index.read(1, 0).values == row(ord("a"))
@@ -123,7 +125,7 @@ def test_damage_costs_only_the_records_it_hits(tmp_path_factory, data):
         stop = ends[-1]
     path.write_bytes(bytes(content))
     hit = {n for n, end in enumerate(ends) if start < end and stop > (ends[n - 1] if n else 0)}
-    index = JournalIndex(folder)
+    index = JournalIndex(JournalFolder(folder))
     good = {n for n in range(8) if index.read(1, n) is not None}
     # what is overwritten or closes up may have been the same
     whole = {n for n, record in enumerate(records) if record in content}
@@ -142,7 +144,7 @@ def test_a_record_that_lost_bytes_hides_no_other(tmp_path, n, hit):
     start = hit * (HEADER_SIZE + sum(SIZES)) + HEADER_SIZE + 5
     del content[start : start + n]
     path.write_bytes(content)
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     left = [number for number in range(3) if number != hit]
     assert [number for number in range(3) if index.read(1, number)] == left
     assert index.damaged == 2  # a stretch, and the record whose checksum does not fit
@@ -153,7 +155,7 @@ def test_a_record_being_written_is_waited_for(tmp_path):
         fill(writer, range(3))
     content = (tmp_path / "whole.journal").read_bytes()
     (tmp_path / "whole.journal").unlink()
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     size = len(content) // 3
     for length in [0, 10, HEADER_SIZE, size - 1, size, size + 30, 3 * size]:
         (tmp_path / "part.journal").write_bytes(content[:length])
@@ -194,7 +196,7 @@ writer.close()
     record = HEADER_SIZE + 40 + 160 + 20 + 16
     assert number == 1000 // record
     assert size == number * record
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     assert index.rows(1).tolist() == list(range(number + 1))
     assert index.damaged == 0
 
@@ -228,7 +230,7 @@ def test_a_writer_taken_for_dead_learns_it(tmp_path):
 def test_a_tombstone_voids_old_journals_only(tmp_path):
     with JournalWriter(tmp_path / "a.journal") as writer:
         fill(writer, [0, 1])
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     write_tombstone(tmp_path, {1: [1, 5]}, index.journals)
     index.refresh()
     assert index.rows(1).tolist() == [0]
@@ -242,7 +244,7 @@ def test_a_tombstone_voids_old_journals_only(tmp_path):
 def test_removed_journals_no_longer_count(tmp_path):
     with JournalWriter(tmp_path / "a.journal") as writer:
         fill(writer, [0])
-    index = JournalIndex(tmp_path)
+    index = JournalIndex(JournalFolder(tmp_path))
     (tmp_path / "a.journal").unlink()
     assert index.read(1, 0) is None
     index.refresh()
@@ -259,7 +261,7 @@ def test_records_are_read_into_rows_of_arrays(tmp_path_factory, data):
     for name in set(names):
         with JournalWriter(folder / f"{name}.journal") as writer:
             fill(writer, [number for number, at in enumerate(names) if at == name])
-    index = JournalIndex(folder)
+    index = JournalIndex(JournalFolder(folder))
     places = {number: found[0] for number, found in index.records(1, 0, len(names)).items()}
     wanted = data.draw(st.lists(st.sampled_from(sorted(places)), unique=True))
     damaged = set(data.draw(st.lists(st.sampled_from(wanted)))) if wanted else set()
@@ -330,3 +332,74 @@ def test_writing_needs_no_slow_import():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert output.stdout.strip() == "set()"
+
+
+PLAN, OTHER = "0123456789abcdef" * 2, "f" * 32
+
+
+def test_a_journal_says_of_which_plan_its_rows_are(tmp_path):
+    for name, plan in (("a", PLAN), ("b", OTHER), ("c", "")):  # c: as earlier versions wrote
+        with JournalWriter(tmp_path / f"{name}.journal", plan) as writer:
+            fill(writer, [ord(name)])
+    index = JournalIndex(JournalFolder(tmp_path, PLAN))
+    assert index.rows(1).tolist() == [ord("a"), ord("c")]
+    assert index.foreign == ["b.journal"]
+    assert (index.damaged, index.doubtful()) == (0, {})
+    assert index.read(1, ord("a")).values == row(ord("a"))
+    assert JournalIndex(JournalFolder(tmp_path)).rows(1).tolist() == [97, 98, 99]
+    (tmp_path / "b.journal").unlink()
+    index.refresh()
+    assert index.foreign == []
+
+
+def test_a_journal_is_read_while_it_begins(tmp_path):
+    with JournalWriter(tmp_path / "whole.journal", PLAN) as writer:
+        assert writer.unsynced == 0  # nothing is written before there is a run
+        fill(writer, [3])
+    content = (tmp_path / "whole.journal").read_bytes()
+    assert len(content) == PREAMBLE_SIZE + HEADER_SIZE + sum(row(3).sizes)
+    folder = tmp_path / "growing"
+    folder.mkdir()
+    path = folder / "a.journal"
+    path.touch()
+    index = JournalIndex(JournalFolder(folder, PLAN))
+    for length in [10, PREAMBLE_SIZE, PREAMBLE_SIZE + HEADER_SIZE, len(content) - 1, len(content)]:
+        assert index.rows(1).tolist() == []
+        path.write_bytes(content[:length])
+        index.refresh()
+        assert (index.foreign, index.damaged) == ([], 0)
+    assert index.rows(1).tolist() == [3]
+
+
+def test_runs_behind_a_damaged_beginning_count(tmp_path):
+    path = tmp_path / "a.journal"
+    with JournalWriter(path, PLAN) as writer:
+        fill(writer, [3, 4])
+    whole = path.read_bytes()
+    for bit in range(8 * PREAMBLE_SIZE):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        index = JournalIndex(JournalFolder(tmp_path, PLAN))
+        assert index.rows(1).tolist() == [3, 4]
+        assert (index.foreign, index.damaged) == ([], 1)
+
+
+def test_what_a_full_disk_cut_off_begins_again(tmp_path, monkeypatch):
+    path = tmp_path / "a.journal"
+    writer = JournalWriter(path, PLAN)
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, view, at: _full(write, file, view, at))
+    with pytest.raises(StoreUnavailable):
+        fill(writer, [3])
+    monkeypatch.setattr(os, "pwrite", write)
+    fill(writer, [4])
+    writer.close()
+    index = JournalIndex(JournalFolder(tmp_path, PLAN))
+    assert (index.rows(1).tolist(), index.damaged) == ([4], 0)
+
+
+def _full(write, file, view, at):
+    if at:
+        raise OSError(errno.ENOSPC, "full")
+    return write(file, view[:20], at)

@@ -7,10 +7,12 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.store.journals import records
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.zarrfiles.metadata import array_metadata
-from tests.orchestrator.store.world import World, spec
+from tests.orchestrator.store.world import World, spec, values
 
 LABELS = [
     {"name": "bytes"},
@@ -86,6 +88,61 @@ def test_group_attributes(tmp_path):
         "rows": 12,
         "repeats": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("made", "text", "crc"),
+    [
+        (
+            spec(2),
+            '{"layout": 1, "number": 7, "dataset": "openml:vehicle", "classifier": "mlp", '
+            '"samples": 6, "class_names": ["class 0", "class 1"], "epochs": [1, 5], '
+            '"scores": "margin", "dtype": "float32", "probability": "softmax", '
+            '"shard_length": 4, "chunk_length": 2, "split_length": 2}',
+            1973574360,
+        ),
+        (
+            spec(3, curves=True),
+            '{"layout": 1, "number": 7, "dataset": "openml:vehicle", "classifier": "mlp", '
+            '"samples": 6, "class_names": ["class 0", "class 1", "class 2"], "epochs": [1, 5], '
+            '"scores": "margin", "dtype": "float32", "probability": "softmax", '
+            '"shard_length": 4, "chunk_length": 2, "split_length": 2, "curves": true}',
+            379545463,
+        ),
+    ],
+)
+def test_attribute_text(tmp_path, made, text, crc):
+    """As plans of earlier versions hold it, byte for byte, with its checksum."""
+    assert json.dumps(made.to_attributes()) == text
+    paths = SweepPaths(tmp_path)
+    paths.groups.parent.mkdir(parents=True)
+    Groups((made,)).write(paths)
+    (written,) = json.loads(paths.groups.read_bytes())
+    assert list(written.items()) == [*json.loads(text).items(), ("crc32c", crc)]
+
+
+@pytest.mark.parametrize(
+    ("made", "head", "crc"),
+    [
+        (
+            spec(2),
+            "936d73656564010a010001000700000005000000000000000000000000000000ac961149"
+            "000000000000a0400c00000030000000000000001d7f8a10",
+            1225889452,
+        ),
+        (
+            spec(3, curves=True),
+            "936d73656564010a010001000700000005000000000000005000000000000000873b83e7"
+            "000000000000a0400c0000003000000030000000da250194",
+            3884137351,
+        ),
+    ],
+)
+def test_record_of_a_run(made, head, crc):
+    """As journals of earlier versions hold it: the header byte for byte, and the row's checksum."""
+    record = records.done(7, 5, 1, 5.0, values(made, 5))
+    assert record[:60] == bytes.fromhex(head)
+    assert google_crc32c.value(record[60:]) == values(made, 5).crc == crc
 
 
 def test_journal_record():

@@ -35,6 +35,7 @@ def test_there_are_stores_of_every_kind():
         "multiclass-margin",
         "float16-all",
         "labels-of-300",
+        "curves",
     }
 
 

@@ -199,7 +199,7 @@ def _clock(folder: Path) -> tuple[str, str]:
     skew = max(before - stamp, stamp - after, 0.0)
     problem = ""
     if skew > _MOST_SKEW:
-        problem = "who is at work is told by ages of files too: set this machine's or the server's"
+        problem = "times that are printed differ: set this machine's clock or the server's"
     return f"the file server's is {skew:.1f} s off; a lease lasts {lease_seconds():g} s", problem
 
 

@@ -10,6 +10,8 @@ import contextlib
 import io
 import os
 import stat
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,6 +29,19 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
             "lost: make room or give permission, then resume"
         ) from error
+
+
+def file_clock(folder: Path) -> float:
+    """Return what time it is for a folder's file system, in seconds since the epoch.
+
+    A server stamps files by its own clock, which may differ from this machine's; that is asked
+    where the folder may not be written to.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 def read_plain(path: Path) -> bytes:

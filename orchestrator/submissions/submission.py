@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import getpass
 import math
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.paths import PROGRESS, SubmissionPaths, SweepPaths
@@ -173,7 +173,7 @@ class Submission:
 
     def changed_lately(self) -> bool:
         """Whether an attempt reported in the last minutes."""
-        return any(map(_is_fresh, self.files.of_attempts(PROGRESS)))
+        return _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
 def running(submissions: Sequence[Submission]) -> list[Submission]:
@@ -297,7 +297,7 @@ class _Look:
             return False
         attempt = attempts[-1].folder
         leases = self._leases.get(attempt_lease(attempt.name), ())
-        return any(map(_is_fresh, (attempt / PROGRESS, *leases)))
+        return _changed_lately((attempt / PROGRESS, *leases), self.submission.folder)
 
     @cached_property
     def _leases(self) -> dict[str, list[Path]]:
@@ -343,11 +343,13 @@ class _Look:
         return bool(meant) and self.submission.scheduler.cluster_name != meant
 
 
-def _is_fresh(file: Path) -> bool:
-    try:
-        return time.time() - file.stat().st_mtime < _SILENT_SECONDS
-    except OSError:
-        return False
+def _changed_lately(files: Iterable[Path], folder: Path) -> bool:
+    """Whether one of the files changed in the last minutes, by the clock of their file system."""
+    changed = []
+    for file in files:
+        with suppress(OSError):
+            changed.append(file.stat().st_mtime)
+    return bool(changed) and file_clock(folder) - max(changed) < _SILENT_SECONDS
 
 
 _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}

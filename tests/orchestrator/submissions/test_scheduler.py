@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,11 +273,18 @@ def test_jobs_that_a_colleague_submitted_are_looked_for_under_their_name(
     assert all(call[call.index("-u") + 1] == "anna" for call in seen)
 
 
+@pytest.mark.parametrize("ahead", [0, 86_400], ids=["same clock", "a clock a day ahead"])
 @pytest.mark.parametrize("told", ["progress", "lease"])
 def test_what_writes_is_alive_though_slurm_does_not_show_it(
-    cluster: Cluster, submit: Callable[..., Submission], told: str
+    cluster: Cluster,
+    submit: Callable[..., Submission],
+    monkeypatch: pytest.MonkeyPatch,
+    told: str,
+    ahead: float,
 ) -> None:
     """A site keeps jobs private, or another host has this one's name: squeue prints nothing."""
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + ahead)
     ours = submit(2, number=1, user=getpass.getuser(), scheduler="theirs")
     annas = submit(2, number=2, user="anna", scheduler="theirs")
     leases = ours.folder.parent / "leases"

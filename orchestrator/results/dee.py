@@ -14,7 +14,7 @@ from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
-from manyseed.orchestrator.results.howmany import named
+from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
 
 

@@ -21,7 +21,7 @@ from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.howmany import named
+from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.survey import survey
 

@@ -1,0 +1,91 @@
+"""Computed tables → those that are written: with what the plan and the store say of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.randomness import sources
+from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
+from manyseed.analysis.questions.variance import variance
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT, RUN
+from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.snapshots import at_last, side_by_side
+from manyseed.analysis.tables.twins import IS_TWIN, once, paired, same_as
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.twins import fits, sources_drawn
+from manyseed.orchestrator.results.effects import of_cells as effects_of_cells
+from manyseed.orchestrator.results.inputs import KEY
+from manyseed.orchestrator.results.tables import EFFECTS, TABLES, VARIANCE
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+
+
+def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
+    """Return what the store holds of runs beside their predictions."""
+    rows = runs["row"].to_numpy()
+    return (
+        runs.select("cell", "repeat_index", "run_index")
+        .with_columns(
+            pl.Series("fit_seconds", numbers["fit_seconds"][rows]).fill_nan(None),
+            pl.Series("recipe", numbers["recipe"][rows]),
+        )
+        .with_columns(pl.col("fit_seconds").replace(0, None))
+    )  # imported, and not known
+
+
+def described(
+    merged: Tables, extras: pl.DataFrame, plan: Plan, close: float
+) -> dict[str, pl.LazyFrame]:
+    """Return all tables with what each cell is, yet to be joined."""
+    # α̂ is never shown without its resolution
+    resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
+    recipes = extras.group_by(REPEAT).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
+    runs = merged.runs.join(extras, on=RUN, how="left", maintain_order="left").join(
+        resolution, on=KEY, how="left", maintain_order="left"
+    )
+    held = plan.cells.join(merged.cells, on="cell", how="semi", maintain_order="left")
+    drawn = held.select("cell", sources_drawn(held), fits=fits(held))
+    twins = same_as(drawn, merged.cells)
+    of_cells, of_sources = (
+        part.join(twins, on="cell", how="left", maintain_order="left")
+        for part in (merged.cells, side_by_side(lambda here: sources(here, close), merged))
+    )
+    distinct_runs = runs.join(twins.filter(~IS_TWIN), on="cell", how="semi", maintain_order="left")
+    place = ("rank", "repeat_index", "run_index", "close")
+    shown = (*CELL_KEY, *place, *COMPARED, "delta", *HELD_OUT)
+    cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
+    parts = (
+        runs,
+        merged.pairs,
+        merged.repeats.join(recipes, on=REPEAT, how="left", maintain_order="left"),
+        of_cells,
+        of_sources,
+        side_by_side(
+            lambda here: ranked(here.runs, close).select(shown),
+            replace(merged, runs=distinct_runs, pairs=merged.pairs.clear()),
+        ),
+    )
+    found = dict(zip(TABLES, parts, strict=True))
+    of_one = at_last(merged)
+    named = of_one.repeats.join(
+        plan.cells.select("cell", "cell_id", *AXES), on="cell", how="left", maintain_order="left"
+    )
+    of_axes = plan.cells.select("cell", "cell_id", *AXES).join(
+        of_cells.join(of_one.cells, on=CELL_KEY, how="semi", maintain_order="left"),
+        on="cell",
+        how="inner",
+        maintain_order="right",
+    )
+    distinct, epochs = replace(of_one, repeats=named, cells=of_axes), of_one.cells.select(CELL_KEY)
+    for name, table in (
+        (EFFECTS, effects_of_cells(paired(distinct))),
+        (VARIANCE, variance(once(distinct))),
+    ):
+        found[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
+    return {
+        name: cells.lazy().join(part.lazy(), on="cell", how="inner", maintain_order="right")
+        for name, part in found.items()
+    }

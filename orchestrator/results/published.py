@@ -1,0 +1,128 @@
+"""The finished runs of groups, as an analysis takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from dask.delayed import delayed
+
+from manyseed.analysis.graph.group import compute_all
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.jobs.datasets import dataset_id
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.layout.arrays import COPY
+from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.reader import (
+    StoredArray,
+    finished_rows,
+    read_numbers,
+    test_sets,
+)
+from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.stored import Compared, stored_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The finished runs of one group, and the store's numbers of all its rows."""
+
+    group: StoredGroup
+    predictions: Predictions
+    numbers: Mapping[str, Array]
+
+    @property
+    def spec(self) -> GroupSpec:
+        """Its layout."""
+        return self.group.spec
+
+    def shards(self) -> list[int]:
+        """Return the shards that hold its finished runs."""
+        rows = self.predictions.runs["row"].to_numpy()
+        return [int(shard) for shard in np.unique(rows // self.spec.shard_length)]
+
+
+def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
+    """Yield every group that has finished runs.
+
+    Raises
+    ------
+    DamagedFile, DamagedShard
+        Where what is published lacks a file, or differs from the plan.
+    """
+    extents = plan.extents
+    planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
+    index, seed = JournalIndex(plan.journals(paths)), read_sweep_file(paths.sweep_file).seed
+    for group in stored_groups(paths, plan):
+        numbers = read_numbers(group, index.rows(group.spec.number))
+        predictions = _predictions(numbers, group, plan, planned, seed)
+        if not predictions.runs.is_empty():
+            yield Published(group, predictions, numbers)
+
+
+def check_checksums(
+    paths: SweepPaths,
+    groups: Sequence[Published],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    remember: bool,
+) -> None:
+    """Compare the finished runs of groups with their checksums, unless that was done before.
+
+    Raises
+    ------
+    DamagedShard
+        Where a file is missing, or holds what was not published there.
+    """
+    compared = Compared(paths, Plan.read(paths))
+    unseen = compared.unseen((group.group, group.shards()) for group in groups)
+    tasks = [delayed(one.compare, pure=False)() for one in unseen]
+    compute_all(tasks, scheduler=scheduler, workers=workers)
+    if unseen and remember:
+        compared.remember(unseen)
+
+
+def _predictions(
+    numbers: Mapping[str, Array],
+    group: StoredGroup,
+    plan: Plan,
+    planned: Mapping[int, int],
+    seed: int,
+) -> Predictions:
+    """Return a group as `analysis` takes it."""
+    spec, status = group.spec, numbers["status"]
+    stored = {a.name: StoredArray(group, a.name) for a in spec.arrays if a.role == "prediction"}
+    finished = finished_rows(status)
+    runs = pl.DataFrame(
+        {
+            "row": finished.astype(np.uint32),
+            "cell": numbers["cell"][finished].astype(np.uint32),
+            "repeat_index": numbers["repeat_index"][finished].astype(np.uint16),
+            "run_index": numbers["run_index"][finished].astype(np.uint16),
+            "identical": status[finished] == COPY,
+        }
+    )
+    return Predictions(
+        dataset=spec.dataset,
+        classifier=spec.classifier,
+        dataset_id=dataset_id(plan.first_cell(spec.number).dataset),
+        seed=seed,
+        label=stored["label"],
+        margin=stored.get("margin"),
+        score=stored.get("score"),
+        confidence=stored.get("confidence"),
+        y_true=test_sets(group, runs["repeat_index"].to_numpy())[0],
+        class_names=spec.class_names,
+        probability=spec.probability,
+        runs=runs,
+        runs_planned=planned,
+        epochs=spec.epochs,
+    )

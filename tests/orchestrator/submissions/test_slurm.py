@@ -373,3 +373,55 @@ def test_run_goes_to_a_cluster_and_to_the_report(
     again = command("resume", sweep.directory, "--watch")
     assert again.returncode == 0, again.stderr
     assert "no run is missing" in again.stdout
+
+
+GROWS = """
+name    = "grows"
+seed    = 3
+repeats = 2
+runs    = 4
+
+[[grid]]
+dataset        = ["cancer"]
+classifier     = ["lr-sgd"]
+train_fraction = [0.25]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_grows_on_a_cluster_and_goes_on_where_it_was_interrupted(
+    tmp_path: Path, profile: str, slurm: Slurm
+) -> None:
+    """`howmany --until`: with its command killed in the middle, the same blocks as here."""
+    sweeps = [
+        Sweep.plan(write(tmp_path / f"{name}.toml", GROWS), tmp_path / name)
+        for name in ("there", "here")
+    ]
+    there, here = sweeps
+    asked = ["--until", 0.004, "--most", 16, "--block", 3]
+    begun = subprocess.Popen(
+        [MANYSEED, "howmany", there.directory, *map(str, asked), "--cluster", profile],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: len(there.paths.parts()) > 1, lambda: f"a block: {report(there)}")
+    finally:
+        begun.kill()
+        begun.wait()
+    went_on = command("howmany", there.directory, *asked, "--cluster", profile, "--json")
+    assert went_on.returncode == 0, went_on.stderr
+    assert {one.cluster for one in there.submissions()} == {"lab"}
+    found = here.howmany_until(0.004, most=16, block=3, workers=2)
+    told = json.loads(went_on.stdout)["cells"]
+    assert [(one["state"], one["planned"]) for one in told] == [
+        (one.state, one.planned) for one in found
+    ]
+    assert found[0].planned > 4
+    assert there.status()["duplicates"] == 0
+    there.compact()
+    here.compact()
+    assert_equal(stored(there), stored(here))

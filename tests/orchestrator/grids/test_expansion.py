@@ -75,6 +75,29 @@ def test_descriptions_and_identities_are_frozen():
         assert hashlib.sha256(text).hexdigest()[:16] == digest, column
 
 
+def test_anchors_of_a_file_are_frozen_in_default_and_tuned_cells():
+    """What the file fixes is a part of both, whose defaults they are decides the others."""
+    grid = {
+        "dataset": ["sklearn:digits"],
+        "classifier": ["mlp", "lr-sgd", "xgb", "small", "vit"],
+        "hparams": ["default", "tuned"],
+        "perturb_hparams": ["none", "relative:0.1"],
+    }
+    plain = {"dataset": ["sklearn:digits"], "classifier": ["library"]}
+    tables = {
+        "mlp": {"epochs": 3, "hparams": {"lr": 1e-3, "width1": 64}},
+        "lr-sgd": {"hparams": {"penalty": "elasticnet", "alpha": 0.01}},
+        "xgb": {"hparams": {"max_depth": 3, "subsample": 0.5}},
+        "small": {"kind": "cnn", "hparams": {"batch": 16}},
+        "library": {"kind": "xgb", "defaults": "library", "hparams": {"eta": 0.1}},
+    }
+    cells = expand(sweep(grid, plain, classifier=tables), HERE).cells
+    assert len(cells) == 5 * 2 * 2 + 1
+    for column, digest in (("cell_id", "7946a6b3a3f1500a"), ("canonical", "49194058fb06a38f")):
+        text = "\n".join(cells[column]).encode()
+        assert hashlib.sha256(text).hexdigest()[:16] == digest, column
+
+
 def test_runs_that_two_grids_ask_for_exist_once_with_the_larger_extent():
     one = {
         "dataset": ["vehicle"],

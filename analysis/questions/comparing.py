@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import norm, t
+from scipy.stats import norm
 
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.intervals import of_parts, t_quantile
 
 Real = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -178,7 +179,7 @@ def compare(
         return replace(result, no_sets="there is one test set")
     if _alike(differences) and result.seeds is None:
         return replace(result, no_sets="the difference is the same on all test sets")
-    half = float(differences.std(ddof=1)) / math.sqrt(n) * _t(confidence, n - 1)
+    half = float(differences.std(ddof=1)) / math.sqrt(n) * t_quantile(confidence, n - 1)
     means_a, means_b = ([np.array([side.mean for side in of])] for of in (a, b))
     return replace(
         result,
@@ -209,7 +210,7 @@ def compare_apart(
     result = replace(_summary(a, b, difference, better), no_seeds="test sets differ")
     if min(map(len, means)) < 2:
         return replace(result, no_sets="one side has a single test set")
-    limits = _student(
+    limits = of_parts(
         difference,
         [(float(of.var(ddof=1)) / of.size, of.size - 1.0) for of in means],
         confidence,
@@ -256,21 +257,7 @@ def _with_seeds(
     if unknown and max(unknown) == 0:
         return replace(result, no_seeds="nothing varies between the runs, which few may show")
     parts = [(variance / n**2, freedom) for variance, freedom in errors]
-    return replace(result, seeds=_student(result.difference, parts, confidence))
-
-
-def _student(centre: float, parts: Sequence[tuple[float, float]], confidence: float) -> Interval:
-    """Return the interval of a sum of independent means, by Satterthwaite's approximation."""
-    variance = sum(part for part, _ in parts)
-    if variance == 0:
-        return centre, centre
-    freedom = variance**2 / sum(part**2 / free for part, free in parts)
-    half = _t(confidence, freedom) * math.sqrt(variance)
-    return centre - half, centre + half
-
-
-def _t(confidence: float, freedom: float) -> float:
-    return float(t.ppf((1 + confidence) / 2, freedom))
+    return replace(result, seeds=of_parts(result.difference, parts, confidence))
 
 
 def _z(confidence: float) -> float:
@@ -335,7 +322,7 @@ def _over_sets(levels: Real, confidence: float) -> Interval:
     n, level = levels.size, float(levels.mean())
     largest = level * (1 - level)
     scale = min(float(levels.var(ddof=1)) / largest, 1.0) if largest > 0 else 1.0
-    return _score(level, lambda p: scale * p * (1 - p) / n, _t(confidence, n - 1))
+    return _score(level, lambda p: scale * p * (1 - p) / n, t_quantile(confidence, n - 1))
 
 
 def _wider(one: Interval, other: Interval | None) -> Interval:

@@ -4,7 +4,8 @@ For a mean over runs to be known to ± x with a given confidence, n runs are nee
 t(n - 1) · √Var_n ≤ x. The mean is over seeds, on one fixed test set. For what every run has, Var_n
 is s² / n, s the standard deviation between runs of one repeat, pooled over repeats; for a mean over
 pairs of runs, which aren't independent, it is that of `analysis.questions.hoeffding`. The interval
-of n comes from that of Var_n. For α̂ the answer is read off Table I of RKS.
+of n comes from that of Var_n. For α̂ it is read off Table I of RKS:
+`analysis.questions.ensemble_size`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from functools import partial
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import beta, chi2, t
+from scipy.stats import chi2
 
-from manyseed.analysis.alphahat.trimming import points_needed
-from manyseed.analysis.options import CLOSE, CONFIDENCE
+from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
+from manyseed.analysis.questions.intervals import t_quantile
 from manyseed.analysis.tables.schema import Tables
 
 MAX_RUNS = 10_000_000  # what needs more has no practical answer
@@ -109,7 +110,7 @@ def fewest_runs(
         raise ValueError(f"± {half_width!r} has no answer; it must be positive")
 
     def enough(n: int) -> bool:
-        return bool(t.ppf((1 + confidence) / 2, n - 1) * math.sqrt(variance(n)) <= half_width)
+        return t_quantile(confidence, n - 1) * math.sqrt(variance(n)) <= half_width
 
     low, high = 1, 2
     while not enough(high):
@@ -235,104 +236,6 @@ def _answer(
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
     return Answer(purpose, runs, low, high, *basis, seconds, reason)
-
-
-def for_alpha(
-    table: pl.DataFrame,
-    *,
-    made: int,
-    epsilon: float,
-    close: float = CLOSE,
-    confidence: float = CONFIDENCE,
-    seconds_each: float | None = None,
-    drawn_from: str = "one repeat",
-) -> list[Answer]:
-    """Read Table I: the smallest ensemble from which on all draws are close, and the classical one.
-
-    That all pass says something only where what should not pass is seen: a test whose δ is above
-    `close` tells nothing, and the answer is how many points would do.
-
-    Parameters
-    ----------
-    table : polars frame
-        As `analysis.questions.ensembles.table_one` returns it, with the number of runs that were
-        drawn from, `models`, and the resolution: `n_side`, `delta`.
-    made : int
-        Runs of the reference and of the pool.
-    epsilon : float
-        Probability that δ is exceeded by chance.
-    close : float
-        As the table was made with.
-    confidence : float
-        Of the share of ensembles that pass.
-    seconds_each : float or None
-        Training time of a run.
-    drawn_from : str
-        What the runs are.
-
-    Returns
-    -------
-    list of two Answer
-        For α̂ at most `close`, and for the classical test to accept. `low` is one more than the
-        largest size that failed, so that the interval is as wide as the sizes are apart. The reason
-        says which contamination, well separated, would pass: α̂ ≈ (ν - δ) / (1 - δ) sees no less.
-    """
-    delta, n_side = float(table["delta"][0]), int(table["n_side"][0])
-    answers = []
-    for column, purpose, unseen in (
-        ("close", _CLOSE.format(close), delta + close * (1 - delta)),
-        ("accepted", _ACCEPTED, delta),
-    ):
-        size, largest, different = _all_pass(table, column)
-        passes = f"contamination of up to {unseen:.0%}"
-        runs = low = seconds = None
-        if size is None:
-            reason = f"not all ensembles of {largest} pass, the largest that were drawn"
-        elif delta > close:
-            reason = (
-                f"{n_side:,} test points a side are too few, as {passes} would pass unseen (δ = "
-                f"{delta:.3f}); about {points_needed(close, epsilon):,} would do"
-            )
-        else:
-            runs, low = size, largest + 1
-            seconds = size * seconds_each if seconds_each is not None else None
-            # Clopper and Pearson's bound for all of so many.
-            bound = math.floor(1000 * beta.ppf(1 - confidence, different, 1)) / 10
-            models = f"{table['models'][0]:,} runs"
-            which = (
-                f"all {different:,} different ensembles of that size out of {models} pass"
-                if different > 1
-                else f"the one ensemble of that size out of {models} passes"
-            )
-            reason = (
-                f"{which}, so at least {bound:.1f}% of all ensembles of these runs do "
-                f"({100 * confidence:g} % confidence); with δ = {delta:.3f} at N = {n_side:,} test "
-                f"points a side, {passes} passes too"
-            )
-        reason = f"{reason}; from {made:,} runs of {drawn_from}"
-        answers.append(Answer(purpose, runs, low, runs, made, 1, None, seconds, reason))
-    return answers
-
-
-_CLOSE = "an ensemble with α̂ ≤ {:g}"
-_ACCEPTED = "an ensemble that the classical KS test accepts"
-
-
-def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
-    """Return the answers of `for_alpha` where no ensembles could be drawn."""
-    purposes = (_CLOSE.format(close), _ACCEPTED)
-    return [Answer(purpose, None, None, None, 0, 0, None, reason=reason) for purpose in purposes]
-
-
-def _all_pass(table: pl.DataFrame, column: str) -> tuple[int | None, int, int]:
-    """Return the size from which on all pass, the largest that failed, and different ones."""
-    ordered = table.sort("size")
-    failed = ordered.filter(pl.col(column) < 1)["size"]
-    largest = int(failed.to_numpy().max()) if not failed.is_empty() else 0
-    passing = ordered.filter(pl.col("size") > largest)
-    if passing.is_empty():
-        return None, largest, 0
-    return int(passing["size"][0]), largest, int(passing["distinct"][0])
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:

@@ -1,4 +1,4 @@
-"""Intervals of means of clusters, few of them, in strata; p values corrected for their number.
+"""Intervals of means, of few clusters or of independent parts; p values corrected for their number.
 
 The values of a cluster (what was seen on one test set, or of one run) depend on each other, those
 of two clusters don't. The variance of a mean is then Σ_s m/(m - 1) Σ_c u²: u is the sum over
@@ -9,6 +9,7 @@ interval.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,6 +62,32 @@ def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
         .filter(pl.col("m") > 1)
         .select(*key, "variance", freedom=pl.col("variance") ** 2 / pl.col("parts"))
     )
+
+
+def t_quantile(confidence: float, freedom: float) -> float:
+    """Return half the width of a t interval, in standard errors."""
+    return float(t.ppf((1 + confidence) / 2, freedom))
+
+
+def of_parts(
+    centre: float, parts: Sequence[tuple[float, float]], confidence: float
+) -> tuple[float, float]:
+    """Return the t interval of a sum of independent means, as Welch's of a difference.
+
+    Parameters
+    ----------
+    centre : float
+        The sum.
+    parts : sequence of tuple of float
+        Variance and degrees of freedom of each mean.
+    confidence : float
+    """
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return centre, centre
+    freedom = variance**2 / sum(part**2 / own for part, own in parts)
+    half = t_quantile(confidence, freedom) * math.sqrt(variance)
+    return centre - half, centre + half
 
 
 def t_interval(

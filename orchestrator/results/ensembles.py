@@ -12,9 +12,9 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import howmany
+from manyseed.analysis.questions import ensemble_size
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
-from manyseed.analysis.questions.howmany import Answer, no_ensembles, seconds_per_run
+from manyseed.analysis.questions.howmany import Answer, seconds_per_run
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.keys import EPOCH, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables
@@ -65,10 +65,10 @@ def for_alpha(
         drawn = _draw(repeat, options, sizes, draws, workers)
         if isinstance(drawn, str) or isinstance(repeat, str):
             reason = drawn if isinstance(drawn, str) else str(repeat)
-            found[cell] = no_ensembles(reason, options.close), pl.DataFrame()
+            found[cell] = ensemble_size.no_ensembles(reason, options.close), pl.DataFrame()
             continue
         name = named(cells.filter(cell=cell), cells)
-        answers = howmany.for_alpha(
+        answers = ensemble_size.for_alpha(
             drawn,
             made=repeat.predictions.runs.height,
             epsilon=options.epsilon,

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
-from manyseed.orchestrator.cli.common import Directory, Json, OwnMetrics, names, whole_numbers
+from manyseed.orchestrator.cli.common import (
+    Directory,
+    Json,
+    OwnMetrics,
+    names,
+    whole_numbers,
+    workers_option,
+)
 from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.cli.output import (
     console,
@@ -88,11 +95,8 @@ def analyze(
     ] = "threads",
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Threads or processes; jobs, with --dask slurm.",
-            show_default="the cores that may be used; 4 jobs",
+        workers_option(
+            "Threads or processes; jobs, with --dask slurm.", "the cores that may be used; 4 jobs"
         ),
     ] = None,
     cluster: Annotated[

@@ -6,16 +6,13 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import Directory
+from manyseed.orchestrator.cli.common import Directory, Only
 from manyseed.orchestrator.cli.output import counted, say, say_next
 
 
 def cancel(
     directory: Directory,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
-    ] = None,
+    only: Only = None,
     now: Annotated[
         bool,
         typer.Option("--now", help="End the fits in flight; resume trains them again."),

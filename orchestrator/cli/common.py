@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,24 +19,32 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="The sweep directory.", show_default="./<name>"),
 ]
-Workers = Annotated[
-    int | None,
+By = Annotated[
+    str,
     typer.Option(
-        "--workers",
-        min=1,
-        help="Training processes on this machine; never more.",
-        show_default="the cores this process may use",
+        "--by",
+        metavar="COLUMN,…",
+        help="Answer together for cells that agree in these, such as dataset,classifier.",
+        show_default="each cell by itself",
     ),
 ]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        help="Threads that compute.",
-        show_default="the cores this process may use",
-    ),
+Only = Annotated[
+    str | None,
+    typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
 ]
+
+
+def where_option(meaning: str) -> Any:
+    """Return the option ``--where`` of commands that answer; `meaning` is its help."""
+    return typer.Option("--where", "-w", metavar="SQL", help=meaning)
+
+
+def workers_option(meaning: str, default: str = "the cores this process may use") -> Any:
+    """Return the option ``--workers``; `meaning` is its help."""
+    return typer.Option("--workers", min=1, help=meaning, show_default=default)
+
+
+Workers = Annotated[int | None, workers_option("Training processes on this machine; never more.")]
 Cluster = Annotated[
     str,
     typer.Option(

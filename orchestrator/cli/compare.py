@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.common import Directory, Json, where_option
 from manyseed.orchestrator.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
@@ -34,10 +34,7 @@ def compare(
     b: Annotated[
         str | None, typer.Option("--b", metavar="SQL", help="Which cells are B: a condition.")
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="SQL", help="Which cells of both: a condition."),
-    ] = None,
+    where: Annotated[str | None, where_option("Which cells of both: a condition.")] = None,
     metric: Annotated[
         str, typer.Option("--metric", "-m", help="A metric of runs, such as ece.")
     ] = "accuracy",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import Directory, Json, names
+from manyseed.orchestrator.cli.common import By, Directory, Json, names, where_option
 from manyseed.orchestrator.cli.output import print_json, say
 
 
@@ -17,19 +17,9 @@ def dee(
         str, typer.Option(help="By which metric, such as cll, c_brier, c_aurc or error.")
     ] = "cll",
     where: Annotated[
-        str | None,
-        typer.Option(
-            "--where", "-w", metavar="SQL", help="Whose deep ensembles: a condition over cells."
-        ),
+        str | None, where_option("Whose deep ensembles: a condition over cells.")
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,…",
-            help="Answer together for cells that agree in these, such as dataset,classifier.",
-            show_default="each cell by itself",
-        ),
-    ] = "",
+    by: By = "",
     members: Annotated[
         int | None,
         typer.Option(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import Cluster, Directory, Json, names, whole_numbers
+from manyseed.orchestrator.cli.common import (
+    By,
+    Cluster,
+    Directory,
+    Json,
+    names,
+    where_option,
+    whole_numbers,
+    workers_option,
+)
 from manyseed.orchestrator.cli.output import counted, errors, print_json, say
 from manyseed.orchestrator.errors import UserError
 
@@ -27,18 +36,8 @@ def howmany(
     confidence: Annotated[
         float, typer.Option(help="Confidence of these ±, and of the intervals.")
     ] = CONFIDENCE,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="SQL", help="Which cells: a condition over them."),
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,…",
-            help="Answer together for cells that agree in these, such as dataset,classifier.",
-            show_default="each cell by itself",
-        ),
-    ] = "",
+    where: Annotated[str | None, where_option("Which cells: a condition over them.")] = None,
+    by: By = "",
     sizes: Annotated[
         str | None,
         typer.Option(
@@ -61,13 +60,7 @@ def howmany(
     ] = False,
     cluster: Cluster = "auto",
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Threads that compute; with --until processes that train.",
-            show_default="the cores this process may use",
-        ),
+        int | None, workers_option("Threads that compute; with --until processes that train.")
     ] = None,
     as_json: Json = False,
 ) -> None:

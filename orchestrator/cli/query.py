@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import Directory, Json, names
+from manyseed.orchestrator.cli.common import Directory, Json, names, where_option
 from manyseed.orchestrator.cli.output import counted, print_frame, print_json, say
 
 
@@ -22,10 +22,7 @@ def query(
             "curves.",
         ),
     ] = "cells",
-    where: Annotated[
-        str | None,
-        typer.Option("--where", "-w", metavar="SQL", help="A condition over the columns."),
-    ] = None,
+    where: Annotated[str | None, where_option("A condition over the columns.")] = None,
     columns: Annotated[
         str, typer.Option("--columns", "-c", help="Columns to show, separated by commas.")
     ] = "",

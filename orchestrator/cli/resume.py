@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
-from manyseed.orchestrator.cli.output import say
-from manyseed.orchestrator.cli.status import follow
-from manyseed.orchestrator.cli.submit import Limit, Only, Watch, say_submitted
+from manyseed.orchestrator.cli.common import Cluster, Directory, Only, OtherRecipe, Workers
+from manyseed.orchestrator.cli.submit import Limit, Watch, submit_and_report
 
 
 def resume(
@@ -35,10 +33,9 @@ def resume(
     for; exit code 3 where they take more than minutes, and have all that is missing. Failed runs
     are left alone unless --failed asks for them.
     """
-    from manyseed.orchestrator.sweep import Sweep
-
-    sweep = Sweep(directory)
-    submission = sweep.submit(
+    submit_and_report(
+        directory,
+        watch=watch,
         cluster=cluster,
         workers=workers,
         failed=failed,
@@ -46,8 +43,4 @@ def resume(
         only=only,
         limit=limit,
         other_recipe=other_recipe,
-        tell=say,
     )
-    say_submitted(sweep, submission, failed=failed)
-    if watch:
-        follow(sweep)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.common import Cluster, Directory, OtherRecipe, Workers
+from manyseed.orchestrator.cli.common import Cluster, Directory, Only, OtherRecipe, Workers
 from manyseed.orchestrator.cli.output import counted, say, say_next
 from manyseed.orchestrator.cli.status import follow
 
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
 
-
-Only = Annotated[
-    str | None,
-    typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
-]
 
 Limit = Annotated[
     int | None,
@@ -54,23 +50,30 @@ def submit(
 
         manyseed submit sweep --watch
     """
-    from manyseed.orchestrator.sweep import Sweep
-
-    sweep = Sweep(directory)
-    submission = sweep.submit(
+    submit_and_report(
+        directory,
+        watch=watch,
         cluster=cluster,
         workers=workers,
         only=only,
         limit=limit,
         other_recipe=other_recipe,
-        tell=say,
     )
-    say_submitted(sweep, submission, failed=False)
+
+
+def submit_and_report(
+    directory: Path, *, watch: bool, failed: bool = False, **options: Any
+) -> None:
+    """Submit by the options of `Sweep.submit`, report it, and show progress where asked to."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    _say_submitted(sweep, sweep.submit(failed=failed, tell=say, **options), failed)
     if watch:
         follow(sweep)
 
 
-def say_submitted(sweep: Sweep, submission: Submission | None, *, failed: bool) -> None:
+def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) -> None:
     """Report what was submitted, or why nothing was."""
     if submission is None:
         _say_nothing_to_submit(sweep, failed)

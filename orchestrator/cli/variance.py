@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.common import Directory, Json, where_option
 from manyseed.orchestrator.cli.output import print_json, say
 
 
 def variance(
     directory: Directory,
     where: Annotated[
-        str | None,
-        typer.Option(
-            "--where", "-w", metavar="SQL", help="Which components: a condition over the table."
-        ),
+        str | None, where_option("Which components: a condition over the table.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -32,6 +32,11 @@ class ManyseedError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the message is made of, for programs."""
+        return {}
+
 
 class UserError(ManyseedError):
     """The user's mistake.
@@ -64,6 +69,17 @@ class UserError(ManyseedError):
     def __str__(self) -> str:
         text = self.what if self.file is None else f"{self.file}: {self.what}"
         return text if self.remedy is None else f"{text}\n  {self.remedy}"
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """File, key, value, what is wrong and what to do, as far as they are known."""
+        return {
+            "file": None if self.file is None else str(self.file),
+            "key": self.key,
+            "value": None if self.value is _UNSET else self.value,
+            "problem": self.message,
+            "remedy": self.remedy,
+        }
 
     @property
     def what(self) -> str:
@@ -180,6 +196,11 @@ class DamagedFile(UnavailableError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.file, self.reason, self.remedy)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """File, what is wrong with it, and what to do."""
+        return {"file": str(self.file), "problem": self.reason, "remedy": self.remedy}
 
 
 class StoreError(UnavailableError):

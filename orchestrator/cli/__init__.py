@@ -55,18 +55,21 @@ def _ended() -> int:
     try:
         _refuse_shadows()
         from manyseed.orchestrator.cli.commands import app
+        from manyseed.orchestrator.cli.output import answers
 
+        answers.clear()
         app()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ManyseedError as error:
-        _say_error(str(error))
+        _say_error(str(error), error.exit_code, error.facts)
         return error.exit_code
     except OSError as error:  # a disk or a folder that refuses, wherever it was met
         place = f"{error.filename}: " if error.filename else ""
         _say_error(
             f"{place}{error.strerror or error}\n"
-            "  make room or give permission, then give the command again"
+            "  make room or give permission, then give the command again",
+            UnavailableError.exit_code,
         )
         return UnavailableError.exit_code
     return 0
@@ -88,10 +91,13 @@ def _refuse_shadows() -> None:
             )
 
 
-def _say_error(message: str) -> None:
+def _say_error(message: str, code: int, facts: dict[str, object] | None = None) -> None:
+    """Print what is wrong; with --json also as an object, where the answer would be."""
     from rich.text import Text
 
-    from manyseed.orchestrator.cli.output import errors, say
+    from manyseed.orchestrator.cli.output import answers, errors, print_json, say
 
     with suppress(OSError):  # a terminal that is gone
         say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)
+    if "--json" in sys.argv[1:] and not answers:
+        print_json({"error": {"message": message, **(facts or {}), "exit_code": code}})

@@ -17,6 +17,12 @@ from rich.text import Text
 if TYPE_CHECKING:
     import polars as pl
 
+SCHEMA = 1
+"""Of what ``--json`` prints: keys may come; one that goes, or means something else, raises it."""
+
+answers: list[dict[str, Any]] = []
+"""What this command has printed as JSON: one object, its answer or its error."""
+
 _UNLIMITED = 10_000
 """The width where there is no terminal: a table in a file or a pipe lacks nothing."""
 # What is printed is data: [/] is a name like others, and CELL:REPEAT:RUN no emoji.
@@ -37,10 +43,10 @@ def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | Non
     to.print(padded, soft_wrap=not to.is_terminal)
 
 
-def say_next(what: str, *arguments: object) -> None:
+def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
     """Say which command goes on from here, on an unbroken line, so that it can be copied."""
     command = shlex.join(map(str, arguments))
-    console.print(f"{what}: manyseed {command}", soft_wrap=True)
+    (to or console).print(f"{what}: manyseed {command}", soft_wrap=True)
 
 
 def counted(n: int, noun: str) -> str:
@@ -51,13 +57,15 @@ def counted(n: int, noun: str) -> str:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print one JSON object."""
+    """Print one JSON object, which begins with the version of what its keys mean."""
+    value = {"schema": SCHEMA, **value}
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:  # JSON has its own way to write it
         text = json.dumps(value, indent=2, allow_nan=False, default=str)
     sys.stdout.write(f"{text}\n")
+    answers.append(value)
 
 
 def print_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,25 +17,30 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyseed.orchestrator.cli.output import console
+from manyseed.orchestrator.cli.output import console, counted, duration, say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from manyseed.orchestrator.progress import watch
     from manyseed.orchestrator.submissions.submission import Submission
 
+_LINE_SECONDS = 60.0
 
-def bar() -> Progress:
+
+def bar(to: Console | None = None) -> Progress:
     """Return a progress bar in the command's style."""
+    to = to or console
     return Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None if console.is_terminal else 40),
+        BarColumn(bar_width=None if to.is_terminal else 40),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=console,
-        expand=console.is_terminal,
+        console=to,
+        expand=to.is_terminal,
     )
 
 
@@ -48,11 +54,17 @@ def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, i
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
-def show(submission: Submission) -> watch.Progress:
-    """Show a submission until nothing of it lives; return how it ended."""
+def show(submission: Submission, to: Console | None = None) -> watch.Progress:
+    """Show a submission until nothing of it lives; return how it ended.
+
+    A bar on a terminal; elsewhere a line each minute, and one at the end.
+    """
     from manyseed.orchestrator.progress import watch
 
-    with bar() as progress:
+    to = to or console
+    if not to.is_terminal:
+        return _lines(submission, to)
+    with bar(to) as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")
         last = watch.progress(submission)
         for last in watch.watch(submission):
@@ -61,3 +73,22 @@ def show(submission: Submission) -> watch.Progress:
                 note = "starting"
             progress.update(task, completed=last.done + last.failed, note=note)
     return last
+
+
+def _lines(submission: Submission, to: Console) -> watch.Progress:
+    from manyseed.orchestrator.progress import watch
+
+    began, told, last = time.monotonic(), 0.0, watch.progress(submission)
+    for last in watch.watch(submission):
+        spent = time.monotonic() - began
+        if spent - told >= _LINE_SECONDS:
+            told = spent
+            _line(last, spent, to)
+    _line(last, time.monotonic() - began, to)
+    return last
+
+
+def _line(now: watch.Progress, seconds: float, to: Console) -> None:
+    failed = f", {now.failed:,} failed" if now.failed else ""
+    text = f"training, {now.state}: {now.done:,} of {counted(now.runs, 'run')}{failed}"
+    say(f"{text}; {duration(seconds)}", to=to)

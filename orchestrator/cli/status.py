@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
 _HEADS = {"copy": "copies"}
+_MOST_JOBS = 5
+"""Job arrays of a state that are named; ``--json`` names all."""
 
 
 def status(
@@ -48,9 +50,18 @@ def status(
 
 
 def follow(sweep: Sweep, *, as_json: bool = False) -> None:
-    """Show progress until nothing runs; report on the sweep, and end with its exit code."""
-    for submission in sweep.running():
-        show(submission)
+    """Show progress until nothing runs; report on the sweep, and end with its exit code.
+
+    A Ctrl-C ends the watching alone.
+    """
+    try:
+        for submission in sweep.running():
+            show(submission, errors if as_json else console)
+    except KeyboardInterrupt:
+        say("\nThe sweep goes on without this terminal.", to=errors)
+        say_next("Watch", "status", sweep.directory, "--watch", to=errors)
+        say_next("Stop it", "cancel", sweep.directory, to=errors)
+        raise
     _report(sweep, as_json=as_json)
 
 
@@ -78,7 +89,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
         nested=True,
     )
     if state["tasks"]:
-        listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in state["tasks"].items())
+        listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         say(f"\nTasks: {listed}.")
     if state["workers"]:
         say(_training(state))
@@ -102,6 +113,16 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
         say_next("Go on with", "resume", directory)
     elif not runs["failed"]:
         say_next("Next", "report" if _analysed(sweep, runs) else "analyze", directory)
+
+
+def _tasks(state: dict[str, Any], name: str) -> str:
+    """Return how many tasks are in a state, and as which jobs where something is to be done."""
+    text = f"{state['tasks'][name]:,} {name.replace('_', ' ')}"
+    jobs = state["jobs"].get(name, [])
+    if name == "finished" or not jobs:
+        return text
+    more = f", and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else ""
+    return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more})"
 
 
 def _training(state: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
+from manyseed.slurm.control import compact
 
 _FAILURES_SHOWN = 3
 
@@ -34,7 +35,9 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     -------
     dict
         directory; runs (by state); groups (runs by state of each dataset and classifier);
-        duplicates (fits trained more than once); tasks (by state); workers (training processes);
+        duplicates (fits trained more than once); tasks (by state); jobs (SLURM's, by state of their
+        tasks, as ``77_[0-2]``); each_task (submission, task, state, job, node, note, done, failed);
+        workers (training processes);
         runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
         sentence each); failures (the most frequent errors: error, count, file); analysis (the job
         that was submitted last, an `orchestrator.results.job.AnalysisJob`, or None); cluster_silent
@@ -59,6 +62,10 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),
         "tasks": dict(Counter(task.state for task in every)),
+        "jobs": _jobs(every),
+        "each_task": [
+            _task(one, task) for one, found in zip(listed, tasks, strict=True) for task in found
+        ],
         "workers": workers,
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
         "seconds_left": seconds_left(paths, state, running) if workers else None,
@@ -70,6 +77,28 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
+    }
+
+
+def _jobs(tasks: Sequence[TaskState]) -> dict[str, list[str]]:
+    """Return the jobs of tasks by their state, an expression for each array."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.job_id:
+            found.setdefault(task.state, []).append(task.job_id)
+    return {state: compact(ids) for state, ids in found.items()}
+
+
+def _task(submission: Submission, task: TaskState) -> dict[str, Any]:
+    return {
+        "submission": submission.number,
+        "task": task.number,
+        "state": task.state,
+        "job": task.job_id or None,
+        "node": task.node or None,
+        "note": task.note or None,
+        "done": task.done,
+        "failed": task.failed,
     }
 
 

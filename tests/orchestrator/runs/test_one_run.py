@@ -68,7 +68,7 @@ def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
     assert shown["fitted_with"] == dict(shown["description"]["hparams"])
     json.dumps(shown)
     done = command("show", quick.directory, "1:0:2", "--json")
-    assert json.loads(done.stdout) == shown
+    assert json.loads(done.stdout) == {"schema": 1, **shown}
 
 
 @pytest.mark.parametrize("how", ["is not there", "is not as it was written"])

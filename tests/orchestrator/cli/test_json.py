@@ -1,0 +1,143 @@
+"""What ``--json`` prints: one object with the version of its keys, also of an error."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from manyseed import Sweep
+from manyseed.orchestrator.cli import output, progress, status
+from manyseed.orchestrator.cli.output import SCHEMA
+from manyseed.orchestrator.progress import watch
+from manyseed.orchestrator.tasks.task import Task
+from tests.orchestrator.conftest import QUICK, command, write
+
+PAGE = Path(__file__).parents[3] / "docs" / "json.md"
+
+
+def documented(verb: str) -> set[str]:
+    """Return the words that stand as code in the row of a command."""
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{verb}`")]
+    return set(re.findall(r"`([^`]+)`", row))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("verify",),
+        ("show", "0:0:1"),
+        ("rerun", "0:0:1"),
+        ("logs", "--failed"),
+        ("plan", "-n"),
+        ("analyze",),
+        ("query", "--table", "runs"),
+        ("howmany", "--sizes", "1,2", "--draws", "10"),
+        ("compare",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_answers_have_the_keys_that_are_documented(
+    quick: Sweep, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    verb, *others = arguments
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    if verb in ("query", "howmany", "compare"):
+        sweep.analyze()
+    what = quick.paths.sweep_file if verb == "plan" else sweep.directory
+    result = command(verb, what, *others, "--json")
+    value = json.loads(result.stdout)
+    assert next(iter(value)) == "schema"
+    assert value.pop("schema") == SCHEMA
+    cell = {"perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams"}
+    assert value.keys() - cell <= documented(verb)
+
+
+def test_an_error_is_an_object_too(quick: Sweep, tmp_path: Path) -> None:
+    result = command("status", tmp_path / "nothing", "--json")
+    error = json.loads(result.stdout)["error"]
+    assert error["exit_code"] == result.returncode == 2
+    assert error["file"] == str(tmp_path / "nothing")
+    assert error["remedy"]
+    assert f"error: {error['message']}" in result.stderr.strip()
+    assert error["problem"] in error["message"]
+    assert command("status", tmp_path / "nothing").stdout == ""
+
+
+def test_a_mistake_in_the_sweep_file_is_told_in_parts(tmp_path: Path) -> None:
+    file = write(tmp_path / "wrong.toml", QUICK.replace("repeats = 2", "repeats = -2"))
+    result = command("plan", file, "--json", "-n")
+    error = json.loads(result.stdout)["error"]
+    assert (error["file"], error["key"], error["value"]) == (str(file), "repeats", -2)
+    assert not (tmp_path / "quick").exists()
+
+
+def test_what_is_answered_is_not_followed_by_another_object(quick: Sweep, tmp_path: Path) -> None:
+    """`verify` prints what it found, and ends with an error: the answer stands alone."""
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    chunk = next(file for file in sweep.paths.store.rglob("label/c*") if file.is_file())
+    chunk.write_bytes(b"")
+    result = command("verify", sweep.directory, "--json")
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["findings"]
+    assert "mend it with" in result.stderr
+
+
+def test_a_task_is_told_with_its_state(quick: Sweep) -> None:
+    state = quick.status()
+    assert state["jobs"] == {}  # of SLURM's
+    told = {(one["submission"], one["task"]): one for one in state["each_task"]}
+    assert sorted(told) == [(1, 0)]
+    (file,) = quick.paths.submission(1).glob("task-*.json")
+    done, failed = told[1, 0]["done"], told[1, 0]["failed"]
+    assert done + failed == Task.read(file).n_runs
+    assert told[1, 0]["state"] == "finished"
+
+
+def test_a_ctrl_c_ends_the_watching_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep: Any = SimpleNamespace(directory=tmp_path / "a sweep", running=lambda: ["one"])
+    shown: list[tuple[object, Console]] = []
+
+    def interrupted(submission: object, to: Console) -> None:
+        shown.append((submission, to))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "show", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        status.follow(sweep, as_json=True)
+    assert shown == [("one", output.errors)]  # what is printed as JSON is the answer alone
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "goes on" in told.err
+    assert f"manyseed cancel '{sweep.directory}'" in told.err
+
+
+def test_without_a_terminal_a_line_each_minute_is_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = iter(range(0, 1000, 25))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    looks = [watch.Progress(2000, done=n, state="running") for n in range(7)]
+    looks.append(watch.Progress(2000, done=1998, failed=2, state="finished"))
+    monkeypatch.setattr(watch, "progress", lambda _: looks[0])
+    monkeypatch.setattr(watch, "watch", lambda _: iter(looks))
+    told = Console(file=io.StringIO(), force_terminal=False, width=200)
+    submission: Any = None
+    assert progress.show(submission, told) == looks[-1]
+    assert told.file.getvalue().splitlines() == [
+        "training, running: 2 of 2,000 runs; 1 min 15 s",
+        "training, running: 5 of 2,000 runs; 2 min 30 s",
+        "training, finished: 1,998 of 2,000 runs, 2 failed; 3 min 45 s",
+    ]

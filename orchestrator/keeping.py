@@ -196,9 +196,9 @@ def publish_finished(paths: SweepPaths) -> None:
 
 def drop(paths: SweepPaths, where: str) -> Drop:
     """Take cells out of the plan unless something trains; `Sweep.drop` says more."""
-    if running(submissions(paths)):
+    if alive := running(submissions(paths)):
         raise UserError(
-            "the sweep is being trained",
+            f"the sweep is being trained: {alive[-1].folder}",
             file=paths.directory,
             remedy=f"wait for it, or stop it with: manyseed cancel {paths.directory}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError
 
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Endings of names below ``tasks/journals`` and ``tasks/leases``."""
@@ -311,6 +311,8 @@ def open_sweep(directory: Path) -> SweepPaths:
     ------
     UserError
         When `directory` is not a sweep.
+    DamagedFile
+        Where it is one, without its cells.
     """
     paths = SweepPaths(directory)
     if not directory.exists():
@@ -319,6 +321,8 @@ def open_sweep(directory: Path) -> SweepPaths:
             file=directory,
             remedy=f"make it with: manyseed plan SWEEP.toml --out {directory}",
         )
+    if not paths.is_sweep and paths.parts():
+        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
     if not paths.is_sweep:
         hint = "a sweep file is planned with: manyseed plan SWEEP.toml --out DIR"
         raise UserError("not a sweep directory", file=directory, remedy=hint)

@@ -8,6 +8,7 @@ import typer
 
 from manyseed.orchestrator.cli.common import Directory, Only
 from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.status import say_unreadable
 
 
 def cancel(
@@ -29,6 +30,7 @@ def cancel(
         raise UserError("the fits in flight of all cells are ended, or of none", key="--now")
     sweep = Sweep(directory)
     running, waiting = sweep.cancel(only, now=now)
+    say_unreadable(sweep)
     if only is not None:
         say("What is submitted trains no more of these cells.")
     elif running + waiting == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manyseed.orchestrator.cli.common import Directory
 from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.status import say_unreadable
 
 
 def pause(directory: Directory) -> None:
@@ -13,7 +14,9 @@ def pause(directory: Directory) -> None:
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    running, waiting = Sweep(directory).pause()
+    sweep = Sweep(directory)
+    running, waiting = sweep.pause()
+    say_unreadable(sweep)
     if running + waiting == 0:
         say("Nothing is running.")
     else:

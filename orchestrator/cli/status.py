@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.output import (
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import NOT_FINISHED, ManyseedError, UnavailableError
+from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
@@ -129,6 +130,14 @@ def _training(state: dict[str, Any]) -> str:
     rate, left = state["runs_per_hour"], duration(state["seconds_left"])
     done = f"{rate:,.0f} runs an hour" if rate else "no run has ended yet"
     return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
+
+
+def say_unreadable(sweep: Sweep) -> None:
+    """Name reports of tasks that cannot be read: a task counts as at work while these are new."""
+    for submission in sweep.submissions():
+        for attempt in submission.attempts():
+            if attempt.state == UNREADABLE:
+                say(attempt.reason, to=errors)
 
 
 def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from manyseed.orchestrator.cli.common import Cluster, Directory, Only, OtherRecipe, Workers
 from manyseed.orchestrator.cli.output import counted, say, say_next
-from manyseed.orchestrator.cli.status import follow
+from manyseed.orchestrator.cli.status import follow, say_unreadable
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.submissions.submission import Submission
@@ -104,6 +104,7 @@ def say_gpu(submission: Submission) -> None:
 def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
     if sweep.is_running:
         say("Nothing to submit: what is missing waits or is being trained.")
+        say_unreadable(sweep)
         say_next("Watch", "status", sweep.directory, "--watch")
         return
     n_failed = sweep.survey().counts["failed"]

@@ -108,8 +108,11 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
 
     found: list[T] = []
     try:
-        for line in read_plain(path).split(b"\n")[:-1]:
+        *lines, last = read_plain(path).split(b"\n")
+        for line in lines:
             found += [_validator(kind).validate_json(line)]
+        if not b'{"'.startswith(last[:2]):
+            raise DamagedFile(path, f"line {len(found) + 1}: is no record and begins none")
     except FileNotFoundError:
         return []
     except ValidationError as error:

@@ -18,7 +18,13 @@ from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UnavailableError, UserError, refused, toml_value
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    UnavailableError,
+    UserError,
+    refused,
+    toml_value,
+)
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.resolving import toml_key
 from manyseed.orchestrator.grids.sweepfile import SweepFile, load_sweep_file
@@ -138,6 +144,8 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
 
 
 def _check_free(directory: Path) -> None:
+    if (paths := SweepPaths(directory)).parts():
+        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(
             "exists and is not a sweep directory",

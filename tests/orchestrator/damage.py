@@ -191,7 +191,7 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
         else:
             shutil.copytree(folder / "journals", journals, dirs_exist_ok=True)
         shutil.rmtree(folder / "journals")
-        _as_on_a_cluster(directory)
+        as_on_a_cluster(directory)
         write_tombstone(journals, {0: [900]}, (one.name for one in journals.glob("*.journal")))
         (journals / "retrained.json").write_text('{"count":1,"journals":[]}')
     (folder / "larger.toml").write_text(_grid(7, 3, tuned))
@@ -214,7 +214,7 @@ def _grid(seed: int, repeats: int, tuned: bool) -> str:
     )
 
 
-def _as_on_a_cluster(directory: Path) -> None:
+def as_on_a_cluster(directory: Path) -> None:
     """Add a submission that looks as if it was made to a cluster, and is over."""
     first, second = directory / "tasks" / "0001", directory / "tasks" / "0002"
     shutil.copytree(first, second, ignore=shutil.ignore_patterns("job.json", "failures.jsonl"))

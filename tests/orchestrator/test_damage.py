@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from manyseed.orchestrator.sweep import Sweep
-from tests.orchestrator.damage import VERBS, Campaign, Try, World, judge, make
+from tests.orchestrator.damage import VERBS, Campaign, Try, World, as_on_a_cluster, judge, make
 
 SMALL = "^(plan|tasks|results|sweep)"
 """The files beside the store and the page."""
@@ -83,6 +83,29 @@ def test_damage_of_a_trained_sweep_is_harmless_or_named(
         for name, damage, draw in campaign.sample(seed, 30):
             tries += campaign.tries(name, damage, draw, verbs)
         assert len(tries) > 80
+        assert _misbehaved(campaign, tries) == []
+
+
+def test_what_campaigns_found_is_named(quick: Sweep, tmp_path: Path) -> None:
+    world = World(tmp_path, {"done": 1})
+    shutil.copytree(quick.directory, world.whole)
+    as_on_a_cluster(world.whole)
+    attempt = next((world.whole / "tasks" / "0002" / "lives").iterdir()).name
+    verbs = ["status", "status --json", "pause", "cancel", "resume", "drop", "plan -n"]
+    (tmp_path / "larger.toml").write_text(
+        quick.paths.sweep_file.read_text().replace("runs    = 4", "runs    = 5")
+    )
+    tries: list[Try] = []
+    with Campaign(world, verbs) as campaign:
+        for name, damage in (
+            ("plan/cells.parquet", "deleted"),
+            (f"tasks/0002/lives/{attempt}/progress.json", "empty"),
+            (f"tasks/0002/lives/{attempt}/failures.jsonl", "garbage"),
+        ):
+            if not (world.whole / name).exists():
+                (world.whole / name).touch()
+            tries += campaign.tries(name, damage, 4, verbs)
+        assert len(tries) == 3 * len(verbs)
         assert _misbehaved(campaign, tries) == []
 
 

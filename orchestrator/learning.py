@@ -1,0 +1,181 @@
+"""What a sweep's predictions say: the verbs of `Sweep` that open, analyse, ask and report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
+from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.tables import Results, read_results
+
+if TYPE_CHECKING:
+    import polars as pl
+    import xarray as xr
+
+    from manyseed.analysis.graph.group import Progress
+    from manyseed.analysis.options import Options
+    from manyseed.orchestrator.results.compared import Compared
+    from manyseed.orchestrator.results.dee import DeepAnswers
+    from manyseed.orchestrator.results.howmany import GroupAnswers
+    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.variance import Split
+    from manyseed.orchestrator.submissions.submission import Submission
+
+
+class Learning:
+    """The verbs that `Sweep` has for predictions and results."""
+
+    paths: SweepPaths
+
+    @cached_property
+    def name(self) -> str:
+        """The sweep's name."""
+        return read_sweep_file(self.paths.sweep_file).name
+
+    @property
+    def predictions(self) -> xr.DataTree:
+        """The predictions of finished runs, lazily: a tree /dataset/classifier of datasets.
+
+        Paths are percent-encoded. What is published is there; `compact` publishes all that is
+        finished where nothing trains.
+        """
+        from manyseed.orchestrator.stored import open_finished_runs
+
+        return open_finished_runs(self.paths)
+
+    @property
+    def raw_predictions(self) -> xr.DataTree:
+        """As `predictions`, with all rows of the store, also those that hold no predictions.
+
+        Only where ``status`` is 1 or 2 is there anything: other labels, and test sets of padding,
+        look like class 0.
+        """
+        from manyseed.orchestrator.stored import open_all_rows
+
+        return open_all_rows(self.paths)
+
+    def analyze(
+        self,
+        options: Options | None = None,
+        *,
+        dask: str = "threads",
+        cluster: str | None = None,
+        workers: int | None = None,
+        metrics: Sequence[str] = (),
+        progress: Progress | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> Results:
+        """Compute the result tables of all that is finished, and write them.
+
+        What did not change since they were written is not computed again. One analysis of a sweep
+        goes on at a time.
+
+        Parameters
+        ----------
+        options : Options
+            By default those of the sweep file's table ``[analysis]``.
+        dask : str
+            threads, processes, or a dask scheduler's address; slurm: jobs that are workers of this
+            process's scheduler.
+        cluster : str
+            Whose jobs, with slurm: a cluster profile, its file, or auto.
+        workers : int
+            Threads or processes; by default the cores that this process may use. With slurm: jobs,
+            4 by default.
+        metrics : sequence of str
+            Without `options`: metrics of your own, ``"module:function"``, to compute beside the
+            others. Those that the sweep file names are code that may come from anybody; they are
+            left out, with a warning, unless they are named here, too.
+        progress : callable
+            Called after each block with (done, all).
+        tell : callable
+            Called with what has become of the jobs, with slurm.
+        """
+        from manyseed.orchestrator.results.conventions import conventions
+        from manyseed.orchestrator.results.here import analyze
+
+        return analyze(
+            self.paths,
+            options or conventions(self.paths, own=metrics),
+            dask=dask,
+            cluster=cluster,
+            workers=workers,
+            progress=progress,
+            report=tell,
+        )
+
+    def submit_analysis(
+        self,
+        options: Options | None = None,
+        *,
+        cluster: str = "auto",
+        dask: str = "threads",
+        workers: int | None = None,
+    ) -> Submission | None:
+        """Submit the analysis as one job; return None where the same one waits or runs already.
+
+        Parameters
+        ----------
+        options, dask, workers
+            As in `analyze`, within the job.
+        cluster : str
+            A cluster profile, its file, or auto; the job asks for what its ``cpu`` class says.
+        """
+        from manyseed.orchestrator.results.job import submit
+
+        return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
+
+    def analysis_job(self) -> AnalysisJob | None:
+        """Return what has become of the analysis that was submitted last; None where none was."""
+        from manyseed.orchestrator.results.job import look
+
+        return look(self.paths)
+
+    @property
+    def results(self) -> Results:
+        """The result tables by name, read when asked for; ``docs/results.md`` describes each."""
+        return read_results(self.paths)
+
+    def query(self, table: str = "cells", **options: Any) -> pl.DataFrame:
+        """Return rows of a result table; `orchestrator.results.query.query` says how."""
+        return query(self.results, table, **options)
+
+    def howmany(self, **options: Any) -> list[GroupAnswers]:
+        """Say how many runs are needed; `orchestrator.results.howmany.howmany` says of what."""
+        from manyseed.orchestrator.results.howmany import howmany
+
+        return howmany(self.paths, **options)
+
+    def compare(self, other: Learning | str | Path | None = None, **options: Any) -> list[Compared]:
+        """Compare cells of this sweep, or this one with another: A with B.
+
+        `orchestrator.results.comparing.compare_cells` says which, its options, and what it returns.
+        """
+        from manyseed.orchestrator.results.comparing import compare_cells
+
+        if isinstance(other, str | Path):
+            return compare_cells(self.paths, open_sweep(Path(other)), **options)
+        second = None if other is None else other.paths
+        return compare_cells(self.paths, second, **options)
+
+    def dee(self, **options: Any) -> list[DeepAnswers]:
+        """Say what averaging runs is worth; `orchestrator.results.dee.dee` says of what."""
+        from manyseed.orchestrator.results.dee import dee
+
+        return dee(self.paths, **options)
+
+    def variance(self, where: str | None = None) -> list[Split]:
+        """Say where the variance comes from (`orchestrator.results.variance.variance`)."""
+        from manyseed.orchestrator.results.variance import variance
+
+        return variance(self.results, where)
+
+    def report(self) -> Path:
+        """Write the report's page; return where it is."""
+        from manyseed.orchestrator.results.reporting import report
+
+        return report(self.paths, self.name)

@@ -6,17 +6,18 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.style import Plot, colour, legend, panels, styled
 from manyseed.analysis.tables.means import pooled
 
-GROUP = ["dataset", "classifier"]
+MAX_PANELS = 24  # a cell each
 KINDS = {"test": "test set", "train": "training batches"}
 FEW_EPOCHS = 30  # up to so many, each has a marker
 
 
 @styled
-def learning_curves(curves: pl.DataFrame, quantity: str) -> Plot | None:
-    """Draw mean, standard deviation and range over runs, a panel a dataset and classifier.
+def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
+    """Draw mean, standard deviation and range over runs, a panel a cell.
 
     Parameters
     ----------
@@ -24,14 +25,19 @@ def learning_curves(curves: pl.DataFrame, quantity: str) -> Plot | None:
         For each repeat and epoch `n_runs`, and of the quantity on ``train`` and ``test`` data the
         mean, and with the endings ``_std`` (n - 1), ``_min`` and ``_max`` the spread over runs.
     quantity : {"accuracy", "loss"}
+    cells : polars frame
+        The table of cells.
     """
     shown = curves.filter(pl.col(f"test_{quantity}").is_not_null())
-    if shown.is_empty():
+    there = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
+    if there.is_empty():
         return None
-    groups = shown.select(GROUP).unique().sort(GROUP).rows()
-    figure, axes = panels([" × ".join(group) for group in groups], quantity)
-    for axis, group in zip(axes, groups, strict=True):
-        own = shown.filter(dataset=group[0], classifier=group[1])
+    chosen, left = first_of_each(there, MAX_PANELS)
+    named = titles(there)
+    shown = shown.filter(pl.col("cell").is_in(chosen))
+    figure, axes = panels([named[cell] for cell in chosen], quantity)
+    for axis, cell in zip(axes, chosen, strict=True):
+        own = shown.filter(cell=cell)
         handles = {said: _draw(axis, own, f"{of}_{quantity}", i) for i, (of, said) in _KINDS}
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -42,10 +48,10 @@ def learning_curves(curves: pl.DataFrame, quantity: str) -> Plot | None:
         f"curves-{quantity}",
         f"{quantity.capitalize()} in training",
         f"After each epoch the {unit} on the test set, and that of the epoch's training batches as "
-        "they were trained, over all cells of a dataset and classifier. Lines: means over runs; "
+        "they were trained, a panel a cell. Lines: means over runs; "
         "dark band: ± seeds (standard deviation between the runs of a repeat, pooled), within the "
         "range; light band, of the test set only: smallest to largest. "
-        f"n = {runs:,} runs, copies of identical ones left out.",
+        f"n = {runs:,} runs, copies of identical ones left out.{not_drawn(left)}",
         runs,
         figure,
     )

@@ -9,9 +9,11 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
+    VECTORS,
     Plot,
     colour,
     legend,
@@ -22,23 +24,26 @@ from manyseed.analysis.figures.style import (
 from manyseed.analysis.questions.dee import SIZES
 from manyseed.analysis.tables.means import mean_of, pooled, std_of
 
-GROUP = ["dataset", "classifier"]
+MAX_PANELS = 24  # a cell each
 KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
 MOST = 6  # lines of a panel
+FEWEST = 3  # runs of which a correlation is told
 
 
 @styled
 def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
-    """Draw log-likelihood against the number of runs averaged, before and after calibration."""
+    """Draw log-likelihood by the number of runs averaged, with and without calibration."""
     shown = uncertainty.filter(pl.col("cll").is_not_null())
     if shown.is_empty():
         return None
-    groups = shown.select(GROUP).unique().sort(GROUP).rows()
-    figure, axes = panels([" × ".join(group) for group in groups], "log-likelihood (nats)")
+    chosen, left = first_of_each(shown, MAX_PANELS)
+    named = titles(shown)
+    shown = shown.filter(pl.col("cell").is_in(chosen))
+    figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
     handles: dict[str, Any] = {}
-    for axis, group in zip(axes, groups, strict=True):
-        own = shown.filter(dataset=group[0], classifier=group[1])
+    for axis, cell in zip(axes, chosen, strict=True):
+        own = shown.filter(cell=cell)
         own = own.filter(pl.col("members") <= own["pool"].min())
         for index, (name, said) in enumerate(LIKELIHOODS.items()):
             handles[said] = _curve(axis, own, name, index)
@@ -53,10 +58,10 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         "Log-likelihood of deep ensembles",
         "Mean log-probability of the true class when the probabilities of k runs are averaged, at "
         "the temperature of the other half of the test set (solid) and as it is (dashed). Lines: "
-        "means over repeats and over all cells of a dataset and classifier, up to the smallest "
+        "means over the repeats of a cell, up to the smallest "
         "pool; bands: ± one standard deviation between draws of a repeat, pooled. Draws share "
         f"their pool, so that bands close towards its size. n = {repeats:,} repeats, {draws:,} "
-        f"draws each.{at}",
+        f"draws each.{at}{not_drawn(left)}",
         repeats,
         figure,
     )
@@ -102,15 +107,18 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     axes_there = own["axis"].unique().sort().to_list()
     of = "classifier" if "classifier" in axes_there else axes_there[0]
     own = own.filter(axis=of).with_columns(pl.col(of).cast(pl.String).alias("value"))
-    groups = own.select("dataset", "deep_value").unique().sort("dataset", "deep_value").rows()
-    figure, axes = panels(
-        [f"{dataset}, in runs of {value}" for dataset, value in groups], "independent runs"
+    deep = own.with_columns(
+        pl.col("deep_cell").alias("cell"), pl.col("deep_value").cast(own.schema[of]).alias(of)
     )
+    chosen, left = first_of_each(deep, MAX_PANELS)
+    named = titles(deep)
+    own = own.filter(pl.col("deep_cell").is_in(chosen))
+    figure, axes = panels([named[cell] for cell in chosen], "independent runs")
     values = own["value"].unique().sort().to_list()
     handles: dict[str, Any] = {}
     drawn = 0
-    for axis, (dataset, deep_value) in zip(axes, groups, strict=True):
-        here = own.filter(dataset=dataset, deep_value=deep_value)
+    for axis, cell in zip(axes, chosen, strict=True):
+        here = own.filter(deep_cell=cell)
         for value in here["value"].unique().sort().to_list()[:MOST]:
             line = _equivalents(axis, here.filter(value=value), values.index(value))
             if line is not None:
@@ -127,7 +135,7 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         return None
     legend(figure, dict(sorted(handles.items())), of.replace("_", " "))
     beyond = own["beyond"].is_not_null().sum()
-    left = f" {beyond:,} of {own.height:,} comparisons are beyond the pool and left out." * (
+    out = f" {beyond:,} of {own.height:,} comparisons are beyond the pool and left out." * (
         beyond > 0
     )
     repeats = own.select("deep_cell", "cell", "repeat_index").unique().height
@@ -135,9 +143,10 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         f"deep-equivalent-{metric}",
         f"Deep ensemble equivalent by {metric}",
         f"How many independent runs of one {of.replace('_', ' ')} make an ensemble as good, by "
-        f"{metric}, as k averaged runs of another, all else equal: means over repeats and cells; "
+        f"{metric}, as k averaged runs of another, all else equal: a panel for each cell "
+        "whose runs are counted, means over repeats; "
         "bars: the same with ensembles one standard deviation better and worse, up to the size of "
-        f"the pool. n = {repeats:,} compared repeats.{left}",
+        f"the pool. n = {repeats:,} compared repeats.{out}{not_drawn(left)}",
         repeats,
         figure,
     )
@@ -181,19 +190,22 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     """
     own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
     own = own.filter(pl.col("log_likelihood").is_finite())
-    if own.height < 3:
-        return None
     calibrated = f"c_{other}" if f"c_{other}" in own.columns else other
     forms = {"as it is": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
-    datasets = own["dataset"].unique().sort().to_list()
-    titles, handles = [], {}
-    for dataset in datasets:
-        here = own.filter(dataset=dataset)
-        told = ", ".join(_correlation(here, *names) for names in forms.values())
-        titles.append(f"{dataset}: ρ = {told}")
-    figure, axes = panels(titles, "log-likelihood (nats)")
-    for axis, dataset in zip(axes, datasets, strict=True):
-        here = own.filter(dataset=dataset)
+    several = own.filter(pl.len().over("cell") >= FEWEST)
+    if several.is_empty():
+        return None
+    chosen, left = first_of_each(several, MAX_PANELS)
+    named = titles(several)
+    own = several.filter(pl.col("cell").is_in(chosen))
+    told, handles = [], {}
+    for cell in chosen:
+        here = own.filter(cell=cell)
+        values = ", ".join(_correlation(here, *names) for names in forms.values())
+        told.append(f"{named[cell]}: ρ = {values}")
+    figure, axes = panels(told, "log-likelihood (nats)")
+    for axis, cell in zip(axes, chosen, strict=True):
+        here = own.filter(cell=cell)
         here = here.gather_every(max(1, -(-here.height // MAX_POINTS)))
         for index, (said, (likelihood, name)) in enumerate(forms.items()):
             handles[said] = axis.scatter(
@@ -204,16 +216,17 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
                 marker=marker(6 * index),
                 alpha=0.6,
                 linewidths=0,
+                rasterized=here.height > VECTORS,
             )
         axis.set_xlabel("Brier score" if other == "brier" else "error")
     legend(figure, handles, "")
     return Plot(
         f"likelihood-{other}",
         f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
-        "Each run of all cells of a dataset, before and after calibration; ρ is Pearson's "
-        "correlation over the runs, before, after: where it is far from −1 before only, "
+        "Each run of a cell, before and after calibration; ρ is Pearson's "
+        "correlation over its runs, before, after: where it is far from −1 before only, "
         f"temperatures and not models set the runs apart. n = {own.height:,} runs, copies left "
-        "out.",
+        f"out.{not_drawn(left)}",
         own.height,
         figure,
     )
@@ -221,6 +234,6 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
 
 def _correlation(runs: pl.DataFrame, one: str, other: str) -> str:
     values = runs.select(one, other).drop_nulls().to_numpy()
-    if values.shape[0] < 3 or (values.std(axis=0) == 0).any():
+    if values.shape[0] < FEWEST or (values.std(axis=0) == 0).any():
         return "–"
     return f"{np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")

@@ -107,7 +107,7 @@ def labels(sizes: Sequence[int]) -> list[str]:
 
 
 def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any]) -> Any:
-    hollow = {**look, "markerfacecolor": "white", "markersize": 8}  # seen around a filled one
+    hollow = {**look, "markerfacecolor": "none", "markersize": 8}  # seen around a filled one
     axis.plot(sizes, own["accepted"].to_numpy(), linewidth=1, ls="--", **hollow)
     (line,) = axis.plot(sizes, own["close"].to_numpy(), linewidth=1.4, **look)
     return line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.compact import compact
+
 P = ParamSpec("P")
 
 WIDTH = 7.2  # inches, the text width of a page
@@ -24,21 +25,20 @@ TITLE_CHARACTER = 0.078  # inches, about, of a letter in a panel's title
 BESIDE = 0.5  # inches, about, of a panel's labels to its left
 SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
 LINE = 0.17  # inches, of a line of a legend
-_PLACES = re.compile(r'(?: d="|translate\(|<use [^>]* x=")[^")]*')
-_DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is seen by nobody
+CELLS = "cells-"  # what figures of the cells of a dataset are named
 VECTORS = 400  # dots of a figure that are drawn as shapes; more are pixels
-OUTLINE = 50  # points of a violin's outline
 MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
 
 # Okabe and Ito 2008, without black and yellow.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 # Beyond six groups, colours return with another marker.
 MARKERS = ("o", "s", "^", "D", "v", "P")
-GREY = "#555555"
+GREY = "#808080"
 
 _RC: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
+    "axes.facecolor": "none",
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.labelsize": 8.5,
@@ -48,13 +48,17 @@ _RC: Any = {
     "axes.titlelocation": "left",
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
+    "figure.facecolor": "none",
     "font.family": "DejaVu Sans",
     "font.size": 8,
-    "grid.color": "#dddddd",
+    "grid.alpha": 0.3,
+    "grid.color": "#808080",
     "grid.linewidth": 0.6,
     "legend.fontsize": 8,
     "legend.frameon": False,
-    "svg.fonttype": "path",
+    "path.simplify": False,
+    "savefig.facecolor": "none",
+    "svg.fonttype": "none",
     "text.parse_math": False,  # a name may hold dollar signs
     "xtick.color": GREY,
     "xtick.labelcolor": "black",
@@ -83,12 +87,17 @@ class Plot:
     n: int
     figure: Figure = field(repr=False)
 
+    @property
+    def of_cells(self) -> bool:
+        """Whether it shows the cells of a dataset."""
+        return self.name.startswith(CELLS)
+
     def svg(self) -> str:
         """Return the figure as SVG, the same text for the same figure."""
         buffer = io.StringIO()
         with mpl.rc_context({**_RC, "svg.hashsalt": self.name}):
             self.figure.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
-        return _PLACES.sub(lambda place: _DIGITS.sub(r"\1", place[0]), buffer.getvalue())
+        return compact(buffer.getvalue(), self.name)
 
 
 def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
@@ -145,70 +154,8 @@ def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
     )
 
 
-def distributions(
-    axis: Axes,
-    groups: Sequence[tuple[int, str, NDArray[np.float64]]],
-    *,
-    labelled: bool = True,
-    rasterized: bool = True,
-) -> None:
-    """Draw one distribution a group: outline, values, and a bar at the median.
-
-    Parameters
-    ----------
-    axis : Axes
-    groups : sequence of (index, label, float array (n,))
-        The index chooses colour and marker; every group has values.
-    labelled : bool
-        Whether labels stand below the groups.
-    rasterized : bool
-        Whether dots are pixels, which take less room where a figure has many.
-    """
-    for place, (index, _, values) in enumerate(groups):
-        if values.size > 2 and values.min() < values.max():
-            body: Any = axis.violinplot(
-                [values], [place], widths=0.85, showextrema=False, points=OUTLINE
-            )
-            for patch in body["bodies"]:
-                patch.set(facecolor=colour(index), alpha=0.22, edgecolor=colour(index))
-        shown = thinned(values)
-        axis.scatter(
-            place + 0.5 * _spread(shown.size),
-            shown,
-            s=_dot(shown.size),
-            color=colour(index),
-            marker=marker(index),
-            alpha=0.55,
-            linewidths=0,
-            rasterized=rasterized,
-            zorder=2,  # above all outlines, so that the pixels of a panel are one picture
-        )
-        middle = float(np.median(values))
-        axis.hlines(middle, place - 0.28, place + 0.28, color="black", linewidth=1.4, zorder=4)
-    labels = [label if labelled else "" for _, label, _ in groups]
-    long = sum(map(len, labels)) > 22
-    axis.set_xticks(
-        range(len(groups)),
-        labels,
-        rotation=30 if long else 0,
-        ha="right" if long else "center",
-        rotation_mode="anchor" if long else "default",
-    )
-    axis.set_xlim(-0.6, len(groups) - 0.4)
-
-
 def thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return at most `MAX_POINTS` of the values, evenly spaced in their order of size."""
     if values.size <= MAX_POINTS:
         return values
     return np.sort(values)[np.linspace(0, values.size - 1, MAX_POINTS).astype(np.intp)]
-
-
-def _spread(n: int) -> NDArray[np.float64]:
-    """Return offsets in [-0.5, 0.5) that fill the width evenly; nothing is random."""
-    golden = (np.sqrt(5) - 1) / 2
-    return np.asarray((np.arange(1, n + 1) * golden) % 1 - 0.5)
-
-
-def _dot(n: int) -> float:
-    return float(np.clip(900 / max(n, 1), 2, 14))

@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.draw import PROBES, all_figures
+from manyseed.analysis.figures.cells import PROBES
+from manyseed.analysis.figures.draw import all_figures
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.report.context import Context
@@ -22,7 +22,7 @@ def render(context: Context) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, difference=difference, data_uri=data_uri)
+    environment.filters.update(number=number, difference=difference, picture=picture)
     return environment.get_template("page.html").render(page=context)
 
 
@@ -39,6 +39,8 @@ def difference(value: float | None, digits: int = 4) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", MINUS)
 
 
-def data_uri(plot: Plot) -> str:
-    """Return the figure as a data URI, so that its ids can't meet those of another."""
-    return "data:image/svg+xml;base64," + base64.b64encode(plot.svg().encode()).decode()
+def picture(plot: Plot) -> Markup:
+    """Return the figure as SVG within the page; screen readers are told its title and caption."""
+    told = escape(f"{plot.title}. {plot.caption}")
+    said = f'<svg role="img" aria-label="{told}" '
+    return Markup(plot.svg().replace("<svg ", said, 1))

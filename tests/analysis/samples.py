@@ -15,6 +15,8 @@ from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import Tables
 
+DATASET = "vehicle & others"
+
 
 class Lazy:
     """An array whose runs are made as they are read, in chunks of `chunk_runs`."""
@@ -209,3 +211,50 @@ def joined(tables: Tables, descriptors: pl.DataFrame) -> Tables:
             for name in ("runs", "pairs", "repeats", "cells")
         )
     )
+
+
+def curves_of(values: NDArray[np.float64], runs_of_repeat: list[int]) -> pl.DataFrame:
+    """Curves as `analyze` keeps them, from (run, epoch) of each repeat."""
+    rows: list[dict[str, Any]] = []
+    for repeat, n_runs in enumerate(runs_of_repeat):
+        own = values[repeat][:n_runs]
+        rows += [
+            {
+                "dataset": DATASET,
+                "classifier": "mlp",
+                "cell": 0,
+                "repeat_index": repeat,
+                "trained_epoch": epoch + 1,
+                "n_runs": n_runs,
+                **{
+                    f"{name}{ending}": float(value)
+                    for name in ("test_accuracy", "test_loss", "train_accuracy", "train_loss")
+                    for ending, value in {
+                        "": own[:, epoch].mean(),
+                        "_std": own[:, epoch].std(ddof=1) if n_runs > 1 else float("nan"),
+                        "_min": own[:, epoch].min(),
+                        "_max": own[:, epoch].max(),
+                    }.items()
+                },
+            }
+            for epoch in range(own.shape[1])
+        ]
+    return pl.DataFrame(rows).fill_nan(None)
+
+
+ENSEMBLES = pl.DataFrame(
+    {
+        "dataset": ["vehicle", "vehicle", DATASET],
+        "classifier": ["mlp", "mlp", "xgb"],
+        "size": [3, 5, 3],
+        "cell": [0, 0, 4],
+        "draws": 40,
+        "models": [12, 12, 8],
+        "close": [0.5, 1.0, 0.8],
+        "accepted": [0.1, 0.2, 0.0],
+        "accuracy": [0.8, 0.85, 0.7],
+        "accuracy_std": [0.02, 0.01, 0.03],
+        "n_side": [4000, 4000, 71],
+        "delta": [0.0364, 0.0364, 0.2809],
+    }
+)

@@ -1,0 +1,53 @@
+"""What sets cells of a dataset and classifier apart, in words, for titles of panels and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+
+AXES_TOLD = " · "
+
+
+def differing(cells: pl.DataFrame) -> list[str]:
+    """Return in what cells of a dataset and classifier differ."""
+    others = [name for name in AXES if name not in ("dataset", "classifier")]
+    return [name for name in others if name in cells.columns and cells[name].n_unique() > 1]
+
+
+def described(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return each cell with what sets it apart, in words: `cell`, `_of`, empty where nothing."""
+    parts = [pl.col(name).cast(pl.String) for name in differing(cells)] or [pl.lit("")]
+    of = pl.concat_str(parts, separator=AXES_TOLD, ignore_nulls=True).alias("_of")
+    return cells.select("cell", of).unique().sort("cell")
+
+
+def titles(cells: pl.DataFrame, names: Sequence[str] = ("dataset", "classifier")) -> dict[int, str]:
+    """Return what each cell is: what `names` hold, and what sets it apart."""
+    of = described(cells)
+    named = cells.select("cell", pl.concat_str(names, separator=" × ").alias("_name"))
+    rows = named.unique("cell").join(of, on="cell").iter_rows()
+    return {cell: AXES_TOLD.join(filter(None, parts)) for cell, *parts in rows}
+
+
+def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:
+    """Return which cells to draw where there is no room for all, and how many are left out.
+
+    Every dataset and classifier has its first cell before any has its second.
+    """
+    group = ["dataset", "classifier"]
+    ordered = cells.unique("cell").sort(*group, "cell")
+    turn = ordered.with_columns(_turn=pl.int_range(pl.len()).over(group))
+    kept = turn.sort("_turn", *group, "cell").head(most)["cell"].implode()
+    chosen = ordered.filter(pl.col("cell").is_in(kept))["cell"].to_list()
+    return chosen, ordered.height - len(chosen)
+
+
+def not_drawn(cells: int) -> str:
+    """Say how many cells have no panel."""
+    if not cells:
+        return ""
+    are = "1 more cell is" if cells == 1 else f"{cells:,} more cells are"
+    return f" {are} not drawn: their numbers are in the tables."

@@ -1,0 +1,90 @@
+"""All cells at a glance, where there are several datasets: a field each, coloured by a mean."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from manyseed.analysis.figures.cells import NOTHING
+from manyseed.analysis.figures.described import AXES_TOLD, described, differing
+from manyseed.analysis.figures.style import GREY, Plot, styled
+
+WIDTH = 8.6  # inches
+ROW = 0.17  # inches, of a dataset
+LABELLED = 40  # columns that have labels
+DATASETS = 80  # rows
+WIDEST, NARROW = 6, 9  # panels side by side, of up to so many columns; else 4
+
+QUANTITIES = {
+    "accuracy_mean": ("Accuracy", "accuracy, mean over repeats"),
+    "accuracy_std": ("Spread between seeds", "± seeds: standard deviation within repeats, pooled"),
+    "ec_local_mean": ("Local error consistency", "mean over repeats whose runs vary"),
+    "alpha_hat_mean": ("α̂", "mean over repeats whose runs vary, to be read with δ (Summary)"),
+}
+"""Columns of the table of cells that have an overview: title, and what a colour is."""
+
+
+@styled
+def overview(cells: pl.DataFrame, name: str) -> Plot | None:
+    """Draw a column of the table of cells: a row a dataset, a panel a classifier.
+
+    None with a single dataset, or where no cell has a value, or all have α̂ 0.
+    """
+    shown = cells.filter(pl.col(name).is_not_null())
+    datasets = cells["dataset"].cast(pl.String).unique().sort().to_list()[:DATASETS]
+    if shown.is_empty() or len(datasets) < 2:
+        return None
+    if name == "alpha_hat_mean" and float(shown[name].max()) < NOTHING:  # type: ignore[arg-type]
+        return None
+    of = described(cells)
+    named = cells.join(of, on="cell").with_columns(pl.col("dataset", "classifier").cast(pl.String))
+    columns = named.sort("cell")["_of"].unique(maintain_order=True).to_list()
+    classifiers = named["classifier"].unique().sort().to_list()
+    apart = bool(differing(cells))
+    panels = classifiers if apart else [""]
+    across = columns if apart else classifiers
+    key = "_of" if apart else "classifier"
+    values = {
+        (row["classifier"] if apart else "", row["dataset"], row[key]): row[name]
+        for row in named.iter_rows(named=True)
+    }
+    wide = min(len(panels), WIDEST if len(across) <= NARROW else 4)
+    deep = -(-len(panels) // wide)
+    letters = max(map(len, across)) if len(across) <= LABELLED else 0
+    tall = deep * (0.35 + ROW * max(len(datasets), 3)) + 0.5 + min(letters, 40) * 0.065
+    figure = Figure(figsize=(WIDTH, tall))
+    figure.set_layout_engine("constrained", h_pad=0.05)
+    axes = figure.subplots(deep, wide, squeeze=False, sharex=True, sharey=True)
+    ends = {"vmin": shown[name].min(), "vmax": shown[name].max()}
+    for index, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
+        field = np.array(
+            [[values.get((panel, one, other)) for other in across] for one in datasets], dtype=float
+        )
+        image = axis.imshow(field, aspect="auto", interpolation="none", cmap="cividis", **ends)
+        axis.grid(visible=False)
+        axis.set_title(panel)
+        axis.set_yticks(range(len(datasets)), [textwrap.shorten(one, 30) for one in datasets])
+        last = index + wide >= len(panels)
+        labels = [textwrap.shorten(one, 40) for one in across] if letters and last else []
+        axis.set_xticks(range(len(labels)), labels, rotation=90)
+        axis.tick_params(length=0, labelbottom=last)
+        axis.spines[["left", "bottom"]].set_visible(False)
+    for extra in axes.flat[len(panels) :]:
+        extra.remove()
+    bar = figure.colorbar(image, ax=list(axes.flat[: len(panels)]), shrink=0.8, aspect=30, pad=0.01)
+    bar.outline.set_edgecolor(GREY)
+    title, of_what = QUANTITIES[name]
+    varied = AXES_TOLD.join(differing(cells)).replace("_", " ")
+    across_told = f"columns: {varied}" if apart else "columns: classifiers"
+    return Plot(
+        f"overview-{name.replace('_', '-')}",
+        f"{title} of all cells",
+        f"A field is a cell, its colour the {of_what}. Rows: datasets; {across_told}"
+        f"{', in the order of the summary' if not letters else ''}. Empty: not planned, not "
+        f"finished or undefined. n = {shown.height:,} cells.",
+        shown.height,
+        figure,
+    )

@@ -1,0 +1,137 @@
+"""Result tables of any size with planted numbers: nothing is trained or analysed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.tables.schema import OVER_REPEATS, Tables, cells
+
+Number = Callable[[str, str, str, float], float] | float
+"""The same for all cells, or of dataset, classifier, scheme and training fraction."""
+
+
+def planted(
+    datasets: int = 1,
+    classifiers: Sequence[str] = ("lr-sgd", "mlp"),
+    schemes: Sequence[str] = ("none",),
+    fractions: Sequence[float] = (1.0,),
+    repeats: int = 3,
+    runs: int = 10,
+    *,
+    accuracy: Number = 0.9,
+    sd: Number = 0.01,
+    consistency: Number = 0.6,
+    alpha: Number = 0.0,
+    delta: float = 0.04,
+    between: float = 0.02,
+    skewed: bool = False,
+    missing: int = 0,
+    seed: int = 0,
+) -> Tables:
+    """Return tables whose numbers vary around planted ones.
+
+    Accuracy is planted plus a part of the test set (sd `between`) plus one of the run (`sd`, normal
+    or, if `skewed`, exponential), both the same streams in all cells; `missing` runs of each repeat
+    of the last cell are not there.
+    """
+    rng = np.random.default_rng(seed)
+    names = [f"data-{index:02d}" for index in range(datasets)]
+    of_cell = list(product(names, classifiers, schemes, fractions))
+    count = len(of_cell)
+    described = pl.DataFrame(of_cell, schema=_AXES, orient="row").with_row_index("cell")
+    described = described.with_columns(
+        pl.lit("none").alias("perturb_categorical"),
+        pl.lit("none").alias("perturb_hparams"),
+        pl.lit("default").alias("hparams"),
+        pl.lit("init+batch").alias("vary"),
+    )
+    noise = rng.exponential(size=(count, repeats, runs)) - 1 if skewed else None
+    noise = rng.normal(size=(count, repeats, runs)) if noise is None else noise
+    sets = dict(zip(names, between * rng.normal(size=(datasets, repeats)), strict=True))
+    level = np.array([_at(accuracy, one) + sets[one[0]] for one in of_cell])
+    scale = np.array([_at(sd, one) for one in of_cell])
+    values = level[:, :, None] + scale[:, None, None] * noise
+    levels = np.array([_at(alpha, one) for one in of_cell])[:, None, None] + 0.0 * values
+    cell, repeat, run = np.indices(values.shape).reshape(3, -1)
+    frame = pl.DataFrame(
+        {
+            "cell": cell.astype(np.uint32),
+            "epoch": np.zeros(cell.size, np.uint32),
+            "repeat_index": repeat.astype(np.uint16),
+            "run_index": run.astype(np.uint16),
+            "identical": False,
+            "accuracy": values.ravel(),
+            "alpha_hat": levels.ravel(),
+            "fit_seconds": 1.0,
+            **dict.fromkeys(_NULL, pl.Series([None] * cell.size, dtype=pl.Float64)),
+            "probe": "gap",
+        }
+    )
+    if missing:
+        last = (pl.col("cell") == count - 1) & (pl.col("run_index") >= runs - missing)
+        frame = frame.filter(~last)
+    i, j = np.array(list(combinations(range(runs), 2))).reshape(-1, 2).T
+    shape = (count, repeats, i.size)
+    ec = np.array([_at(consistency, one) for one in of_cell])[:, None, None]
+    # a part of each run, so that pairs depend on each other
+    part = 0.05 * rng.normal(size=(count, repeats, runs))
+    ec = (ec + part[:, :, i] + part[:, :, j]).reshape(-1)
+    where = np.indices(shape).reshape(3, -1)
+    pairs = pl.DataFrame(
+        {
+            "cell": where[0].astype(np.uint32),
+            "epoch": np.zeros(where[0].size, np.uint32),
+            "repeat_index": where[1].astype(np.uint16),
+            "run_i": i[where[2]].astype(np.uint16),
+            "run_j": j[where[2]].astype(np.uint16),
+            "ec_local": ec,
+            "ec_global": ec / 10,
+        }
+    )
+    if missing:
+        gone = (pl.col("cell") == count - 1) & (pl.col("run_j") >= runs - missing)
+        pairs = pairs.filter(~gone)
+    key = ["cell", "epoch", "repeat_index"]
+    summed = frame.group_by(key, maintain_order=True).agg(
+        pl.len().cast(pl.UInt32).alias("n_runs"),
+        pl.col("accuracy").mean().alias("accuracy_mean"),
+        pl.col("accuracy").std().alias("accuracy_std"),
+        (pl.col("accuracy").max() - pl.col("accuracy").min()).alias("accuracy_range"),
+        pl.col("alpha_hat").mean().alias("alpha_hat_mean"),
+    )
+    of_pairs = pairs.group_by(key, maintain_order=True).agg(
+        pl.col("ec_local").mean().alias("ec_local_mean"),
+        pl.col("ec_global").mean().alias("ec_global_mean"),
+    )
+    summed = summed.join(of_pairs, on=key, how="left", maintain_order="left").with_columns(
+        pl.col("n_runs").alias("n_distinct"),
+        pl.lit(None, pl.String).alias("problem"),
+        pl.lit(value=False).alias("identical"),
+        (pl.col("n_runs") / runs).alias("coverage"),
+        pl.lit(4000, pl.UInt32).alias("n_test"),
+        pl.lit(2000, pl.UInt32).alias("n_side"),
+        pl.lit(delta).alias("delta"),
+        pl.lit("gap").alias("probe"),
+    )
+    summed = summed.with_columns(
+        pl.lit(0.1234).alias(name) for name in OVER_REPEATS if name not in summed.columns
+    )
+    tables = (frame, pairs, summed, cells(summed))
+    return Tables(*(one.join(described, on="cell", maintain_order="left") for one in tables))
+
+
+def _at(number: Number, one: tuple[str, str, str, float]) -> float:
+    return number(*one) if callable(number) else number
+
+
+_NULL = ("cll", "log_likelihood", "brier", "error")
+_AXES = {
+    "dataset": pl.String,
+    "classifier": pl.String,
+    "perturb_continuous": pl.String,
+    "train_fraction": pl.Float64,
+}

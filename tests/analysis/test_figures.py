@@ -1,0 +1,401 @@
+"""Figures: what they draw, in what room, and that a grid of any size stays small."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.analysis.figures import cells as of_cells
+from manyseed.analysis.figures import curves as of_curves
+from manyseed.analysis.figures import deep, draw, sizes
+from manyseed.analysis.figures.compact import compact
+from manyseed.analysis.figures.curves import learning_curves, over_repeats
+from manyseed.analysis.figures.described import first_of_each
+from manyseed.analysis.figures.overview import overview
+from manyseed.analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
+from tests.analysis.planted import planted
+from tests.analysis.samples import ENSEMBLES, curves_of, sweep
+
+NASTY = '<script>alert("1")</script> & $x_1$'
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return sweep({"vehicle": 60, NASTY: 40}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=4)
+
+
+def figures_of_cells(tables):
+    return {plot.title: plot for plot in of_cells.of_datasets(tables)}
+
+
+def test_learning_curves_are_over_all_runs_of_all_repeats():
+    values = np.random.default_rng(0).random((3, 4, 5))
+    runs_of_repeat = [4, 1, 3]
+    curves = curves_of(values, runs_of_repeat)
+    every = np.concatenate([values[r][:n] for r, n in enumerate(runs_of_repeat)])
+    found = over_repeats(curves, "test_loss")
+    assert found["mean"].to_list() == pytest.approx(every.mean(axis=0))
+    own = [values[r][:n] for r, n in enumerate(runs_of_repeat)]
+    squares = sum(np.square(one - one.mean(axis=0)).sum(axis=0) for one in own)
+    assert found["std"].to_list() == pytest.approx(np.sqrt(squares / 5))
+    assert found["min"].to_list() == every.min(axis=0).tolist()
+    assert found["max"].to_list() == every.max(axis=0).tolist()
+    cells = planted(classifiers=("mlp",)).cells
+    plot = learning_curves(curves, "accuracy", cells)
+    test, train = plot.figure.axes[0].get_lines()
+    for line in (test, train):
+        assert line.get_ydata() == pytest.approx(every.mean(axis=0))
+    assert "n = 8 runs" in plot.caption
+    assert over_repeats(curves.filter(repeat_index=1), "test_loss")["std"].null_count() == 5
+    assert learning_curves(curves.clear(), "loss", cells) is None
+
+
+def test_ensembles_are_drawn_by_size_with_their_resolution():
+    shares = draw.ensembles_close(ENSEMBLES, 0.05)
+    axis = {axis.get_title(loc="left"): axis for axis in shares.figure.axes}["vehicle"]
+    accepted, close = axis.get_lines()
+    assert accepted.get_ydata().tolist() == [0.1, 0.2]
+    assert close.get_ydata().tolist() == [0.5, 1.0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["3", "5"]
+    assert "δ = 0.036 to 0.281 with N = 4,000 to 71 test points" in shares.caption
+    assert (
+        "40 of each size, out of 8 to 12 runs, those of one repeat of cells 0, 4." in shares.caption
+    )
+    assert draw.ensembles_close(ENSEMBLES.clear(), 0.05) is None
+    assert "No solid line" not in shares.caption
+    weak = ENSEMBLES.with_columns(close=pl.lit(None, dtype=pl.Float64))
+    assert "No solid line where δ is above 0.05" in draw.ensembles_close(weak, 0.05).caption
+    few = draw.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
+    assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
+
+
+def test_ticks_that_would_overlap_have_one_label():
+    labels = sizes.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
+    assert labels == ["", "5", "10", "", "30", "", "100", "", "200"]
+
+
+def test_groups_beyond_the_colours_get_other_markers():
+    looks = {(colour(index), marker(index)) for index in range(36)}
+    assert len(looks) == 36
+
+
+def test_dots_are_thinned_evenly_and_keep_the_extremes():
+    values = pl.Series(range(10 * MAX_POINTS)).cast(float).to_numpy()[::-1]
+    shown = thinned(values)
+    assert shown.size == MAX_POINTS
+    assert (shown.min(), shown.max()) == (values.min(), values.max())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 37])
+def test_panels_fit_a_page(count):
+    figure, axes = panels([str(index) for index in range(count)], "accuracy")
+    assert [axis.get_title(loc="left") or axis.get_title() for axis in axes] == [
+        str(index) for index in range(count)
+    ]
+    assert len(figure.axes) == count
+    assert axes[0].get_ylabel() == "accuracy"
+
+
+def test_a_legend_of_long_names_stays_on_the_page(tables):
+    figure, axes = panels(["vehicle"], "α̂")
+    names = [f"absolute:0.{index} of the whole range of the hparam" for index in range(9)]
+    legend(figure, {name: axes[0].scatter([0], [0]) for name in names}, "scheme")
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
+def rows_of(axis):
+    """The medians that are drawn, (place, value), from top to bottom."""
+    found = []
+    for line in axis.get_lines():
+        x, y = line.get_xdata(), line.get_ydata()
+        if line.get_color() == "black" and line.get_solid_capstyle() == "butt":
+            found += [(round((y[k] + y[k + 1]) / 2, 3), x[k]) for k in range(0, len(x), 3)]
+    return sorted(found)
+
+
+def test_every_cell_has_a_row_of_its_own(tables):
+    """In the order of schemes, then classifiers, and its numbers and no others."""
+    plots = figures_of_cells(tables)
+    assert list(plots) == sorted(("vehicle", NASTY))
+    axes = {axis.get_title(loc="left"): axis for axis in plots["vehicle"].figure.axes}
+    assert list(axes)[:4] == ["accuracy", "accuracy range", "EC local", "EC global"]
+    runs = tables.runs.filter(~pl.col("identical"), dataset="vehicle")
+    expected = [
+        runs.filter(perturb_continuous=scheme, classifier=classifier)["accuracy"].median()
+        for scheme in ("none", "neighbour:0.5")
+        for classifier in ("lr-sgd", "xgb")
+    ]
+    assert [value for _, value in rows_of(axes["accuracy"])] == pytest.approx(expected)
+    assert [label.get_text() for label in axes["accuracy"].get_yticklabels()] == [
+        "none",
+        "neighbour:0.5",
+    ]
+    # the cell of identical runs has no row where runs are compared
+    assert len(rows_of(axes["EC global"])) == 3
+
+
+def test_copies_are_counted_once(tables):
+    plot = figures_of_cells(tables)["vehicle"]
+    here = tables.runs.filter(dataset="vehicle")
+    distinct = here.filter(~pl.col("identical")).height
+    assert plot.n == distinct
+    assert f"n = {distinct} runs (6 identical copies left out)" in plot.caption
+    assert "n = 6 repeats (2 repeats of identical runs left out)" in plot.caption
+
+
+def test_no_violin_is_drawn_below_six_points():
+    few, many = (planted(runs=n, repeats=1, alpha=0.2) for n in (5, 6))
+    for tables, drawn in ((few, 0), (many, 2)):
+        axis = of_cells.of_datasets(tables)[0].figure.axes[0]
+        assert len(axis.patches) == drawn
+
+
+def test_violins_hold_all_values():
+    tables = planted(runs=40, repeats=2, alpha=0.2)
+    axis = of_cells.of_datasets(tables)[0].figure.axes[0]
+    for patch, classifier in zip(axis.patches, ("lr-sgd", "mlp"), strict=True):
+        values = tables.runs.filter(classifier=classifier)["accuracy"]
+        x = patch.get_path().vertices[:-1, 0]
+        assert (x.min(), x.max()) == pytest.approx((values.min(), values.max()))
+        left, right = axis.get_xlim()
+        assert left <= x.min() < x.max() <= right
+
+
+def test_levels_that_are_all_zero_are_a_line_not_a_panel():
+    (zero,) = of_cells.of_datasets(planted(delta=0.3))
+    assert "α̂ is not drawn: that of all 60 runs is 0, as anything below δ = 0.300" in zero.caption
+    assert len(zero.figure.axes) == 4
+    (some,) = of_cells.of_datasets(planted(alpha=0.2, delta=0.3))
+    assert [text.get_text() for text in some.figure.axes[4].texts] == ["δ = 0.300"]
+    assert draw.alpha_hat_against_accuracy(*_of(planted())) is None
+    one = planted(datasets=3, alpha=lambda dataset, *_: 0.3 * (dataset == "data-01"))
+    plot = draw.alpha_hat_against_accuracy(*_of(one))
+    assert [axis.get_title(loc="left") for axis in plot.figure.axes] == ["data-01"]
+    assert "2 of 3 datasets are not drawn: α̂ is 0 in all their runs." in plot.caption
+
+
+def _of(tables):
+    return tables.runs, tables.repeats
+
+
+def test_a_classifier_keeps_its_colour_in_all_figures():
+    tables = planted(datasets=2, classifiers=("a", "b", "c"))
+    some = tables.runs.filter((pl.col("dataset") == "data-00") | (pl.col("classifier") == "c"))
+    kept = type(tables)(some, tables.pairs, tables.repeats, tables.cells)
+    both = figures_of_cells(kept)
+    alone = both["data-01"].figure.axes[0].patches
+    assert alone[0].get_facecolor() == both["data-00"].figure.axes[0].patches[2].get_facecolor()
+
+
+def test_a_large_dataset_has_several_figures_and_loses_no_cell(monkeypatch):
+    monkeypatch.setattr(of_cells, "ROWS", 5)
+    tables = planted(schemes=("none", "a", "b", "c"), classifiers=("x", "y"))
+    plots = of_cells.of_datasets(tables)
+    assert [plot.title for plot in plots] == ["data-00, part 1 of 2", "data-00, part 2 of 2"]
+    assert [len(rows_of(plot.figure.axes[0])) for plot in plots] == [4, 4]
+
+
+def test_what_there_is_no_room_for_is_said(monkeypatch):
+    monkeypatch.setattr(of_cells, "MOST", 4)
+    plots = of_cells.of_datasets(planted(datasets=3))
+    assert [plot.title for plot in plots] == ["data-00", "data-01"]
+    assert "2 more cells are not drawn: their numbers are in the tables." in plots[-1].caption
+
+
+def test_long_names_take_no_room_from_the_columns():
+    dataset, classifier = "openml:a-dataset@2 " * 4, "lr-sgd:elastic-net-with-options"
+    found = sweep({dataset: 60}, {classifier: 0.6, "xgb": 0.0}, repeats=1, runs=3)
+    figure = of_cells.of_datasets(found)[0].figure
+    figure.draw_without_rendering()
+    assert all(axis.bbox.height > figure.bbox.height / 3 for axis in figure.axes)
+    assert figure.axes[0].bbox.x0 < figure.bbox.width / 2
+
+
+def test_an_overview_has_a_field_for_each_cell():
+    level = {"lr-sgd": 0.8, "mlp": 0.9}
+    tables = planted(
+        datasets=3,
+        schemes=("none", "noise"),
+        accuracy=lambda dataset, classifier, scheme, _: (
+            level[classifier] - 0.1 * (scheme != "none")
+        ),
+        sd=0,
+        between=0,
+    )
+    lost = tables.cells.filter(pl.col("cell") != 1)
+    plot = overview(lost, "accuracy_mean")
+    assert plot.n == 11
+    shown = {axis.get_title(loc="left"): axis for axis in plot.figure.axes if axis.images}
+    assert list(shown) == ["lr-sgd", "mlp"]
+    field = shown["lr-sgd"].images[0].get_array()
+    assert field.tolist()[1] == pytest.approx([0.8, 0.7])
+    assert field.mask.tolist()[0] == [False, True]
+    assert overview(planted().cells, "accuracy_mean") is None
+    assert overview(tables.cells, "alpha_hat_mean") is None
+
+
+def test_cells_have_panels_of_their_own_in_learning_curves(monkeypatch):
+    """Never is one of a scheme, a fraction or a source drawn with another."""
+    cells = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells
+    means = {0: 0.9, 1: 0.5}
+    curves = pl.concat(
+        curves_of(np.full((1, 3, 4), means[cell]), [3]).with_columns(
+            pl.lit(cell, pl.UInt32).alias("cell")
+        )
+        for cell in means
+    )
+    figure = learning_curves(curves, "accuracy", cells).figure
+    titles = [axis.get_title(loc="left").replace("\n", " ") for axis in figure.axes]
+    assert titles == ["data-00 × mlp · none", "data-00 × mlp · noise"]
+    for axis, mean in zip(figure.axes, means.values(), strict=True):
+        for line in axis.get_lines():
+            assert line.get_ydata() == pytest.approx([mean] * 4)
+    monkeypatch.setattr(of_curves, "MAX_PANELS", 1)
+    less = learning_curves(curves, "accuracy", cells)
+    assert len(less.figure.axes) == 1
+    assert "1 more cell is not drawn: their numbers are in the tables." in less.caption
+
+
+def uncertainty_of(cells):
+    """Ensembles of 1 and 2 runs of each cell: better with each of them."""
+    rows = pl.DataFrame({"members": [1, 2], "gain": [0.0, 0.1]}, schema_overrides={"members": int})
+    return (
+        cells.join(rows, how="cross")
+        .join(pl.DataFrame({"draw": [0, 1]}), how="cross")
+        .with_columns(
+            repeat_index=pl.lit(0),
+            pool=pl.lit(2),
+            cll=-pl.col("cell").cast(float) - 1 + pl.col("gain"),
+            log_likelihood=-pl.col("cell").cast(float) - 2 + pl.col("gain"),
+            temperature_bounded=pl.lit(0.0),
+        )
+    )
+
+
+def test_cells_have_panels_of_their_own_in_ensembles(monkeypatch):
+    cells = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells
+    uncertainty = uncertainty_of(cells)
+    figure = deep.likelihood_by_size(uncertainty).figure
+    for axis, cell in zip(figure.axes, (0, 1), strict=True):
+        assert axis.get_lines()[0].get_ydata().tolist() == pytest.approx([-cell - 1, -cell - 0.9])
+    monkeypatch.setattr(deep, "MAX_PANELS", 1)
+    assert "1 more cell is not drawn" in deep.likelihood_by_size(uncertainty).caption
+
+
+def test_equivalents_are_drawn_for_each_cell_that_counts():
+    of_noise = {"perturb_continuous": ["none", "noise"], "worth": [2.0, 4.0]}
+    dee = pl.DataFrame(
+        {
+            "cell": [2, 3],
+            "deep_cell": [0, 1],
+            "dataset": "d",
+            "classifier": "xgb",
+            "deep_value": "mlp",
+            "axis": "classifier",
+            "train_fraction": 1.0,
+            "metric": "cll",
+            "members": 3,
+            "repeat_index": 0,
+            "pool": 8,
+            "beyond": pl.Series([None, None], dtype=pl.UInt32),
+            "perturb_continuous": of_noise["perturb_continuous"],
+            "perturb_categorical": "none",
+            "perturb_hparams": "none",
+            "hparams": "default",
+            "vary": "init+batch",
+            "dee": of_noise["worth"],
+            "dee_lower": of_noise["worth"],
+            "dee_upper": of_noise["worth"],
+        }
+    )
+    figure = deep.equivalents(dee).figure
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles == ["d × mlp · none", "d × mlp · noise"]
+    for axis, worth in zip(figure.axes, of_noise["worth"], strict=True):
+        (line,) = [one for one in axis.get_lines() if one.get_marker() == "o"]
+        assert line.get_ydata().tolist() == [worth]
+
+
+def test_likelihoods_are_correlated_within_a_cell():
+    """Two cells apart, each with ρ = 1: together they would say −."""
+    rows = [
+        {"cell": cell, "error": 0.1 + 0.01 * k - 0.05 * cell, "cll": -1.0 + 0.1 * k - cell}
+        for cell in (0, 1)
+        for k in range(4)
+    ]
+    described = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells
+    axes = ["cell", "dataset", "classifier", "perturb_continuous"]
+    runs = pl.DataFrame(rows, schema_overrides={"cell": pl.UInt32}).join(
+        described.select(axes), on="cell"
+    )
+    runs = runs.with_columns(identical=pl.lit(value=False), log_likelihood=pl.col("cll"))
+    plot = deep.likelihood_against(runs, "error")
+    titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
+    assert titles == [f"data-00 × mlp · {of}: ρ = 1.00, 1.00" for of in ("none", "noise")]
+
+
+def test_every_classifier_has_a_panel_before_any_has_two():
+    cells = planted(datasets=2, schemes=("none", "a", "b")).cells
+    chosen, left = first_of_each(cells, 5)
+    assert (chosen, left) == ([0, 1, 3, 6, 9], 7)
+
+
+def test_drawing_leaves_the_users_settings_alone(tables):
+    before = dict(mpl.rcParams)
+    of_cells.of_datasets(tables)[0].svg()
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_resolution_stands_where_no_dot_can_be():
+    plot = draw.alpha_hat_against_accuracy(*_of(planted(datasets=2, alpha=0.2)))
+    plot.figure.draw_without_rendering()
+    for axis in plot.figure.axes:
+        (label,) = axis.texts
+        assert label.get_text().startswith("δ =")
+        box = label.get_window_extent()
+        assert axis.bbox.x1 < box.x0 < box.x1 <= plot.figure.bbox.width
+
+
+def test_a_compact_figure_is_the_same_picture():
+    """Points of a path, and names, survive; what nobody sees does not."""
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        "<metadata>x</metadata><defs><style>*{a: b}</style></defs>"
+        '<g id="figure_1"><g id="axes"><clipPath id="p1"><rect x="1.26" y="2"/></clipPath>'
+        '<path id="line" d="M 1.04 2.06 L 3 4 L 5.55 -6 z M 10 10 L 10 10 " clip-path="url(#p1)"'
+        ' style="fill: none; stroke: #000000"/><path d="M 1 1 C 2 2 3 3 4.123 4" '
+        'style="fill: red"/>'
+        '<path d="M 0 0 L 9 9 z" style="fill: none"/>'
+        "<text style=\"font: 700 9px 'DejaVu Sans', sans-serif\">a &lt; b</text></g></g></svg>"
+    )
+    root = ElementTree.fromstring(compact(svg, "name"))
+    tag = "{http://www.w3.org/2000/svg}"
+    assert not root.findall(f".//{tag}metadata")
+    assert not root.findall(f".//{tag}style")
+    straight, curved = root.findall(f".//{tag}path")
+    assert straight.get("d") == "M1 2.1l2 1.9 2.6-10zM10 10l0 0"
+    assert straight.get("style") == "fill:none;stroke:currentColor"
+    assert curved.get("d") == "M 1 1 C 2 2 3 3 4.1 4"
+    assert straight.get("clip-path") == "url(#name-0)"
+    assert root.find(f".//{tag}clipPath").get("id") == "name-0"
+    (text,) = root.findall(f".//{tag}text")
+    assert (text.text, text.get("style")) == ("a < b", "font-size:9px;font-weight:700")
+
+
+def test_figures_are_the_same_each_time_and_share_no_name():
+    tables = planted(datasets=2, alpha=0.2)
+    one, other = ([plot.svg() for plot in draw.all_figures(tables)] for _ in range(2))
+    assert one == other
+    ids = [
+        element.get("id")
+        for svg in one
+        for element in ElementTree.fromstring(svg).iter()
+        if element.get("id")
+    ]
+    assert len(set(ids)) == len(ids) > 0

@@ -126,7 +126,7 @@ def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
         ("journal", train),
         ("copy", copy),
         ("publish", publish_all),
-        ("compact", lambda: compact(group.store, journals, watch)),
+        ("compact", lambda: compact(group.store, JournalFolder(journals), watch)),
     ):
         wall, processor = timed(step)
         figures[f"{name}_ms_per_run"] = 1e3 * wall / n_runs

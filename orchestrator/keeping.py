@@ -26,7 +26,7 @@ from manyseed.orchestrator.store.care.repair import require_rest
 from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify
 from manyseed.orchestrator.store.care.verify import verify as verify_group
 from manyseed.orchestrator.store.care.verifyjournals import verify_journals
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.reading.recipes import recipes_of
 from manyseed.orchestrator.stored import require_sound
@@ -70,6 +70,7 @@ def _verified(
 ) -> dict[str, Any]:
     """Verify; mend first what the plan holds, so that all else can be read."""
     specs = Groups.read(paths)
+    specs.require_planned(plan, paths)  # else a repair would cut groups off
     wrong_files = wrong_descriptions(paths, plan, specs, mend=repair) if plan.parts else {}
     others = [
         Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
@@ -179,8 +180,7 @@ def compact(
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
     watch = LeaseWatch(paths.leases)
-    journals = Plan.read(paths).journals(paths)
-    done = compact_store(paths.store, journals, watch, progress=progress)
+    done = compact_store(paths.store, _journals(paths), watch, progress=progress)
     remove_stale(paths)
     return done
 
@@ -190,8 +190,14 @@ def publish_finished(paths: SweepPaths) -> None:
     if not running(submissions(paths)):
         compact(paths)
     elif paths.store.exists():
-        journals = Plan.read(paths).journals(paths)
-        publish_free(paths.store, journals, LeaseWatch(paths.leases))
+        publish_free(paths.store, _journals(paths), LeaseWatch(paths.leases))
+
+
+def _journals(paths: SweepPaths) -> JournalFolder:
+    """Return the journals of a sweep whose plan is whole: else none could be told from others'."""
+    plan = Plan.read(paths)
+    Groups.read(paths).require_planned(plan, paths)
+    return plan.journals(paths)
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:

@@ -35,7 +35,9 @@ def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
     DamagedFile, DamagedShard
         Where a group is not laid out as the plan says, or a coordinate is lost or another.
     """
-    found = (find_group(paths.store, spec) for spec in Groups.read(paths).specs)
+    specs = Groups.read(paths)
+    specs.require_planned(plan, paths)
+    found = (find_group(paths.store, spec) for spec in specs.specs)
     groups = [group for group in found if group is not None]
     try:
         wrong = wrong_coordinates(plan, groups)

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -91,6 +90,7 @@ def survey(paths: SweepPaths) -> Survey:
     """
     plan, groups = Plan.read(paths), Groups.read(paths)
     groups.require_of(plan, paths)
+    groups.require_planned(plan, paths)
     index = JournalIndex(plan.journals(paths))
     lengths = dict(plan.groups.select("group", "length").iter_rows())
     states: dict[int, NDArray[np.uint8]] = {}
@@ -99,9 +99,6 @@ def survey(paths: SweepPaths) -> Survey:
         state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
         if (group := find_group(paths.store, spec)) is not None:
             opened.append(group)
-            if group.rows > spec.padded(len(state)):
-                reason = f"is absent, though {group.folder} has rows of it"
-                raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
             require_statuses(group, index.rows(spec.number))
             stored = statuses(group)[: len(state)]
             state[: len(stored)] = stored

@@ -14,6 +14,7 @@ import polars as pl
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
+    DamagedGroup,
     LayoutTooNew,
     StoreError,
     UserError,
@@ -23,6 +24,7 @@ from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
 
 _FIXED = {
@@ -81,6 +83,26 @@ class Groups:
             if spec is None or [spec.dataset, spec.classifier, spec.path] != names:
                 reason = f"group {number} is not the one that {paths.cells.name} describes"
                 raise DamagedFile(paths.groups, reason)
+
+    def require_planned(self, plan: Plan, paths: SweepPaths) -> None:
+        """Refuse a plan that lacks its newest part: the store has rows, or shards, beyond it.
+
+        Raises
+        ------
+        DamagedFile
+        """
+        lengths = plan.lengths
+        for spec in self.specs:
+            folder, planned = paths.store / spec.path, spec.padded(lengths.get(spec.number, 0))
+            try:
+                group = find_group(paths.store, spec)
+            except DamagedGroup:  # which a repair mends: its files show how far it goes
+                group = None
+            rows = 0 if group is None else group.rows
+            shards = 1 + max(published_shards(folder), default=-1)
+            if rows > planned or shards * spec.shard_length > planned:
+                reason = f"is absent, though {folder} has rows of it"
+                raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
         """Write a sweep's groups."""

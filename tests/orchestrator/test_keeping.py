@@ -22,6 +22,7 @@ from manyseed.jobs.run import MachineError
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import LEASE
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
@@ -31,7 +32,7 @@ from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows
-from tests.orchestrator.conftest import assert_equal, command, stored, train, write
+from tests.orchestrator.conftest import assert_equal, command, inside, stored, train, write
 from tests.readonly import read_only
 
 
@@ -352,6 +353,43 @@ def test_a_plan_that_grew_keeps_its_journals(quick: Sweep, tmp_path: Path) -> No
     assert Plan.read(sweep.paths).identity == before
     assert larger.status()["problems"] == []
     assert larger.compact().published == 64
+
+
+def everything(sweep: Sweep) -> dict[Path, bytes]:
+    """All files but leases."""
+    files = (f for f in sweep.directory.rglob("*") if f.is_file() and f.suffix != LEASE)
+    return {file: file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_plan_without_its_newest_part_changes_nothing(
+    quick: Sweep, tmp_path: Path, parts: int
+) -> None:
+    shutil.copytree(quick.directory, tmp_path / "sweep")
+    sweep = Sweep(tmp_path / "sweep")
+    if parts == 2:
+        text = quick.paths.sweep_file.read_text()
+        larger = write(tmp_path / "larger.toml", text.replace("repeats = 2", "repeats = 3"))
+        sweep = Sweep.plan(larger, sweep.directory)
+        sweep.submit(workers=1)
+        sweep.wait()
+    (*_, newest) = sweep.paths.parts()
+    newest.rename(tmp_path / "away")
+    before = everything(sweep)
+    for verb in (
+        ("status",),
+        ("verify",),
+        ("verify", "--repair"),
+        ("analyze",),
+        ("compact",),
+        ("resume",),
+    ):
+        name, *options = verb
+        code, told = inside(name, sweep.directory, *options)
+        assert (code, str(newest) in told) == (4, True), (verb, told)
+    assert before == everything(sweep)
+    (tmp_path / "away").rename(newest)
+    assert sweep.verify()["findings"] == []
 
 
 def test_a_read_that_went_wrong_once_costs_nothing(

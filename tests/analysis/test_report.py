@@ -253,6 +253,13 @@ def test_conventions_say_which_probes_and_unions(tables):
     assert "counts as 1" in said
 
 
+def test_a_sweep_of_one_dataset_has_a_page():
+    """Its first figure is that of its cells."""
+    parsed = Page(render(content(planted(runs=3))))
+    assert [one["id"] for one in parsed.of("figure")] == ["cells-1"]
+    assert [one["id"] for one in parsed.of("p") if "id" in one] == ["cells"]
+
+
 def test_numbers():
     assert number(None) == "–"
     assert number(-0.12345, 2) == "−0.12"

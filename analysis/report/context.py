@@ -15,7 +15,9 @@ from manyseed.analysis.figures.draw import all_figures
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
+from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.report.citations import citations
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, last, several
@@ -59,6 +61,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence, and where it is shown: an anchor, and what that is called; empty for nowhere."""
+
+    text: str
+    anchor: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything the page shows.
 
@@ -67,6 +78,8 @@ class Context:
     name : str
         The sweep's name.
     counts : Counts
+    answers : sequence of Said
+        What the tables say, in sentences.
     summary : rows
         One for each cell (`summary`).
     axes : sequence of str
@@ -81,10 +94,14 @@ class Context:
         Conventions behind the numbers, a sentence or two each.
     provenance : mapping of str to str
         Versions and the like, given by the caller.
+    sweep_file : str
+        Its text; empty where there is none.
+    citations : sequence of str
     """
 
     name: str
     counts: Counts
+    answers: Sequence[Said]
     summary: Rows
     axes: Sequence[str]
     repeats: str
@@ -93,6 +110,8 @@ class Context:
     figures: Sequence[Plot]
     notes: Sequence[str]
     provenance: Mapping[str, str]
+    sweep_file: str
+    citations: Sequence[str]
 
 
 def context(
@@ -107,6 +126,8 @@ def context(
     uncertainty: pl.DataFrame | None = None,
     dee: pl.DataFrame | None = None,
     compared: Tables | None = None,
+    variance: pl.DataFrame | None = None,
+    sweep_file: str = "",
 ) -> Context:
     """Make the page's content.
 
@@ -131,21 +152,37 @@ def context(
         Deep ensembles by size, and cells compared with them (`analysis.figures.deep`), likewise.
     compared : Tables or None
         What effects are taken of, by default `tables`.
+    variance : polars frame or None
+        The table of variances.
+    sweep_file : str
+        Its text.
     """
     cells, tables = tables.cells, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
     own, compared = twins.once(tables), compared or twins.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
+    figures = all_figures(own, curves, ensembles, options.close, uncertainty, dee)
+    by_classifier = effects(compared, by=("classifier",))
+    found = answers(
+        own,
+        by_classifier,
+        variance,
+        options,
+        planned=counts.planned,
+        finished=counts.shown,
+        failed=counts.failed,
+    )
     return Context(
         name=name,
         counts=counts,
+        answers=linked(found, figures),
         summary=summary(cells),
         axes=varying_axes(cells),
         repeats=repeats_in_words(tables.cells),
-        effects=effect_rows(effects(compared, by=("classifier",))),
+        effects=effect_rows(by_classifier),
         effects_by_dataset=effect_rows(effects(compared)) if several else (),
-        figures=all_figures(own, curves, ensembles, options.close, uncertainty, dee),
+        figures=figures,
         notes=(
             *notes,
             *missing.notes(own.runs, own.repeats),
@@ -154,7 +191,20 @@ def context(
             *conventions(tables, options),
         ),
         provenance=provenance,
+        sweep_file=sweep_file,
+        citations=citations(tables, options, uncertainty=uncertainty is not None),
     )
+
+
+def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[Said, ...]:
+    """Return sentences with the first of their links that is on the page."""
+    there = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
+    there |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
+    said = []
+    for one in found:
+        anchor = next((name for name in one.links if name in there), "")
+        said.append(Said(one.text, anchor, there.get(anchor, "")))
+    return tuple(said)
 
 
 def effect_rows(found: pl.DataFrame) -> Rows:

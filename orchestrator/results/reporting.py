@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
 from manyseed.analysis.report.context import Counts, context, summary, varying_axes
 from manyseed.analysis.report.page import render
+from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.effects import compared
 from manyseed.orchestrator.results.inputs import KEY
-from manyseed.orchestrator.results.tables import CURVES, DEE, ENSEMBLES, UNCERTAINTY, read_results
+from manyseed.orchestrator.results.origin import origin, sweep_text
+from manyseed.orchestrator.results.tables import (
+    CURVES,
+    DEE,
+    ENSEMBLES,
+    UNCERTAINTY,
+    VARIANCE,
+    read_results,
+)
 from manyseed.orchestrator.survey import survey
 
 
@@ -41,7 +48,7 @@ def report(paths: SweepPaths, name: str) -> Path:
             ),
             tables,
             options,
-            _provenance(paths, record.packages, record.analysed),
+            origin(paths, tables.cells, record.packages, record.analysed),
             (
                 *filter(None, [caveats.amounts(record)]),
                 *caveats.problems(tables.repeats),
@@ -55,6 +62,8 @@ def report(paths: SweepPaths, name: str) -> Path:
             uncertainty=results.get(UNCERTAINTY),
             dee=results.get(DEE),
             compared=compared(results),
+            variance=last(results[VARIANCE]) if VARIANCE in results else None,
+            sweep_file=sweep_text(paths),
         )
     )
     place(paths.report, page.encode())
@@ -105,14 +114,3 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
 def _decimals(name: str) -> pl.Expr:
     text = pl.col(name).map_elements(lambda value: f"{value:.3f}", return_dtype=pl.String)
     return text.fill_null("–")
-
-
-def _provenance(paths: SweepPaths, packages: Mapping[str, str], analysed: str) -> dict[str, str]:
-    recipes = read_recipes(paths.recipes)
-    devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
-    return {
-        "Analysed": analysed,
-        "Devices": "; ".join(devices),
-        "Recipes": str(len(recipes)),
-        **{f"{name}": version for name, version in packages.items()},
-    }

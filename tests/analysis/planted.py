@@ -74,7 +74,7 @@ def planted(
     if missing:
         last = (pl.col("cell") == count - 1) & (pl.col("run_index") >= runs - missing)
         frame = frame.filter(~last)
-    i, j = np.array(list(combinations(range(runs), 2))).reshape(-1, 2).T
+    i, j = np.array(list(combinations(range(runs), 2)), dtype=int).reshape(-1, 2).T
     shape = (count, repeats, i.size)
     ec = np.array([_at(consistency, one) for one in of_cell])[:, None, None]
     # a part of each run, so that pairs depend on each other

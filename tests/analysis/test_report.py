@@ -253,6 +253,36 @@ def test_conventions_say_which_probes_and_unions(tables):
     assert "counts as 1" in said
 
 
+def test_the_page_begins_with_the_answers_each_with_a_link(tables):
+    shown = content(tables)
+    assert len(shown.answers) >= 4
+    parsed = Page(render(shown))
+    sections = [one["id"] for one in parsed.of("section")]
+    assert sections[:2] == ["answers", "summary"]
+    items = " ".join(parsed.text("li").split())
+    ids = {attributes["id"] for _, attributes in parsed.elements if "id" in attributes}
+    for said in shown.answers:
+        assert " ".join(said.text.split()) in items
+        assert said.anchor in ids
+        assert said.label in items
+    first = shown.answers[0].text
+    assert first.startswith("This is incomplete: 6 of 70 planned runs are not there, 4 of them")
+
+
+def test_where_results_come_from_stands_on_the_page(tables):
+    told = {"Seed": "20210427", "Test sets": "25% of the samples: vehicle"}
+    text = 'name = "<first>"'
+    html = render(content(tables, provenance=told, sweep_file=text))
+    parsed = Page(html)
+    assert text in parsed.text("pre")
+    assert "20210427" in parsed.text("dd")
+    assert "S. Banerjee, T. Marrinan" in parsed.text("li")
+    assert "Pitfalls" not in html
+    unknown = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
+    without = Tables(unknown, tables.pairs, tables.repeats, tables.cells)
+    assert "Banerjee" not in render(content(without))
+
+
 def test_a_sweep_of_one_dataset_has_a_page():
     """Its first figure is that of its cells."""
     parsed = Page(render(content(planted(runs=3))))

@@ -1,0 +1,162 @@
+"""Which classifier's accuracy varies most between seeds, on cells that all compared ones have.
+
+The variance of a classifier is the mean, over its runs, of squared deviations from the mean of
+their repeat, by degrees of freedom. Runs of one number on one test set share streams in all cells,
+so they are one cluster, and repeats are strata: the error of log variance is that of
+`analysis.questions.intervals.clustered`, but no smaller than of independent normal values, of which
+few clusters tell too little.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.blocks import block
+from manyseed.analysis.questions.intervals import clustered, t_quantile, total
+from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.tables.schema import Tables
+
+FEWEST = 4  # runs of a repeat: fewer say next to nothing of a variance
+FREEDOM = 6  # of all, likewise
+
+_CLUSTER = ["classifier", "stratum", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of one classifier: its standard deviation between seeds, with an interval, and its runs."""
+
+    classifier: str
+    sd: float
+    low: float
+    high: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """Spreads of classifiers, the largest first.
+
+    Attributes
+    ----------
+    rows : tuple of Spread
+    contexts : int
+        Cells of each.
+    left : tuple of str
+        Classifiers that share too few cells to be compared.
+    ratio, low, high : float
+        Largest to smallest standard deviation, with an interval that holds for all pairs together
+        (Bonferroni).
+    pairs : int
+        How many there are.
+    """
+
+    rows: tuple[Spread, ...]
+    contexts: int
+    left: tuple[str, ...]
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+
+def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
+    """Compare classifiers; None where fewer than two share cells whose runs vary.
+
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined, of one snapshot.
+    confidence : float
+    """
+    repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
+    cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
+    shared = block(cells) if cells.height else None
+    if shared is None:
+        return None
+    key = ["cell", "repeat_index"]
+    rows = (
+        tables.runs.filter(~pl.col("identical"))
+        .select(*key, "run_index", "accuracy")
+        .join(repeats.select(key), on=key, how="semi")
+        .join(shared.cells, on="cell")
+        .drop_nulls("accuracy")
+        .sort(*key, "run_index")
+    )
+    n = pl.len().over(key)
+    squares = (pl.col("accuracy") - pl.col("accuracy").mean().over(key)) ** 2
+    rows = rows.with_columns(
+        n=n,
+        # a part of the deviation from a mean of n is lost: of squares, and again of their spread
+        square=squares * ((n - 1) / (n - 2)).sqrt(),
+        plain=squares,
+        stratum=pl.format("{}/{}", "dataset", "repeat_index"),
+        cluster=pl.col("run_index"),
+    )
+    found = rows.group_by("classifier", maintain_order=True).agg(
+        total(pl.col("plain")).alias("squares"), pl.len().alias("runs")
+    )
+    of_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
+        total(pl.col("plain")).alias("squares"), (pl.len() - 1).cast(pl.Float64).alias("free")
+    )
+    normal = of_repeat.group_by("classifier", maintain_order=True).agg(
+        total(pl.col("free")).alias("freedom"),
+        total(2 * pl.col("squares") ** 2 / pl.col("free")).alias("normal"),
+    )
+    found = found.join(normal, on="classifier").filter(pl.col("squares") > 0)
+    if found.height < len(shared.classifiers) or float(found["freedom"].min()) < FREEDOM:  # type: ignore[arg-type]
+        return None
+    influence = (
+        rows.group_by(_CLUSTER, maintain_order=True)
+        .agg(total(pl.col("square")).alias("own"))
+        .join(found.select("classifier", "squares"), on="classifier")
+        .with_columns(own=pl.col("own") - pl.col("own").mean().over("classifier", "stratum"))
+        .with_columns(u=pl.col("own") / pl.col("squares"))
+        .sort(_CLUSTER)
+    )
+    alone = clustered(influence.select([*_CLUSTER, "u"]), ["classifier"])
+    found = found.join(alone, on="classifier", how="left").with_columns(
+        sd=(pl.col("squares") / pl.col("freedom")).sqrt(),
+        floor=pl.col("normal") / pl.col("squares") ** 2,
+    )
+    if found["freedom_right"].null_count():
+        return None
+    found = found.sort("sd", "classifier", descending=[True, False])
+    told = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
+    first, last = found.row(0, named=True), found.row(-1, named=True)
+    apart = _apart(influence, first["classifier"], last["classifier"])
+    pairs = len(told) * (len(told) - 1) // 2
+    low, high = _ends(
+        first["sd"] / last["sd"],
+        max(apart[0], first["floor"] + last["floor"]),
+        apart[1],
+        1 - (1 - confidence) / pairs,
+    )
+    return Spreads(told, shared.contexts, shared.left, first["sd"] / last["sd"], low, high, pairs)
+
+
+def _spread(row: dict[str, float], confidence: float) -> Spread:
+    low, high = _ends(
+        row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
+    )
+    return Spread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]))
+
+
+def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of a standard deviation, from the variance of the log of its square."""
+    half = t_quantile(confidence, freedom) * math.sqrt(variance) / 2
+    return sd * math.exp(-half), sd * math.exp(half)
+
+
+def _apart(influence: pl.DataFrame, one: str, other: str) -> tuple[float, float]:
+    """Return variance and freedom of the difference of log variances of two classifiers."""
+    sign = pl.when(pl.col("classifier") == one).then(1.0).otherwise(-1.0)
+    both = influence.filter(pl.col("classifier").is_in([one, other])).select(
+        "stratum", "cluster", (sign * pl.col("u")).alias("u"), key=pl.lit("")
+    )
+    row = clustered(both, ["key"]).row(0, named=True)
+    return row["variance"], row["freedom"]

@@ -1,0 +1,95 @@
+"""How classifiers rank across datasets, and by how much ranks must differ to be beyond chance.
+
+On each dataset classifiers are ranked by mean accuracy over the cells that all of them have, ties
+averaged. Two mean ranks differ beyond chance where they are at least the critical difference of
+Nemenyi's test apart: q √(k (k + 1) / 6 N), q the quantile of the range of k standard normal values
+over √2, N datasets. It takes datasets as independent draws of what there is, and is right for many
+of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from scipy.stats import rankdata, studentized_range
+
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.blocks import block
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Mean rank of one classifier, and on how many datasets it is the best, or as good."""
+
+    classifier: str
+    rank: float
+    wins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Classifiers by mean rank.
+
+    Attributes
+    ----------
+    rows : tuple of Standing
+        The best first.
+    datasets : int
+    critical : float
+        Mean ranks that differ by less may do so by chance.
+    apart : tuple of (str, str)
+        Those that differ by as much: the better one first.
+    """
+
+    rows: tuple[Standing, ...]
+    datasets: int
+    critical: float
+    apart: tuple[tuple[str, str], ...]
+
+
+def standings(cells: pl.DataFrame, confidence: float = CONFIDENCE) -> Standings | None:
+    """Rank classifiers; None where fewer than two of them share fewer than two datasets.
+
+    Parameters
+    ----------
+    cells : polars frame
+        The table of cells with the columns of `AXES`, of one snapshot.
+    confidence : float
+    """
+    known = cells.filter(pl.col("accuracy_mean").is_not_null())
+    shared = block(known) if known.height else None
+    if shared is None:
+        return None
+    means = (
+        known.select("cell", "accuracy_mean")
+        .join(shared.cells, on="cell")
+        .sort("dataset", "classifier", "cell")
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(pl.col("accuracy_mean").implode().list.mean())
+    )
+    table = means["accuracy_mean"].to_numpy().reshape(-1, len(shared.classifiers))
+    datasets = table.shape[0]
+    if datasets < 2:
+        return None
+    ranks = rankdata(-table, axis=1)
+    mean = ranks.mean(axis=0)
+    wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
+    order = np.lexsort((np.array(shared.classifiers), mean))
+    rows = tuple(Standing(shared.classifiers[k], float(mean[k]), int(wins[k])) for k in order)
+    critical = critical_difference(len(rows), datasets, confidence)
+    apart = tuple(
+        (one.classifier, other.classifier)
+        for index, one in enumerate(rows)
+        for other in rows[index + 1 :]
+        if other.rank - one.rank >= critical
+    )
+    return Standings(rows, datasets, critical, apart)
+
+
+def critical_difference(classifiers: int, datasets: int, confidence: float = CONFIDENCE) -> float:
+    """Return by how much two of several mean ranks must differ to be apart beyond chance."""
+    q = float(studentized_range.ppf(confidence, classifiers, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))

@@ -1,0 +1,272 @@
+"""What a sweep says in sentences: true of what was planted, silent where nothing can be said."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+import pytest
+
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.blocks import block
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.howmany import for_mean
+from manyseed.analysis.questions.spreads import spreads
+from manyseed.analysis.questions.standings import critical_difference, standings
+from manyseed.analysis.tables.schema import Tables
+from tests.analysis.planted import planted
+
+OPTIONS = Options()
+
+
+def said(tables, variance=None, **counts):
+    """The sentences by what they are about."""
+    found = answers(tables, effects(tables, by=("classifier",)), variance, OPTIONS, **counts)
+    return {one.about: one.text for one in found}
+
+
+def of_classifier(**values):
+    return lambda dataset, classifier, *_: values[classifier]
+
+
+def without(tables, gone):
+    """Tables without the cells that meet a condition."""
+    kept = tables.cells.filter(~gone).select("cell")
+    return Tables(
+        *(
+            getattr(tables, name).join(kept, on="cell", how="semi", maintain_order="left")
+            for name in ("runs", "pairs", "repeats", "cells")
+        )
+    )
+
+
+def test_the_classifier_that_varies_most_is_named_with_its_interval():
+    tables = planted(
+        datasets=2, classifiers=("a", "b", "c"), sd=of_classifier(a=0.02, b=0.01, c=0.005)
+    )
+    text = said(tables)["spread"]
+    assert text.startswith("Between seeds a varies most, its accuracy by ± 0.0")
+    assert "and c least, by ± 0.00" in text
+    assert "over 60 runs of each on the 2 cells that all 3 have" in text
+    assert "the ratio for all 3 pairs of classifiers together" in text
+    found = spreads(tables)
+    assert found.low > 1
+    assert found.low < 4 < found.high
+    for row, planted_sd in zip(found.rows, (0.02, 0.01, 0.005), strict=True):
+        own = tables.runs.filter(classifier=row.classifier)
+        variances = own.group_by("cell", "repeat_index").agg(pl.col("accuracy").var())["accuracy"]
+        assert row.sd == pytest.approx(math.sqrt(variances.mean()))
+        assert row.low < planted_sd < row.high
+
+
+def test_spreads_that_are_alike_are_not_told_apart():
+    text = said(planted(datasets=2))["spread"]
+    assert text.startswith("Which classifier varies most between seeds cannot be told")
+
+
+@pytest.mark.parametrize("classifiers", [("a",), ("a", "b")])
+def test_spreads_are_not_told_of_one_classifier_or_few_runs(classifiers):
+    runs = 20 if len(classifiers) == 1 else 3
+    assert "spread" not in said(planted(classifiers=classifiers, runs=runs))
+
+
+def test_classifiers_are_compared_on_cells_that_all_have():
+    tables = planted(datasets=3, classifiers=("a", "b", "cnn"), schemes=("none", "noise"))
+    alone = (pl.col("classifier") == "cnn") & (pl.col("cell") != tables.cells["cell"].max())
+    some = without(tables, alone)
+    shared = block(some.cells)
+    assert (shared.classifiers, shared.contexts, shared.left) == (("a", "b"), 6, ("cnn",))
+    assert "that both have; cnn shares too few to be compared" in said(some)["spread"]
+    apart = without(tables, (pl.col("classifier") == "a") != (pl.col("dataset") == "data-00"))
+    apart = without(apart, pl.col("classifier") == "cnn")
+    assert block(apart.cells) is None
+    assert "spread" not in said(apart)
+
+
+def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
+    tables = planted(
+        datasets=3,
+        schemes=("none", "strong", "still"),
+        accuracy=lambda _, classifier, scheme, __: (
+            0.9 - 0.05 * (scheme == "strong" and classifier == "mlp")
+        ),
+        consistency=lambda _, classifier, scheme, __: 0.6 - 0.2 * (scheme == "strong"),
+        repeats=5,
+        runs=20,
+    )
+    found = said(tables)
+    text = found["effects"]
+    assert (
+        "Accuracy is moved beyond chance in 1 of 4 comparisons (Holm, 5% for all together)" in text
+    )
+    assert "most by perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
+    assert "n = 15 pairs of repeats" in text
+    assert "Not seen to in any classifier: perturb continuous still." in text
+    assert "is moved beyond chance in 2 of 4 comparisons" in found["consistency"]
+    still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
+    assert still["effects"].startswith("Nothing is seen to move accuracy beyond chance")
+    assert "so smaller effects may be there" in still["effects"]
+    assert not {"effects", "consistency"} & set(said(planted()))
+
+
+def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():
+    levels = {"mlp": 0.3, "lr-sgd": 0.0}
+    tables = planted(alpha=of_classifier(**levels), delta=0.04)
+    text = said(tables)["levels"]
+    assert text.startswith("30 of 60 runs are not like the others of their repeat (α̂ > 0.05)")
+    assert "mlp 30 of 30; farthest is run 0 of cell 1 (data-00 × mlp), repeat 0, α̂ = 0.30." in text
+    assert "cannot see" not in text
+
+
+def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():
+    blind = said(planted(delta=0.3))["levels"]
+    assert blind.startswith("On data-00 the test cannot see what is below δ = 0.30")
+    assert "about 2,120 test points on each side would do" in blind
+    clear = said(planted(delta=0.04))["levels"]
+    assert clear.startswith(
+        "No run is seen to differ from the others of its repeat by more than 5%"
+    )
+    assert "all 60 runs of test sets that can tell" in clear
+    none = planted()
+    runs = none.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
+    assert "levels" not in said(Tables(runs, none.pairs, none.repeats, none.cells))
+
+
+def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
+    tables = planted(sd=of_classifier(**{"lr-sgd": 0.002, "mlp": 0.02}))
+    of_cells = []
+    for cell in (0, 1):
+        own = tables.runs.filter(cell=cell).partition_by("repeat_index")
+        of_cells.append(for_mean("", [one["accuracy"].to_numpy() for one in own], 0.005))
+    few, many = of_cells
+    text = said(tables)["enough"]
+    assert f"{few.runs} to {many.runs} runs are needed, most by data-00 × mlp, cell 1" in text
+    assert f"{many.runs} ({many.low} to {many.high}, 95 %; from 30 runs)" in text
+    assert "The runs of a repeat are enough for that in 1 of 2 cells." in text
+    assert "enough" not in said(planted(runs=1))
+
+
+def test_shares_of_variance_are_told_where_they_are_known():
+    row = {
+        "cell": 3,
+        "dataset": "d",
+        "classifier": "mlp",
+        "metric": "accuracy",
+        "n_repeats": 5,
+        "n_runs": 50,
+        "share": None,
+        "source": "init+batch",
+    }
+    rows = [
+        {**row, "part": "all", "variance": 1e-4, "low": 0.5e-4, "high": 2e-4, "share": 1.0},
+        {**row, "part": "own", "source": "init", "variance": 7e-5, "low": 4e-5, "high": 1e-4},
+        {**row, "part": "own", "source": "batch", "variance": 1e-6, "low": -1e-6, "high": 3e-6},
+        {**row, "part": "between test sets", "variance": 9e-4, "low": 4e-4, "high": 25e-4},
+    ]
+    rows[1]["share"], rows[2]["share"] = 0.7, 0.01
+    text = said(planted(), pl.DataFrame(rows))["sources"]
+    assert text.startswith(
+        "Of the variance between runs, init by itself is 70% in d × mlp (cell 3;"
+    )
+    assert "n = 50 runs" in text
+    assert "test sets move accuracy more than seeds in 1 of 1 cells" in text
+    assert "sd 0.0300 (0.0200 to 0.0500, 95 %; n = 5 test sets) against 0.0100" in text
+    unclear = pl.DataFrame([{**one, "low": -1.0} for one in rows])
+    assert "sources" not in said(planted(), unclear)
+    assert "sources" not in said(planted(), None)
+
+
+def test_classifiers_rank_across_datasets_with_a_critical_difference():
+    order = of_classifier(a=0.7, b=0.9, c=0.8)
+    tables = planted(datasets=12, classifiers=("a", "b", "c"), accuracy=order, runs=4)
+    found = standings(tables.cells)
+    assert [(row.classifier, row.rank, row.wins) for row in found.rows] == [
+        ("b", 1.0, 12),
+        ("c", 2.0, 0),
+        ("a", 3.0, 0),
+    ]
+    assert found.apart == (("b", "c"), ("b", "a"), ("c", "a"))
+    text = said(tables)["standings"]
+    assert "Across 12 datasets b ranks first by mean accuracy (mean rank 1.0 of 3, 12 wins;" in text
+    assert "Beyond chance it tells b from c, b from a, c from a" in text
+    assert "rough" not in text
+    few = said(planted(datasets=2, classifiers=("a", "b", "c"), accuracy=order, runs=4))
+    assert "tells no two classifiers apart beyond chance" in few["standings"]
+    assert "so few that the test is rough" in few["standings"]
+    assert "standings" not in said(planted())
+
+
+@pytest.mark.parametrize(
+    ("classifiers", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)]
+)
+def test_critical_differences_are_the_published_ones(classifiers, q):
+    expected = q * math.sqrt(classifiers * (classifiers + 1) / (6 * 14))
+    assert critical_difference(classifiers, 14) == pytest.approx(expected, abs=5e-4)
+
+
+def test_what_is_missing_comes_first():
+    tables = planted(missing=4)
+    found = answers(
+        tables,
+        effects(tables, by=("classifier",)),
+        None,
+        OPTIONS,
+        planned=60,
+        finished=48,
+        failed=3,
+    )
+    assert found[0].about == "missing"
+    assert "12 of 60 planned runs are not there, 3 of them failed; 3 of 6 repeats" in found[0].text
+    whole = said(planted(), planned=60, finished=60)
+    assert "missing" not in whole
+
+
+def test_a_sweep_without_results_says_nothing():
+    tables = planted()
+    empty = Tables(
+        *(getattr(tables, name).clear() for name in ("runs", "pairs", "repeats", "cells"))
+    )
+    assert answers(empty, pl.DataFrame(), None, OPTIONS) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("repeats", "runs"), [(1, 10), (3, 10), (2, 20)])
+def test_intervals_of_spreads_hold_what_was_planted(repeats, runs):
+    """60 sweeps of two datasets, one of which varies more; normal runs."""
+    truth = {"a": 0.02, "b": 0.01}
+    held, ratios = 0, 0
+    for seed in range(60):
+        tables = planted(
+            2,
+            ("a", "b"),
+            ("none", "noise"),
+            repeats=repeats,
+            runs=runs,
+            sd=lambda dataset, classifier, *_: (
+                truth[classifier] * (1.5 if dataset == "data-01" else 1)
+            ),
+            seed=seed,
+        )
+        found = spreads(tables)
+        scale = math.sqrt((1 + 1.5**2) / 2)
+        held += sum(row.low <= scale * truth[row.classifier] <= row.high for row in found.rows)
+        ratios += found.low <= (2 if found.rows[0].classifier == "a" else 0.5) <= found.high
+    assert held >= 0.9 * 120
+    assert ratios >= 0.9 * 60
+
+
+@pytest.mark.slow
+def test_nothing_is_claimed_by_chance_more_often_than_is_said():
+    """100 sweeps in which nothing differs: sentences that claim come at most as often as 5 %."""
+    claims = {"spread": 0, "effects": 0, "consistency": 0, "standings": 0}
+    for seed in range(100):
+        tables = planted(
+            3, ("a", "b", "c"), ("none", "noise"), repeats=3, runs=6, between=0.0, seed=seed
+        )
+        found = said(tables)
+        claims["spread"] += found["spread"].startswith("Between seeds")
+        claims["effects"] += "moved beyond chance" in found["effects"]
+        claims["consistency"] += "moved beyond chance" in found["consistency"]
+        claims["standings"] += "Beyond chance it tells" in found["standings"]
+    assert max(claims.values()) <= 11, claims  # 5 expected; 11 by chance once in 90

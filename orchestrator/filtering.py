@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import polars as pl
@@ -12,6 +13,13 @@ from manyseed.orchestrator.conditions import NoCondition, UnknownColumn, conditi
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
 _SHOWN = 200  # characters of a condition that is refused
+_COMPARED = re.compile(
+    r"\b(\w+)\s*(==|=|!=|<>|(?:NOT\s+)?I?LIKE\b|(?:NOT\s+)?IN\b\s*\()\s*"
+    r"(\"[^\"]*\"|[^\s'\"(),]+)",
+    re.IGNORECASE,
+)
+"""A column, how it is compared, and with what, where that is no text in single quotes."""
+_CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
 def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
@@ -22,7 +30,7 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
     UserError
         For an unknown column, or an invalid condition.
     """
-    with refusing(where, frame.columns, option):
+    with refusing(where, frame.schema, option):
         return frame.filter(condition(where, frame.columns))
 
 
@@ -41,19 +49,37 @@ def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
 
 
 @contextmanager
-def refusing(where: str | None, columns: Sequence[str], option: str) -> Iterator[None]:
-    """Report a condition that cannot be read, or applied, as an error of its option."""
+def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str) -> Iterator[None]:
+    """Report a condition that cannot be read, or applied, as an error of its option.
+
+    `columns` are those that it may be about, with their types.
+    """
     shown = where and where[:_SHOWN]
     try:
         yield
     except UnknownColumn as error:
-        remedy = nearest(error.name, columns)
-        raise UserError("unknown column", key=option, value=shown, remedy=remedy) from None
+        remedy = _quotes(where, columns) or nearest(error.name, columns)
+        raise UserError(
+            f"unknown column {error.name}", key=option, value=shown, remedy=remedy
+        ) from None
     except (NoCondition, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         # polars compares: a number with a text, for instance
         raise UserError(
             f"not a condition: {first_line(error)}",
             key=option,
             value=shown,
-            remedy="write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
+            remedy=_quotes(where, columns)
+            or "write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
         ) from None
+
+
+def _quotes(where: str | None, columns: Mapping[str, pl.DataType]) -> str | None:
+    """Return a remedy where a column of texts is compared with a text without single quotes."""
+    for name, how, value in _COMPARED.findall(where or ""):
+        text = value.strip('"')
+        if columns.get(name) == pl.String and text not in columns and not _CONSTANT.match(text):
+            compared = f"{how.rstrip('(').strip()} " + (
+                f"('{text}')" if "(" in how else f"'{text}'"
+            )
+            return f"write '{text}' in single quotes: {name} {compared}"
+    return None

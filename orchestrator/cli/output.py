@@ -25,6 +25,8 @@ answers: list[dict[str, Any]] = []
 
 _UNLIMITED = 10_000
 """The width where there is no terminal: a table in a file or a pipe lacks nothing."""
+_WHOLE = 16
+"""Letters of a name that is never cut in two."""
 # What is printed is data: [/] is a name like others, and CELL:REPEAT:RUN no emoji.
 console = Console(
     highlight=False,
@@ -94,20 +96,43 @@ def print_table(
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    for number, name in enumerate(columns):
+    shown = [[_shown(value) for value in row] for row in rows]
+    contents = [max((cell_len(row[n]) for row in shown), default=0) for n in range(len(columns))]
+    for number, heads in enumerate(_heads(columns, contents)):
         numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
-        heads = name.replace("_", "_\n") if len(name) > 9 else name  # breaks where words end
         table.add_column(
             heads,
             justify="right" if numeric else "left",
-            min_width=max(map(len, heads.split("\n"))),
+            min_width=max(_longest(heads), min(contents[number], _WHOLE)),
             header_style="dim",
             overflow="fold",
             no_wrap=numeric,  # a name may be cut in two, a number not
         )
-    for row in rows:
-        table.add_row(*map(_shown, row))
+    for row in shown:
+        table.add_row(*row)
     return table
+
+
+def _heads(columns: Sequence[str], contents: Sequence[int]) -> list[str]:
+    """Return the heads of columns: where room lacks they break at underscores, longest first."""
+    heads = list(columns)
+    broken = [name.replace("_", "_\n") if len(name) > 9 else name for name in columns]
+
+    def width(number: int, head: str) -> int:
+        return max(_longest(head), contents[number]) + 1
+
+    gains = [width(n, heads[n]) - width(n, broken[n]) for n in range(len(columns))]
+    room = console.width - sum(width(n, head) for n, head in enumerate(heads))
+    for number in sorted(range(len(columns)), key=lambda n: -gains[n]):
+        if room >= 0:
+            break
+        heads[number] = broken[number]
+        room += gains[number]
+    return heads
+
+
+def _longest(head: str) -> int:
+    return max(map(cell_len, head.split("\n")))
 
 
 def _least_width(table: Table) -> int:

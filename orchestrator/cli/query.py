@@ -74,6 +74,11 @@ def query(
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     elif as_json:
         print_json({"table": table, "rows": frame.to_dicts()})
+    elif frame.is_empty():
+        of = f"the table of {table}"
+        say(
+            f"{of.capitalize()} has no rows." if where is None else f"No row of {of} meets: {where}"
+        )
     else:
         print_frame(frame, limit)
         told = [*notes(frame, names(by)), *of_columns(frame.columns)]

@@ -70,7 +70,7 @@ class AnalysedSweep:
         """
         names = self.cells.columns
         for option, text in conditions.items():
-            with refusing(text, names, option):
+            with refusing(text, self.cells.schema, option):
                 if text is not None and "epoch" in condition(text, names).meta.root_names():
                     return self.cells
         return last(self.cells)

@@ -129,7 +129,7 @@ def howmany(
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
-    with refusing(where, tables.cells.columns, "--where"):
+    with refusing(where, tables.cells.schema, "--where"):
         wanted_cells = condition(where, tables.cells.columns) if where else pl.lit(value=True)
         cells = at_one_snapshot(tables.cells.lazy(), wanted_cells).collect()
     if cells.is_empty():

@@ -17,10 +17,12 @@ from manyseed.orchestrator.filtering import at_one_snapshot, refusing
 from manyseed.orchestrator.results.grouping import grouped
 from manyseed.orchestrator.results.tables import (
     CURVES,
+    DEE,
     EFFECTS,
     ENSEMBLES,
     OF_EFFECT,
     TABLES,
+    UNCERTAINTY,
     VARIANCE,
     Results,
 )
@@ -30,16 +32,18 @@ FORMATS = (".parquet", ".csv", ".json")
 _MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
 _SPREADS = ("accuracy_mean", "accuracy_std", "accuracy_mean_sd")
 MAIN = {
-    "runs": ("repeat_index", "run_index", "accuracy", "alpha_hat", "delta"),
-    "pairs": ("repeat_index", "run_i", "run_j", "ec_local", "ec_global", "churn"),
+    "runs": ("address", "accuracy", "alpha_hat", "delta"),
+    "pairs": ("address_i", "address_j", "ec_local", "ec_global", "churn"),
     "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_std", *_MEANS),
-    "cells": ("n_runs", "n_repeats", "n_identical_repeats", *_SPREADS, *_MEANS),
+    "cells": ("n_runs", "n_repeats", *_SPREADS, *_MEANS, "n_identical_repeats"),
     "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
-    "ranking": ("repeat_index", "rank", "run_index", "close", "accuracy", "alpha_hat", "delta"),
+    "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
     EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
     VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
     CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
+    UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
+    DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
 }
 """What is shown of each table beside the columns that say what a cell is."""
 
@@ -48,8 +52,24 @@ _FURTHER = {
     CURVES: "curves are kept where the sweep file says keep.curves = true",
     EFFECTS: "compute it with: manyseed analyze DIR",
     VARIANCE: "compute it with: manyseed analyze DIR",
+    UNCERTAINTY: "it is computed where the sweep file says analysis.calibration = true",
+    DEE: "it is computed where the sweep file says analysis.calibration = true",
 }
 """Tables that may be absent, and what to do about it."""
+
+
+ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
+"""Columns that name a run as `show` and `rerun` take it, in tables that have the other column."""
+
+
+def rows_of(tables: Results, table: str) -> pl.LazyFrame:
+    """Return a table lazily, with the addresses of its runs."""
+    frame = tables.scan(table)
+    names = frame.collect_schema().names()
+    own = {name: run for name, run in ADDRESSES.items() if run in names}
+    return frame.with_columns(
+        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name) for name, run in own.items()
+    )
 
 
 def query(
@@ -94,11 +114,11 @@ def query(
     if table not in tables:
         remedy = nearest(table, (*TABLES, *_FURTHER))
         raise UserError("unknown table", key="--table", value=table, remedy=remedy)
-    frame = tables.scan(table)
+    frame = rows_of(tables, table)
     schema = frame.collect_schema()
     for name in (*columns, *by):
         _check(name, schema.names(), "--columns" if name in columns else "--by")
-    with refusing(where, schema.names(), "--where"):
+    with refusing(where, schema, "--where"):
         wanted = condition(where, schema.names()) if where else pl.lit(value=True)
         one = bool(by) and "epoch" not in by and _several(tables, schema.names())
         if one:

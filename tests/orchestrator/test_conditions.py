@@ -113,11 +113,30 @@ def test_what_is_no_condition_is_told(where: str, message: str) -> None:
 
 
 def test_a_column_that_there_is_not_is_told_with_the_nearest() -> None:
-    with pytest.raises(UserError, match=r'--only = "nmae = 1": unknown column\n.*"name"'):
+    with pytest.raises(UserError, match=r'--only = "nmae = 1": unknown column nmae\n.*"name"'):
         matching(TABLE, "nmae = 1", "--only")
     for pattern in ("^n.*$", "*"):
         with pytest.raises(UnknownColumn):
             condition(f'"{pattern}" = 1', [*TABLE.columns, pattern])
+
+
+@pytest.mark.parametrize(
+    ("where", "remedy"),
+    [
+        ("name = mlp", "write 'mlp' in single quotes: name = 'mlp'"),
+        ("n = 1 AND name != lr-sgd", "write 'lr-sgd' in single quotes: name != 'lr-sgd'"),
+        ('name = "mlp"', "write 'mlp' in single quotes: name = 'mlp'"),
+        ("name == relative:0.5", "write 'relative:0.5' in single quotes: name == 'relative:0.5'"),
+        ("name in (mlp, xgb)", r"write 'mlp' in single quotes: name in \('mlp'\)"),
+        ("name NOT LIKE ml%", "write 'ml%' in single quotes: name NOT LIKE 'ml%'"),
+        ("n = mlp", "valid: n, "),
+        ("name = 3", "write SQL, such as"),
+        ("name = NULL AND nmae = 'a'", 'did you mean "name"'),
+    ],
+)
+def test_a_text_without_single_quotes_is_told_with_them(where: str, remedy: str) -> None:
+    with pytest.raises(UserError, match=f"\n  {remedy}"):
+        matching(TABLE, where)
 
 
 def test_long_conditions_of_many_parts_are_quick() -> None:

@@ -130,6 +130,27 @@ def test_columns_that_there_is_no_room_for_are_named_and_none_is_cut(monkeypatch
     assert missing[1].split(", ") == names[shown:]
 
 
+@pytest.mark.parametrize(("width", "broken"), [(80, 0), (64, 1), (50, 3)])
+def test_heads_of_columns_break_at_underscores_where_there_is_no_room(monkeypatch, width, broken):
+    told = Console(file=io.StringIO(), width=width, no_color=True)
+    monkeypatch.setattr(output, "console", told)
+    names = ["train_fraction", "accuracy_mean", "alpha_hat_mean", "n_identical_repeats"]
+    output.print_frame(pl.DataFrame({"dataset": ["wine"], **dict.fromkeys(names, 0.5)}), 10)
+    shown = told.file.getvalue()
+    assert sum(name not in shown for name in names) == broken
+    assert "No room" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_short_name_is_not_cut_for_the_sake_of_more_columns(monkeypatch):
+    told = Console(file=io.StringIO(), width=40, no_color=True)
+    monkeypatch.setattr(output, "console", told)
+    names = {"by": ["relative:0.5"], "a": ["sixteen-letters-"], "n": [123456], "last": [1.5]}
+    output.print_frame(pl.DataFrame(names), 10)
+    assert "sixteen-letters-" in told.file.getvalue()
+    assert "No room for last" in told.file.getvalue()
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_shards_are_counted_on_a_terminal_alone(monkeypatch, terminal):
     told = console(monkeypatch, terminal=terminal)

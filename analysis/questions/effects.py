@@ -14,7 +14,14 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.intervals import clustered, holm, t_interval, total
+from manyseed.analysis.questions.intervals import (
+    FEWEST,
+    clustered,
+    holm,
+    of_pairs,
+    t_interval,
+    total,
+)
 from manyseed.analysis.tables.means import (
     VARIES,
     compares_runs,
@@ -54,7 +61,6 @@ EFFECTS = (
 )
 """On what effects are taken: columns of the table of repeats."""
 
-FEWEST = 5  # runs of a repeat: the jackknife leaves one out of the pairs
 TEST_SETS, SEEDS = "test sets", "seeds"
 
 _RUN = ["cell", "repeat_index", "run_index"]
@@ -311,30 +317,11 @@ def _of_runs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def _of_pairs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return what runs add to means over pairs: how these change without them."""
-    key = list(dict.fromkeys(key))
+    """Return what runs add, of the comparisons that have the same runs, enough, on both sides."""
     change = both.with_columns(value=pl.col("one") - pl.col("other")).drop_nulls("value")
-    ends = pl.concat(
-        [change.with_columns(run=pl.col(side).cast(pl.UInt16)) for side in ("run_i", "run_j")]
-    )
-    runs = (
-        ends.sort(*key, "run", "run_i", "run_j")
-        .group_by([*key, "n_runs", "n_runs_none", "run"], maintain_order=True)
-        .agg(total(pl.col("value")).alias("own"), pl.len().alias("own_n"))
-    )
-    n = pl.len().over(key)
+    n = pl.col("n")
     same = (n == pl.col("n_runs")) & (n == pl.col("n_runs_none")) & (n >= FEWEST)
-    all_of, all_n = pl.col("own").sum().over(key) / 2, pl.col("own_n").sum().over(key) / 2
-    return (
-        runs.filter(same)
-        .with_columns(without=(all_of - pl.col("own")) / (all_n - pl.col("own_n")), n=n)
-        .with_columns(
-            cluster=pl.col("run"),
-            u=pl.col("weight")
-            * (1 - 1 / pl.col("n"))
-            * (pl.col("without").mean().over(key) - pl.col("without")),
-        )
-    )
+    return of_pairs(change, [*key, "n_runs", "n_runs_none"]).filter(same)
 
 
 def _with_intervals(found: pl.DataFrame, confidence: float) -> pl.DataFrame:

@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtr, stdtrit
 
 _ROUNDING = 1e-12  # what values up to 1 that are the same may seem to differ by
+
+FEWEST = 5
+"""Runs that a mean over their pairs needs: the jackknife leaves one out."""
 
 Real = NDArray[np.float64]
 
@@ -66,7 +69,7 @@ def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def t_quantile(confidence: float, freedom: float) -> float:
     """Return half the width of a t interval, in standard errors."""
-    return float(t.ppf((1 + confidence) / 2, freedom))
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def of_parts(
@@ -90,6 +93,40 @@ def of_parts(
     return centre - half, centre + half
 
 
+def of_pairs(pairs: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return what runs add to the error of weighted means over pairs, by the jackknife.
+
+    Parameters
+    ----------
+    pairs : polars frame
+        Columns `key`, run_i, run_j, value without nulls.
+    key : sequence of str
+        What each mean is within; the weight of each, `weight`, among it.
+
+    Returns
+    -------
+    polars frame
+        Columns `key`, cluster (a run), n (runs of the mean), own, own_n, without (the mean without
+        the run) and u = weight · (1 - 1/n) · (mean of `without` - `without`).
+    """
+    key = list(dict.fromkeys(key))
+    ends = pl.concat(
+        [pairs.with_columns(cluster=pl.col(side).cast(pl.UInt16)) for side in ("run_i", "run_j")]
+    )
+    runs = (
+        ends.sort(*key, "cluster", "run_i", "run_j")
+        .group_by([*key, "cluster"], maintain_order=True)
+        .agg(total(pl.col("value")).alias("own"), pl.len().alias("own_n"))
+    )
+    n, without = pl.len().over(key), pl.col("without")
+    all_of, all_n = pl.col("own").sum().over(key) / 2, pl.col("own_n").sum().over(key) / 2
+    return runs.with_columns(
+        without=(all_of - pl.col("own")) / (all_n - pl.col("own_n")), n=n
+    ).with_columns(
+        u=pl.col("weight") * (1 - 1 / pl.col("n")) * (without.mean().over(key) - without)
+    )
+
+
 def t_interval(
     estimate: Real, variance: Real, freedom: Real, confidence: float
 ) -> tuple[Real, Real, Real]:
@@ -99,8 +136,8 @@ def t_interval(
     a spread of zero.
     """
     error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
-    half = t.ppf((1 + confidence) / 2, freedom) * error
-    return estimate - half, estimate + half, 2 * t.sf(np.abs(estimate) / error, freedom)
+    half = stdtrit(freedom, (1 + confidence) / 2) * error
+    return estimate - half, estimate + half, 2 * stdtr(freedom, -np.abs(estimate) / error)
 
 
 def holm(p: NDArray[Any]) -> Real:

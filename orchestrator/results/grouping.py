@@ -13,13 +13,15 @@ from manyseed.analysis.tables.means import (
     is_count,
     is_level,
     mean_of,
-    of_one_probe,
     pooled,
     same_of,
 )
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.aggregates import COUNT, MEAN, SD, WITHIN, aggregate, spreads
+from manyseed.orchestrator.results.averaging import HIGH, LOW, OVER, Averages
+from manyseed.orchestrator.results.coverage import COVERAGE, coverage, planned
 from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
 
 _BETWEEN_RUNS = (pl.col("n_distinct") - pl.col("n_repeats")).cast(pl.Int64)
@@ -40,12 +42,18 @@ _SIDES = ("delta_lo", "delta_hi")
 
 
 def grouped(
-    tables: Results, table: str, frame: pl.LazyFrame, by: Sequence[str], columns: Sequence[str]
+    tables: Results,
+    table: str,
+    frame: pl.LazyFrame,
+    by: Sequence[str],
+    columns: Sequence[str],
+    agg: Sequence[str] = (),
+    where: pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Put rows together: means; spreads are pooled, counts summed.
+    """Put rows together: means with intervals; spreads are pooled, counts summed.
 
     What compares runs is over repeats whose runs vary, and a copy of a run counts once in all other
-    means. Of two probes α̂ is null.
+    means. Of two probes, or two δ, α̂ is null.
 
     Parameters
     ----------
@@ -56,14 +64,21 @@ def grouped(
     by : sequence of str
     columns : sequence of str
         Numbers to show.
+    agg : sequence of str
+        Functions of them (`aggregates`) instead, each a column of its own: ``accuracy_q05``.
+    where : Expr
+        By which rows were chosen.
 
     Returns
     -------
     DataFrame
         Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables that have
         rows within repeats), n_twins (rows of cells whose fits are another cell's, in sweeps that
-        have any: where that one is in the group, they are left out of n and all else), and
-        `columns`. δ, N and the size of the test set are null where they
+        have any: where that one is in the group, they are left out of n and all else), coverage
+        (planned runs that are finished, where the plan is known), and
+        `columns`; beside means of what is known of repeats the ends of their interval
+        (``accuracy_ci_low``, ``accuracy_ci_high``), and at last `over`: whether these are over test
+        sets or over seeds. δ, N and the size of the test set are null where they
         differ. Where α̂ is among the columns and its δ differs, `delta_lo` and `delta_hi` stand
         beside; where its probe does, `probe` names them.
 
@@ -80,6 +95,7 @@ def grouped(
             value=table,
             remedy="write it again: manyseed analyze DIR",
         )
+    asked = frame
     of_repeats = "repeat_index" in names
     if of_repeats:
         facts = [name for name in ("n_distinct", "probe") if name not in names]
@@ -90,9 +106,17 @@ def grouped(
         described = repeats.select(*key, *facts, same=pl.col("identical"))
         frame = frame.join(described, on=key, how="left", maintain_order="left")
     frame, twins = _once(tables, frame, by)
+    facts_of = [name for name in columns if name in _RESOLUTION]
+    functions = {name: tuple(agg) if agg and name not in facts_of else (None,) for name in columns}
     levels = [name for name in columns if is_level(name)]
-    shown = [*columns, *(["delta"] if levels and "delta" not in (*columns, *by) else [])]
-    values = [_together(table, name, names) for name in shown]
+    if levels and "delta" not in (*columns, *by):
+        functions["delta"] = (None,)
+    values = [
+        _together(table, name, names) if function is None else _by(table, name, names, function)
+        for name, own in functions.items()
+        for function in own
+        if function != SD or table not in WITHIN
+    ]
     if levels:
         known = pl.any_horizontal(pl.col(name).is_not_null() for name in levels)
         delta, probe = (pl.col(name).filter(known) for name in ("delta", "probe"))
@@ -100,15 +124,56 @@ def grouped(
         values.append(probe.drop_nulls().unique().sort().str.join("+").alias("_probe"))
     count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * of_repeats)]
     result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
-    if twins is not None:
-        beside = [name for name in result.columns if name not in by]
-        result = result.join(twins, on=by, how="left", maintain_order="left", nulls_equal=True)
-        result = result.select(*by, beside[0], TWINS, *beside[1:])
+    beside = [frame for frame in (twins, _finished(tables, asked, by, where)) if frame is not None]
+    if SD in agg and table in WITHIN:
+        beside.append(_spreads(table, frame, by, names, [n for n in columns if n not in facts_of]))
+    averaged = [name for name, own in functions.items() if None in own or MEAN in own]
+    averaged = [name for name in averaged if _is_mean(table, name)]
+    ends = Averages(tables, table, frame, by, averaged).intervals()
+    for more in (*beside, ends):
+        result = result.join(more, on=by, how="left", maintain_order="left", nulls_equal=True)
+    order = [*by, "n", TWINS, "n_identical", COVERAGE]
+    for name, own in functions.items():
+        order += [name if function is None else f"{name}_{function}" for function in own]
+        order += [f"{name}{LOW}", f"{name}{HIGH}"]
+    order += [*_SIDES, "_probe", OVER]
+    result = result.select(n for n in dict.fromkeys(order) if n in result.columns)
+    result = _of_one_kind(result, levels, by)
     if levels and (result["delta_lo"] == result["delta_hi"]).fill_null(True).all():
         result = result.drop(_SIDES)
     if levels and "probe" not in by and result["_probe"].str.contains("+", literal=True).any():
         return result.rename({"_probe": "probe"})
     return result.drop("_probe", strict=False)
+
+
+def _of_one_kind(result: pl.DataFrame, levels: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
+    """Return groups with nulls where α̂ is of two probes or two δ; what counts it stays."""
+    if not levels:
+        return result
+    one = (pl.col("delta_lo") == pl.col("delta_hi")).fill_null(value=True)
+    one &= ~pl.col("_probe").str.contains("+", literal=True)
+    return result.with_columns(
+        pl.when(one).then(pl.col(name)).alias(name)
+        for name in result.columns
+        if is_level(name) and name not in by and not name.endswith(f"_{COUNT}")
+    )
+
+
+def _finished(
+    tables: Results, rows: pl.LazyFrame, by: Sequence[str], where: pl.Expr | None
+) -> pl.DataFrame | None:
+    """Return the coverage of groups; None where the plan is not known."""
+    if tables.plan is None or COVERAGE in by:
+        return None
+    return coverage(planned(tables.plan), tables.scan("repeats"), rows, by, where)
+
+
+def _spreads(
+    table: str, frame: pl.LazyFrame, by: Sequence[str], names: Sequence[str], columns: Sequence[str]
+) -> pl.DataFrame:
+    own = [name for name in WITHIN[table] if name in names]
+    values = {f"{name}_{SD}": _values(table, name, names) for name in columns}
+    return spreads(frame, by, own, values).collect()
 
 
 def _once(
@@ -132,19 +197,38 @@ def _once(
 
 def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
     """Return what a group's rows make of a column."""
-    column = pl.col(name)
     if name in _RESOLUTION:
-        return same_of(column).alias(name)
+        return same_of(pl.col(name)).alias(name)
     if is_count(name):
-        return column.sum()
+        return pl.col(name).sum()
     free = _freedom(table, name)
-    if "repeat_index" in names and table not in (ENSEMBLES, CURVES) and compares_runs(name):
-        column = column.filter(VARIES)
-        free = None if free is None else free.filter(VARIES)
-    elif table == "runs":
-        column = column.filter(~pl.col("identical"))
-    value = (mean_of(column) if free is None else pooled(column, free)).alias(name)
-    return of_one_probe(value) if is_level(name) else value
+    if free is None:
+        return mean_of(_values(table, name, names)).alias(name)
+    free = free.filter(VARIES) if _only_varying(table, name, names) else free
+    return pooled(_values(table, name, names), free).alias(name)
+
+
+def _by(table: str, name: str, names: Sequence[str], function: str) -> pl.Expr:
+    """Return what a function that a user names makes of a column's values."""
+    return aggregate(function, _values(table, name, names)).alias(f"{name}_{function}")
+
+
+def _is_mean(table: str, name: str) -> bool:
+    """Return whether groups show the mean of a column, not a sum or what is pooled or the same."""
+    return not is_count(name) and name not in _RESOLUTION and _freedom(table, name) is None
+
+
+def _values(table: str, name: str, names: Sequence[str]) -> pl.Expr:
+    """Return the values of a column that count."""
+    column = pl.col(name)
+    if _only_varying(table, name, names):
+        return column.filter(VARIES)
+    return column.filter(~pl.col("identical")) if table == "runs" else column
+
+
+def _only_varying(table: str, name: str, names: Sequence[str]) -> bool:
+    """Return whether a column says nothing of repeats of identical runs."""
+    return "repeat_index" in names and table not in (ENSEMBLES, CURVES) and compares_runs(name)
 
 
 def _freedom(table: str, name: str) -> pl.Expr | None:
@@ -173,4 +257,7 @@ def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
     if not set(_SIDES) <= set(frame.columns):
         return
     if not frame.filter(pl.col("delta_lo") < pl.col("delta_hi"), ~two).is_empty():
-        yield "α̂ of different δ is averaged (delta_lo to delta_hi): group by delta or dataset, too."
+        yield (
+            "α̂ of different δ is not averaged (delta_lo to delta_hi): group by delta or dataset, "
+            "too."
+        )

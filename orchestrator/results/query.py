@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -80,6 +81,7 @@ def query(
     columns: Sequence[str] = (),
     by: Sequence[str] = (),
     sort: str | None = None,
+    agg: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Return rows of a result table.
 
@@ -118,7 +120,7 @@ def query(
     schema = frame.collect_schema()
     for name in (*columns, *by):
         _check(name, schema.names(), "--columns" if name in columns else "--by")
-    with refusing(where, schema, "--where"):
+    with refusing(where, schema, "--where") if where else nullcontext():
         wanted = condition(where, schema.names()) if where else pl.lit(value=True)
         one = bool(by) and "epoch" not in by and _several(tables, schema.names())
         if one:
@@ -137,7 +139,9 @@ def query(
                 c for c in shown if c not in (*by, *AXES, SAME_AS) and schema[c].is_numeric()
             ]
             told = ["epoch"] if one and "epoch" not in numeric else []
-            result = grouped(tables, table, frame, by, [*told, *numeric])
+            result = grouped(
+                tables, table, frame, by, [*told, *numeric], agg, wanted if where else None
+            )
         else:
             result = frame.select(list(dict.fromkeys(shown))).collect()
     if sort:

@@ -58,6 +58,8 @@ class Results(Mapping[str, pl.DataFrame]):
         Those of tables that the record of the analysis names.
     remedy : str
         What to do about a damaged one.
+    plan : SweepPaths or None
+        Of the sweep, which says what is planned.
 
     Raises
     ------
@@ -66,9 +68,14 @@ class Results(Mapping[str, pl.DataFrame]):
     """
 
     def __init__(
-        self, files: Mapping[str, Path], checksums: Mapping[str, str], remedy: str
+        self,
+        files: Mapping[str, Path],
+        checksums: Mapping[str, str],
+        remedy: str,
+        plan: SweepPaths | None = None,
     ) -> None:
         self._files, self._checksums, self._remedy = dict(files), dict(checksums), remedy
+        self.plan = plan
 
     def __getitem__(self, table: str) -> pl.DataFrame:
         with self.damage_named(table):
@@ -143,4 +150,4 @@ def read_results(paths: SweepPaths) -> Results:
     written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
     further = {name: paths.table(name) for name in (ENSEMBLES, CURVES, UNCERTAINTY, DEE)}
     files |= written | {name: file for name, file in further.items() if file.exists()}
-    return Results(files, record.tables, remedy(paths))
+    return Results(files, record.tables, remedy(paths), paths)

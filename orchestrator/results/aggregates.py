@@ -1,0 +1,78 @@
+"""What groups of rows are summarised by where a user names it: `--agg mean,sd,q05`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+from manyseed.analysis.tables.means import mean_of, pooled, std_of
+from manyseed.orchestrator.errors import UserError, nearest
+
+MEAN, SD, COUNT = "mean", "sd", "count"
+FUNCTIONS: Mapping[str, Callable[[pl.Expr], pl.Expr]] = {
+    MEAN: mean_of,
+    SD: std_of,
+    "median": lambda column: column.quantile(0.5, "linear"),
+    "min": lambda column: column.min(),
+    "max": lambda column: column.max(),
+    COUNT: lambda column: column.count(),
+}
+"""By name; and quantiles: q05 is the 5 % one, q975 that of 97.5 %."""
+
+WITHIN: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("runs", "pairs", "ranking"), REPEAT_KEY),
+    "repeats": CELL_KEY,
+}
+"""Within what the rows of a table spread: runs within a repeat, repeats within a cell."""
+
+
+def require(names: Sequence[str]) -> None:
+    """Refuse what is no function.
+
+    Raises
+    ------
+    UserError
+    """
+    for name in names:
+        if name not in FUNCTIONS and _quantile(name) is None:
+            remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
+            raise UserError("unknown function", key="--agg", value=name, remedy=remedy)
+
+
+def aggregate(name: str, column: pl.Expr) -> pl.Expr:
+    """Return a function of a column's values within a group."""
+    quantile = _quantile(name)
+    return FUNCTIONS[name](column) if quantile is None else column.quantile(quantile, "linear")
+
+
+def spreads(
+    frame: pl.LazyFrame, by: Sequence[str], within: Sequence[str], values: Mapping[str, pl.Expr]
+) -> pl.LazyFrame:
+    """Return standard deviations within units, pooled over those of each group.
+
+    Parameters
+    ----------
+    frame : LazyFrame
+    by, within : sequence of str
+        What groups and units are known by.
+    values : mapping of str to Expr
+        The values of a unit that count, under the name of the result.
+    """
+    units = frame.group_by(list(dict.fromkeys([*by, *within])), maintain_order=True).agg(
+        *(std_of(value).alias(name) for name, value in values.items()),
+        *(
+            (value.count().cast(pl.Int64) - 1).alias(f"{name}_free")
+            for name, value in values.items()
+        ),
+    )
+    return units.group_by(by, maintain_order=True).agg(
+        pooled(pl.col(name), pl.col(f"{name}_free")).alias(name) for name in values
+    )
+
+
+def _quantile(name: str) -> float | None:
+    found = re.fullmatch(r"q(\d{1,6})", name)
+    return None if found is None else float(f"0.{found[1]}")

@@ -1,0 +1,273 @@
+"""Intervals of the means that a query takes: over test sets, or over seeds where there is one.
+
+As of effects: what lies on one test set is one cluster, datasets are strata; where hparams are
+perturbed, whose draws all datasets share, what has one repeat index is one cluster. With one test
+set of each dataset, clusters are the runs of one number; of what is over pairs of runs, the
+jackknife over runs says what each adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.intervals import FEWEST, clustered, of_pairs, t_interval, total
+from manyseed.analysis.tables.means import VARIES, compares_runs
+from manyseed.analysis.tables.snapshots import last
+from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
+
+LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
+"""Endings of the columns that hold an interval, and the column that says what it is over."""
+
+TEST_SETS, SEEDS = "test sets", "seeds"
+
+_COLUMN = "_column"
+_OF_CELLS = ("cells", "sources")
+_OF_RUNS = ("runs", "ranking")
+_OF_SOURCES = ("accuracy_mean", "ensemble_accuracy")
+_UNIT = ("cell", "epoch", "repeat_index")
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Means of columns within groups of rows.
+
+    Attributes
+    ----------
+    tables : Results
+    table : str
+    rows : LazyFrame
+        That are averaged, with the columns of `by`, dataset, perturb_hparams, cell, epoch where the
+        table has it, and, in tables that have rows within repeats, repeat_index and n_distinct.
+    by : sequence of str
+    columns : sequence of str
+        Numbers of which the mean is taken.
+    """
+
+    tables: Results
+    table: str
+    rows: pl.LazyFrame
+    by: Sequence[str]
+    columns: Sequence[str]
+
+    def intervals(self) -> pl.DataFrame:
+        """Return `by`, for each column that has intervals its two ends, and what they are over.
+
+        Ends are null where there is no interval: all values are the same, or some datasets of the
+        group have one test set and others several.
+        """
+        key = [*self.by, _COLUMN]
+        errors = [clustered(self._over_test_sets(), key)]
+        for number, name in enumerate(self._known):
+            errors += [
+                found.select(
+                    *self.by, pl.lit(number, pl.UInt32).alias(_COLUMN), "variance", "freedom"
+                )
+                for found in self._of_seeds(number, name)
+            ]
+        found = (
+            self._long.group_by(key, maintain_order=True)
+            .agg((total(pl.col("s")) / total(pl.col("v"))).alias("mean"))
+            .join(pl.concat(errors), on=key, how="left", nulls_equal=True, maintain_order="left")
+        )
+        numbers = (
+            found[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            for column in ("mean", "variance", "freedom")
+        )
+        low, high, _ = t_interval(*numbers, CONFIDENCE)
+        ends = {LOW: pl.Series("low", low), HIGH: pl.Series("high", high)}
+        wide = [
+            pl.col(end).filter(pl.col(_COLUMN) == number).first().alias(f"{name}{end}")
+            for number, name in enumerate(self._known)
+            for end in ends
+        ]
+        known = pl.any_horizontal(pl.col(LOW).is_not_null().any())
+        return (
+            found.with_columns(**{end: values.fill_nan(None) for end, values in ends.items()})
+            .join(self._kinds, on=self.by, nulls_equal=True, maintain_order="left")
+            .group_by(self.by, maintain_order=True)
+            .agg(*wide, pl.when(known).then(pl.col(OVER).first()).alias(OVER))
+        )
+
+    @cached_property
+    def _known(self) -> list[str]:
+        """The columns that have an interval: they are known of each repeat."""
+        schema = self._units.collect_schema()
+        names = [name for name in self.columns if name in schema and schema[name].is_float()]
+        # its other columns are over the runs of all test sets
+        return names if self.table != "sources" else [n for n in names if n in _OF_SOURCES]
+
+    @cached_property
+    def _units(self) -> pl.LazyFrame:
+        """Rows with a repeat index: of cells, those of their repeats."""
+        if self.table not in _OF_CELLS:
+            return self.rows
+        own = self.rows.collect_schema().names()
+        repeats = self.tables.scan("repeats")
+        key = [name for name in ("cell", "epoch") if name in own]
+        if "epoch" not in key:
+            repeats = last(repeats)
+        kept = [*dict.fromkeys([*self.by, *key, "dataset", "perturb_hparams"])]
+        named = {"repeat_index", "n_distinct", "identical", *self.columns} - set(kept)
+        values = [n for n in repeats.collect_schema().names() if n in named]
+        return self.rows.select(kept).join(repeats.select(*key, *values), on=key)
+
+    def _value(self, name: str) -> pl.Expr:
+        """Return a column's values, null where a row does not count."""
+        value = pl.col(name)
+        if self.table not in (ENSEMBLES, CURVES) and compares_runs(name):
+            return pl.when(VARIES).then(value)
+        return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
+
+    def _weight(self, name: str) -> pl.Expr:
+        """Return what a row counts in the mean of its group, before they are made to add to 1."""
+        known = self._value(name).is_not_null()
+        if self.table not in _OF_CELLS:
+            return known.cast(pl.Float64)
+        cell = [n for n in ("cell", "epoch") if n in self._units.collect_schema()]
+        return pl.when(known).then(1 / known.sum().over([*self.by, *cell])).otherwise(0.0)
+
+    @cached_property
+    def _sets(self) -> pl.DataFrame:
+        """The test sets of each group: sums of weighted values (_s…), and of weights (_v…)."""
+        sums: list[pl.Expr] = []
+        of_set = list(dict.fromkeys([*self.by, "dataset", "repeat_index"]))
+        weighted = self._units.with_columns(
+            *(self._weight(name).alias(f"_w{n}") for n, name in enumerate(self._known)),
+            *(self._value(name).alias(f"_x{n}") for n, name in enumerate(self._known)),
+        )
+        for n in range(len(self._known)):
+            sums.append(total(pl.col(f"_x{n}") * pl.col(f"_w{n}")).fill_null(0.0).alias(f"_s{n}"))
+            sums.append(total(pl.col(f"_w{n}")).alias(f"_v{n}"))
+        shared = pl.col("perturb_hparams").ne("none").any().alias("_shared")
+        found = weighted.group_by(of_set, maintain_order=True).agg(shared, *sums).collect()
+        together = pl.col("_shared").any().over(self.by)
+        stratum = pl.when(together).then(pl.lit("")).otherwise(pl.col("dataset"))
+        return found.with_columns(stratum.alias("stratum"))
+
+    @cached_property
+    def _kinds(self) -> pl.DataFrame:
+        """What intervals of each group are over: null where some datasets have one test set."""
+        of_dataset = list(dict.fromkeys([*self.by, "dataset"]))
+        counts = self._sets.group_by(of_dataset, maintain_order=True).agg(
+            pl.len().alias("_sets"), pl.col("stratum").first()
+        )
+        least, most = pl.col("_sets").min(), pl.col("_sets").max()
+        kind = pl.when(least > 1).then(pl.lit(TEST_SETS)).when(most == 1).then(pl.lit(SEEDS))
+        return counts.group_by(self.by, maintain_order=True).agg(kind.alias(OVER))
+
+    @cached_property
+    def _long(self) -> pl.DataFrame:
+        """The test sets of each group and column (its number): s, v and how clusters are made."""
+        of_set = list(dict.fromkeys([*self.by, "dataset", "repeat_index", "stratum"]))
+        parts = [
+            self._sets.lazy().select(
+                *of_set,
+                pl.lit(number, pl.UInt32).alias(_COLUMN),
+                s=pl.col(f"_s{number}"),
+                v=pl.col(f"_v{number}"),
+            )
+            for number in range(len(self._known))
+        ]
+        none = self._sets.lazy().select(
+            *of_set, pl.lit(0, pl.UInt32).alias(_COLUMN), s=pl.lit(0.0), v=pl.lit(0.0)
+        )
+        return pl.concat([*parts, none]).filter(pl.col("v") > 0).collect()
+
+    def _over_test_sets(self) -> pl.DataFrame:
+        """Return what test sets add to the error of means, in groups that have several."""
+        of_dataset = list(dict.fromkeys([*self.by, _COLUMN, "dataset"]))
+        several = self._kinds.filter(pl.col(OVER) == TEST_SETS)
+        s, v = pl.col("s"), pl.col("v")
+        mean = s.sum().over(of_dataset) / v.sum().over(of_dataset)
+        return self._long.join(several, on=self.by, how="semi", nulls_equal=True).with_columns(
+            cluster=pl.col("repeat_index").cast(pl.UInt32),
+            u=(s - v * mean) / v.sum().over([*self.by, _COLUMN]),
+        )
+
+    def _of_seeds(self, number: int, name: str) -> Iterator[pl.DataFrame]:
+        """Yield the same of groups with one test set of each dataset, over runs."""
+        alone = self._kinds.filter(pl.col(OVER) == SEEDS).select(self.by)
+        if alone.is_empty():
+            return
+        base = name if self.table in ("pairs", *_OF_RUNS) else name.removesuffix("_mean")
+        is_mean = self.table in (*_OF_CELLS, "repeats") and name.endswith("_mean")
+        if self.table in _OF_RUNS or (is_mean and not compares_runs(base)):
+            source, fewest = "runs", 2
+        elif self.table == "pairs" or is_mean:
+            source, fewest = "pairs", FEWEST
+        else:
+            return
+        if compares_runs(base) is (source == "runs"):
+            return
+        if base not in self.tables.scan(source).collect_schema():
+            return
+        units = (
+            self._units.join(alone.lazy(), on=self.by, how="semi", nulls_equal=True)
+            .with_columns(self._weight(name).alias("_w"), self._value(name).alias("_x"))
+            .filter(pl.col("_x").is_not_null())
+        )
+        values = self._of_each(units, source, base).collect()
+        of_unit = dict.fromkeys([*self.by, "dataset", "perturb_hparams", *_UNIT])
+        key = [name for name in of_unit if name in values.columns]
+        if source == "pairs":
+            told = of_pairs(values.rename({"_w": "weight", "_x": "value"}), [*key, "weight", "_n"])
+        else:
+            n, own = pl.len().over(key), pl.col("_x")
+            told = values.with_columns(
+                n=n, cluster=pl.col("run_index"), u=pl.col("_w") * (own - own.mean().over(key)) / n
+            )
+        yield self._checked(told, key, units, fewest)
+
+    def _of_each(self, units: pl.LazyFrame, source: str, base: str) -> pl.LazyFrame:
+        """Return the runs or pairs of units: with _x, and _w, the weight of the unit they are of."""
+        names = units.collect_schema().names()
+        key = [name for name in _UNIT if name in names]
+        at = ["run_index"] if source == "runs" else ["run_i", "run_j"]
+        if self.table in ("pairs", *_OF_RUNS):
+            of_unit = list(dict.fromkeys([*self.by, *key]))
+            runs = pl.col("n_distinct").alias("_n")
+            return units.with_columns(pl.col("_w").sum().over(of_unit), runs)
+        values = self.tables.scan(source)
+        if "epoch" not in key:
+            values = last(values)
+        if source == "runs":
+            values = values.filter(~pl.col("identical"))
+        inner = values.select(*key, *at, pl.col(base).alias("_x")).drop_nulls("_x")
+        kept = list(dict.fromkeys([*self.by, *key, "dataset", "perturb_hparams", "_w"]))
+        runs = pl.col("n_distinct").alias("_n")
+        return units.select(*kept, runs).join(inner, on=key)
+
+    def _checked(
+        self, told: pl.DataFrame, key: Sequence[str], units: pl.LazyFrame, fewest: int
+    ) -> pl.DataFrame:
+        """Return what runs say, of groups in which every unit that varies has enough of them."""
+        names = [n for n in key if n in units.collect_schema()]
+        all_units = units.group_by(names).agg(pl.col("_w").sum()).collect()
+        count = pl.col("n").first().alias("_read"), pl.col("_n").first()
+        read = told.group_by(names, maintain_order=True).agg(*count)
+        state = all_units.join(read, on=names, how="left", nulls_equal=True)
+        varies = pl.col("_n") > 1
+        enough = (pl.col("_read") >= fewest).fill_null(value=False)
+        if fewest == FEWEST:  # of pairs, all
+            enough &= pl.col("_read") == pl.col("_n")
+        whole = (enough | ~varies.fill_null(value=True)).all()
+        groups = state.group_by(self.by, maintain_order=True).agg(
+            whole.alias("_whole"), pl.col("_w").sum().alias("_all")
+        )
+        good = groups.filter("_whole").drop("_whole")
+        together = pl.col("perturb_hparams").ne("none").any().over(self.by)
+        told = told.join(good, on=self.by, nulls_equal=True).with_columns(
+            stratum=pl.when(together).then(pl.lit("")).otherwise(pl.col("dataset"))
+        )
+        m, n = pl.col("cluster").n_unique().over([*self.by, "stratum"]), pl.col("n")
+        scale = (n / (n - 1) * (m - 1) / m).sqrt()  # 1 where all units have the same runs
+        influence = told.filter(n > 1).with_columns(
+            pl.col("cluster").cast(pl.UInt32), u=pl.col("u") * scale / pl.col("_all")
+        )
+        return clustered(influence, self.by)

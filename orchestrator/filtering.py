@@ -58,7 +58,7 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
     try:
         yield
     except UnknownColumn as error:
-        remedy = _quotes(where, columns) or nearest(error.name, columns)
+        remedy = quotes(where, columns) or nearest(error.name, columns)
         raise UserError(
             f"unknown column {error.name}", key=option, value=shown, remedy=remedy
         ) from None
@@ -68,12 +68,12 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
             f"not a condition: {first_line(error)}",
             key=option,
             value=shown,
-            remedy=_quotes(where, columns)
+            remedy=quotes(where, columns)
             or "write SQL, such as: classifier = 'mlp' AND accuracy > 0.9",
         ) from None
 
 
-def _quotes(where: str | None, columns: Mapping[str, pl.DataType]) -> str | None:
+def quotes(where: str | None, columns: Mapping[str, pl.DataType]) -> str | None:
     """Return a remedy where a column of texts is compared with a text without single quotes."""
     for name, how, value in _COMPARED.findall(where or ""):
         text = value.strip('"')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
-from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.query import Question, ask
 from manyseed.orchestrator.results.tables import Results, read_results
 
 if TYPE_CHECKING:
@@ -140,9 +140,35 @@ class Learning:
         """The result tables by name, read when asked for; ``docs/results.md`` describes each."""
         return read_results(self.paths)
 
-    def query(self, table: str = "cells", **options: Any) -> pl.DataFrame:
-        """Return rows of a result table; `orchestrator.results.query.query` says how."""
-        return query(self.results, table, **options)
+    def query(
+        self,
+        table: str = "cells",
+        *,
+        others: Sequence[Learning | str | Path] = (),
+        sql: str | None = None,
+        **options: Any,
+    ) -> pl.DataFrame:
+        """Return rows of a result table, of this sweep and of others; or what SQL asks of all.
+
+        Parameters
+        ----------
+        table : str
+            Its name.
+        others : sequence of Sweep or path
+            Sweeps whose rows stand below; the column ``sweep`` says which directory a row is of.
+        sql : str
+            One SELECT over the tables, instead of all else (`orchestrator.results.sql`).
+        **options
+            `where`, `columns`, `by`, `sort` and `agg`, as
+            `orchestrator.results.query.Question` has them.
+        """
+        beside = [o.paths if isinstance(o, Learning) else open_sweep(Path(o)) for o in others]
+        sweeps = {str(paths.directory): read_results(paths) for paths in (self.paths, *beside)}
+        if sql is not None:
+            from manyseed.orchestrator.results.sql import ask_sql
+
+            return ask_sql(sweeps, sql)
+        return ask(sweeps, Question(table, **options))
 
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Say how many runs are needed; `orchestrator.results.howmany.howmany` says of what."""

@@ -23,7 +23,7 @@ from manyseed.orchestrator.cli.importing import import_
 from manyseed.orchestrator.cli.logs import logs
 from manyseed.orchestrator.cli.pause import pause
 from manyseed.orchestrator.cli.plan import plan
-from manyseed.orchestrator.cli.query import query
+from manyseed.orchestrator.cli.query import QueryCommand, query
 from manyseed.orchestrator.cli.rerun import rerun
 from manyseed.orchestrator.cli.resume import resume
 from manyseed.orchestrator.cli.run import run
@@ -74,7 +74,8 @@ _PANELS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(_command.__name__.rstrip("_"), rich_help_panel=_panel)(_command)
+        _class = QueryCommand if _command is query else None
+        app.command(_command.__name__.rstrip("_"), cls=_class, rich_help_panel=_panel)(_command)
 app.command("doctor", rich_help_panel="Clusters")(doctor)
 app.add_typer(datasets, name="datasets", rich_help_panel="Data")
 app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")

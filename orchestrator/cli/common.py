@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,9 +35,9 @@ Only = Annotated[
 ]
 
 
-def where_option(meaning: str) -> Any:
+def where_option(meaning: str, completing: Callable[..., list[str]] | None = None) -> Any:
     """Return the option ``--where`` of commands that answer; `meaning` is its help."""
-    return typer.Option("--where", "-w", metavar="SQL", help=meaning)
+    return typer.Option("--where", "-w", metavar="SQL", help=meaning, autocompletion=completing)
 
 
 def workers_option(meaning: str, default: str = "the cores this process may use") -> Any:

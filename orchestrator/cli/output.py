@@ -90,14 +90,14 @@ def print_table(
     table.title, table.title_justify, table.title_style = title, "left", "bold"
     if total is not None:
         table.add_section()
-        table.add_row(*map(_shown, total), style="bold")
+        table.add_row(*map(shown, total), style="bold")
     console.print(table)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0))
-    shown = [[_shown(value) for value in row] for row in rows]
-    contents = [max((cell_len(row[n]) for row in shown), default=0) for n in range(len(columns))]
+    cells = [[shown(value) for value in row] for row in rows]
+    contents = [max((cell_len(row[n]) for row in cells), default=0) for n in range(len(columns))]
     for number, heads in enumerate(_heads(columns, contents)):
         numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
         table.add_column(
@@ -108,7 +108,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
             overflow="fold",
             no_wrap=numeric,  # a name may be cut in two, a number not
         )
-    for row in shown:
+    for row in cells:
         table.add_row(*row)
     return table
 
@@ -160,17 +160,26 @@ def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and 
 
     `more` is said of rows that are left out: by which options they are shown, if there are any.
     """
-    columns, shown = frame.columns, frame.head(limit)
-    table = _table(columns, shown.rows())
+    print_rows(frame.columns, frame.head(limit).rows(), len(frame), more)
+
+
+def print_rows(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    height: int,
+    more: str = "; see --limit and --output",
+) -> None:
+    """Print rows, of `height` that there are, and the columns that there is room for."""
+    there, table = columns, _table(columns, rows)
     while len(columns) > 1 and _least_width(table) > console.width:
         columns = columns[:-1]
-        table = _table(columns, shown.select(columns).rows())
+        table = _table(columns, [row[: len(columns)] for row in rows])
     console.print(table)
-    if left := frame.columns[len(columns) :]:
+    if left := there[len(columns) :]:
         how = "; see --columns and --output" if more else ""
         say(f"No room for {', '.join(left)}{how}", style="dim")
-    if len(frame) > limit:
-        say(f"… {len(frame) - limit:,} more rows{more}", style="dim")
+    if height > len(rows):
+        say(f"… {height - len(rows):,} more rows{more}", style="dim")
 
 
 def size(n_bytes: float) -> str:
@@ -198,7 +207,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | None) or str(value)[:1] in "–<0123456789"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Show a value as tables do."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -3,40 +3,132 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from manyseed.orchestrator.cli.common import Directory, Json, names, where_option
-from manyseed.orchestrator.cli.output import counted, print_frame, print_json, say
+from manyseed.orchestrator.cli import completing, formats
+from manyseed.orchestrator.cli.common import Json, names, where_option
+from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
+from manyseed.orchestrator.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.orchestrator.results.query import Question
+    from manyseed.orchestrator.sweep import Sweep
+
+_ROWS = 40
+_EVERYTHING = "*"
+
+
+class QueryCommand(TyperCommand):
+    """Takes ``--by`` without columns: by everything but the seeds."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give the option the value that stands for it."""
+        if ctx.resilient_parsing and args and args[-1].startswith("-"):
+            args = args[:-1]  # its value is being completed; the rest says of what
+        given: list[str] = []
+        for number, one in enumerate(args):
+            given.append(one)
+            following = args[number + 1 : number + 2]
+            if one == "--by" and (not following or following[0].startswith("-")):
+                given.append(_EVERYTHING)
+        return super().parse_args(ctx, given)
 
 
 def query(
-    directory: Directory,
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…",
+            help="The sweep directory; of several, the column sweep says which.",
+            show_default=False,
+        ),
+    ],
     table: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--table",
             "-t",
-            help="runs, pairs, repeats, cells, sources, ranking, effects, variance, ensembles or "
-            "curves.",
+            show_default="cells",
+            autocompletion=completing.tables,
+            help="runs, pairs, repeats, cells, sources, ranking, effects, variance, ensembles, "
+            "curves, uncertainty or dee.",
         ),
-    ] = "cells",
-    where: Annotated[str | None, where_option("A condition over the columns.")] = None,
+    ] = None,
+    where: Annotated[
+        str | None, where_option("A condition over the columns.", completing.condition)
+    ] = None,
     columns: Annotated[
-        str, typer.Option("--columns", "-c", help="Columns to show, separated by commas.")
+        str,
+        typer.Option(
+            "--columns",
+            "-c",
+            help="Columns to show, separated by commas. '?' lists them.",
+            autocompletion=completing.columns,
+        ),
     ] = "",
     by: Annotated[
-        str, typer.Option("--by", help="Group by these columns: means, pooled spreads, n.")
+        str,
+        typer.Option(
+            "--by",
+            metavar="[COLUMN,…]",
+            autocompletion=completing.columns,
+            help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
+            "Without columns: by everything but the seeds.",
+        ),
     ] = "",
-    sort: Annotated[
-        str | None, typer.Option("--sort", help="A column; with - in front, descending.")
+    agg: Annotated[
+        str,
+        typer.Option(
+            "--agg",
+            metavar="FUNCTION,…",
+            autocompletion=completing.functions,
+            help="Of each group instead: mean, sd, median, min, max, count, q05 (5 % quantile).",
+        ),
+    ] = "",
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", help="Instead of all this, one SELECT over the tables."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows to print.")] = 40,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            help="A column; with - in front, descending.",
+            autocompletion=completing.sort,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Rows to show.", show_default="40 of a table, or all"),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="table, csv, json, markdown, latex (booktabs) or parquet.",
+            autocompletion=completing.formats,
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt); -: to the "
+            "pipe.",
+        ),
     ] = None,
+    describe: Annotated[
+        bool,
+        typer.Option("--describe", help="List the table's columns, as --columns '?' does."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Ask the result tables.
@@ -45,45 +137,131 @@ def query(
 
         manyseed query quickstart --by classifier
 
+        manyseed query quickstart -t runs --by --agg median,q05,q95 -c accuracy
+
         manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
+
+        manyseed query quickstart --by classifier --format latex -o table.tex
 
         manyseed query quickstart -t pairs -o pairs.csv
 
         manyseed query quickstart -t ranking -w "rank = 1"
 
         manyseed query quickstart -t effects -w "metric = 'accuracy_mean'" --by classifier
+
+        manyseed query quickstart -t runs --columns '?'
+
+        manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
+    from manyseed.orchestrator.results.described import described
+    from manyseed.orchestrator.results.query import Question, ask
+    from manyseed.orchestrator.results.sql import ask_sql
+    from manyseed.orchestrator.sweep import Sweep
+
+    form = _form(form, output, as_json)
+    sweeps = {str(directory): Sweep(directory) for directory in directories}
+    results = {name: sweep.results for name, sweep in sweeps.items()}
+    if sql is not None:
+        given = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
+        _require_alone({**given, "sort": sort})
+        _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "It has no rows.")
+        return
+    if describe or columns.strip() == "?":
+        frame = described(results, table or "cells", grouped=bool(by or agg))
+        all_rows = limit or len(frame)
+        _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "It has no columns.")
+        return
+    question = Question(
+        table or "cells",
+        where,
+        names(columns),
+        by == _EVERYTHING or names(by),
+        sort,
+        names(agg),
+    )
+    frame = ask(results, question)
+    notes = _notes(list(sweeps.values()), question, frame)
+    _show(frame, form, output, limit, {"table": question.table}, notes, _nothing(question))
+
+
+def _require_alone(given: dict[str, str | None]) -> None:
+    for name, value in given.items():
+        if value:
+            remedy = "say it in the statement"
+            raise UserError("not beside --sql", key=f"--{name}", value=value, remedy=remedy)
+
+
+def _form(form: str | None, output: Path | None, as_json: bool) -> str:
+    if as_json and form not in (None, formats.JSON):
+        remedy = "leave out one of them"
+        raise UserError("--json says another format", key="--format", value=form, remedy=remedy)
+    return formats.chosen(formats.JSON if as_json else form, output)
+
+
+def _show(
+    frame: pl.DataFrame,
+    form: str,
+    output: Path | None,
+    limit: int | None,
+    of: dict[str, Any],
+    notes: list[str],
+    nothing: str,
+) -> None:
+    """Print rows, or write them to where they are asked for."""
+    height = len(frame)
+    if limit is not None or (form == formats.TABLE and output is None):
+        frame = frame.head(limit or _ROWS)
+    piped = output is None or formats.is_pipe(output)
+    if form == formats.TABLE and output is None:
+        if frame.is_empty():
+            say(nothing)
+            return
+        columns, rows, told = formats.in_cells(frame)
+        print_rows(columns, rows, height)
+        for note in [*told, *notes]:
+            say(note, style="yellow")
+        return
+    if form == formats.JSON and piped:
+        print_json(formats.as_json(frame, of, notes))
+        return
+    formats.write_out(formats.in_format(frame, form, of, notes), output, form)
+    if not piped:
+        say(f"Wrote {counted(len(frame), 'row')} to {output}.")
+    if frame.is_empty():
+        say(nothing, to=errors)
+    for note in notes:
+        say(note, style="yellow", to=errors)
+
+
+def _nothing(question: Question) -> str:
+    of = f"the table of {question.table}"
+    if question.where is None:
+        return f"{of.capitalize()} has no rows."
+    return f"No row of {of} meets: {question.where}"
+
+
+def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+    """Return what is to be known of the rows."""
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
     from manyseed.orchestrator.results.grouping import notes
-    from manyseed.orchestrator.results.query import query as ask
-    from manyseed.orchestrator.results.query import write
-    from manyseed.orchestrator.sweep import Sweep
 
-    sweep = Sweep(directory)
-    frame = ask(
-        sweep.results,
-        table,
-        where=where,
-        columns=names(columns),
-        by=names(by),
-        sort=sort,
-    )
-    if output is not None:
-        write(frame, output)
-        say(f"Wrote {counted(len(frame), 'row')} to {output}.")
-    elif as_json:
-        print_json({"table": table, "rows": frame.to_dicts()})
-    elif frame.is_empty():
-        of = f"the table of {table}"
-        say(
-            f"{of.capitalize()} has no rows." if where is None else f"No row of {of} meets: {where}"
-        )
-    else:
-        print_frame(frame, limit)
-        told = [*notes(frame, names(by)), *of_columns(frame.columns)]
-        if not by and table in ("ranking", "sources"):
-            options = read_analysis(sweep.paths)[0]
-            told += (of_ranking if table == "ranking" else of_sources)(frame, options)
-        for note in told:
-            say(note, style="yellow")
+    by = frame.columns if isinstance(question.by, bool) else question.by
+    told = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
+    if not question.is_grouped and question.table in ("ranking", "sources"):
+        of = of_ranking if question.table == "ranking" else of_sources
+        told += [text for sweep in sweeps for text in of(frame, read_analysis(sweep.paths)[0])]
+    told += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
+    return [*dict.fromkeys(told)]
+
+
+def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
+    """Say what a sweep lacks, and whether it differs from what is there."""
+    from manyseed.orchestrator.results.caveats import amounts, incomplete
+    from manyseed.orchestrator.results.record import Analysis
+
+    record = Analysis.read(sweep.paths)
+    if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
+        return []
+    told = [*filter(None, [amounts(record)]), *incomplete(sweep.results)]
+    return [f"{sweep.directory}: {text}" for text in told] if several else told

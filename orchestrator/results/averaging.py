@@ -75,11 +75,11 @@ class Averages:
             .agg((total(pl.col("s")) / total(pl.col("v"))).alias("mean"))
             .join(pl.concat(errors), on=key, how="left", nulls_equal=True, maintain_order="left")
         )
-        numbers = (
+        mean, variance, freedom = (
             found[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
             for column in ("mean", "variance", "freedom")
         )
-        low, high, _ = t_interval(*numbers, CONFIDENCE)
+        low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
         ends = {LOW: pl.Series("low", low), HIGH: pl.Series("high", high)}
         wide = [
             pl.col(end).filter(pl.col(_COLUMN) == number).first().alias(f"{name}{end}")
@@ -109,13 +109,15 @@ class Averages:
             return self.rows
         own = self.rows.collect_schema().names()
         repeats = self.tables.scan("repeats")
-        key = [name for name in ("cell", "epoch") if name in own]
+        there = repeats.collect_schema()
+        key = [name for name in ("cell", "epoch") if name in own and name in there]
         if "epoch" not in key:
             repeats = last(repeats)
         kept = [*dict.fromkeys([*self.by, *key, "dataset", "perturb_hparams"])]
         named = {"repeat_index", "n_distinct", "identical", *self.columns} - set(kept)
         values = [n for n in repeats.collect_schema().names() if n in named]
-        return self.rows.select(kept).join(repeats.select(*key, *values), on=key)
+        inner = repeats.select(*key, *values)
+        return self.rows.select(kept).join(inner, on=key, maintain_order="left_right")
 
     def _value(self, name: str) -> pl.Expr:
         """Return a column's values, null where a row does not count."""
@@ -185,7 +187,9 @@ class Averages:
         several = self._kinds.filter(pl.col(OVER) == TEST_SETS)
         s, v = pl.col("s"), pl.col("v")
         mean = s.sum().over(of_dataset) / v.sum().over(of_dataset)
-        return self._long.join(several, on=self.by, how="semi", nulls_equal=True).with_columns(
+        return self._long.join(
+            several, on=self.by, how="semi", nulls_equal=True, maintain_order="left"
+        ).with_columns(
             cluster=pl.col("repeat_index").cast(pl.UInt32),
             u=(s - v * mean) / v.sum().over([*self.by, _COLUMN]),
         )
@@ -208,7 +212,9 @@ class Averages:
         if base not in self.tables.scan(source).collect_schema():
             return
         units = (
-            self._units.join(alone.lazy(), on=self.by, how="semi", nulls_equal=True)
+            self._units.join(
+                alone.lazy(), on=self.by, how="semi", nulls_equal=True, maintain_order="left"
+            )
             .with_columns(self._weight(name).alias("_w"), self._value(name).alias("_x"))
             .filter(pl.col("_x").is_not_null())
         )
@@ -225,7 +231,7 @@ class Averages:
         yield self._checked(told, key, units, fewest)
 
     def _of_each(self, units: pl.LazyFrame, source: str, base: str) -> pl.LazyFrame:
-        """Return the runs or pairs of units: with _x, and _w, the weight of the unit they are of."""
+        """Return the runs or pairs of units: _x, and _w, the weight of the unit they are of."""
         names = units.collect_schema().names()
         key = [name for name in _UNIT if name in names]
         at = ["run_index"] if source == "runs" else ["run_i", "run_j"]
@@ -234,6 +240,8 @@ class Averages:
             runs = pl.col("n_distinct").alias("_n")
             return units.with_columns(pl.col("_w").sum().over(of_unit), runs)
         values = self.tables.scan(source)
+        there = values.collect_schema()
+        key = [name for name in key if name in there]
         if "epoch" not in key:
             values = last(values)
         if source == "runs":
@@ -241,14 +249,14 @@ class Averages:
         inner = values.select(*key, *at, pl.col(base).alias("_x")).drop_nulls("_x")
         kept = list(dict.fromkeys([*self.by, *key, "dataset", "perturb_hparams", "_w"]))
         runs = pl.col("n_distinct").alias("_n")
-        return units.select(*kept, runs).join(inner, on=key)
+        return units.select(*kept, runs).join(inner, on=key, maintain_order="left_right")
 
     def _checked(
         self, told: pl.DataFrame, key: Sequence[str], units: pl.LazyFrame, fewest: int
     ) -> pl.DataFrame:
         """Return what runs say, of groups in which every unit that varies has enough of them."""
         names = [n for n in key if n in units.collect_schema()]
-        all_units = units.group_by(names).agg(pl.col("_w").sum()).collect()
+        all_units = units.group_by(names, maintain_order=True).agg(total(pl.col("_w"))).collect()
         count = pl.col("n").first().alias("_read"), pl.col("_n").first()
         read = told.group_by(names, maintain_order=True).agg(*count)
         state = all_units.join(read, on=names, how="left", nulls_equal=True)
@@ -258,11 +266,11 @@ class Averages:
             enough &= pl.col("_read") == pl.col("_n")
         whole = (enough | ~varies.fill_null(value=True)).all()
         groups = state.group_by(self.by, maintain_order=True).agg(
-            whole.alias("_whole"), pl.col("_w").sum().alias("_all")
+            whole.alias("_whole"), total(pl.col("_w")).alias("_all")
         )
         good = groups.filter("_whole").drop("_whole")
         together = pl.col("perturb_hparams").ne("none").any().over(self.by)
-        told = told.join(good, on=self.by, nulls_equal=True).with_columns(
+        told = told.join(good, on=self.by, nulls_equal=True, maintain_order="left").with_columns(
             stratum=pl.when(together).then(pl.lit("")).otherwise(pl.col("dataset"))
         )
         m, n = pl.col("cluster").n_unique().over([*self.by, "stratum"]), pl.col("n")

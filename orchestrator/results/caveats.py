@@ -8,8 +8,9 @@ import polars as pl
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.snapshots import several
+from manyseed.analysis.tables.snapshots import last, several
 from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.tables import Results
 
 _LISTED = 3
 FEW_POINTS = 10
@@ -26,6 +27,18 @@ def amounts(record: Analysis) -> str | None:
     if runs["analysed"] == runs["finished"]:
         return text
     return f"{text} Those left out are published by the tasks that train, or once these are over."
+
+
+def incomplete(tables: Results) -> list[str]:
+    """Say which repeats lack runs, and whether that goes with accuracy, a sentence each."""
+    from manyseed.analysis.questions.missing import notes
+
+    names = ("cell", "repeat_index", "dataset", "classifier", "accuracy", "fit_seconds")
+    runs = last(tables.scan("runs"))
+    there = runs.collect_schema()
+    with tables.damage_named("runs"):
+        read = runs.select(name for name in names if name in there).collect()
+    return notes(read, last(tables["repeats"]))
 
 
 def not_computed(record: Analysis) -> list[str]:

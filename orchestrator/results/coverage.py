@@ -63,7 +63,7 @@ def coverage(
         chosen = states if where is None else states.filter(where)
         return chosen.group_by(by, maintain_order=True).agg(share)
     key = ["cell", *(["repeat_index"] if "repeat_index" in by else [])]
-    those = rows.select(dict.fromkeys([*by, *key])).unique().collect()
+    those = rows.select(list(dict.fromkeys([*by, *key]))).unique().collect()
     beside = [name for name in by if name not in key]
     return (
         those.join(states.drop(beside, strict=False), on=key)

@@ -20,7 +20,6 @@ from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.aggregates import COUNT, MEAN, SD, WITHIN, aggregate, spreads
-from manyseed.orchestrator.results.averaging import HIGH, LOW, OVER, Averages
 from manyseed.orchestrator.results.coverage import COVERAGE, coverage, planned
 from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, Results
 
@@ -87,6 +86,8 @@ def grouped(
     UserError
         For the table of sources of an earlier version, which lacks what pooling takes.
     """
+    from manyseed.orchestrator.results.averaging import HIGH, LOW, OVER, Averages  # SciPy
+
     names = frame.collect_schema().names()
     if table == "sources" and "n_repeats" not in names:
         raise UserError(
@@ -102,7 +103,8 @@ def grouped(
         repeats = tables.scan("repeats")
         if "epoch" not in names:
             repeats = last(repeats)
-        key = [name for name in REPEAT_KEY if name in names]
+        there = repeats.collect_schema()  # of an earlier version: beside other sweeps, too
+        key = [name for name in REPEAT_KEY if name in names and name in there]
         described = repeats.select(*key, *facts, same=pl.col("identical"))
         frame = frame.join(described, on=key, how="left", maintain_order="left")
     frame, twins = _once(tables, frame, by)

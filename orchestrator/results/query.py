@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
+from dataclasses import dataclass
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.snapshots import several
-from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
+from manyseed.analysis.tables.twins import SAME_AS
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.results.aggregates import COUNT, require
+from manyseed.orchestrator.results.coverage import COVERAGE
 from manyseed.orchestrator.results.grouping import grouped
+from manyseed.orchestrator.results.shown import everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
     CURVES,
     DEE,
@@ -28,27 +31,10 @@ from manyseed.orchestrator.results.tables import (
     Results,
 )
 
-FORMATS = (".parquet", ".csv", ".json")
+SWEEP = "sweep"
+"""Says which of several sweeps a row is of."""
 
-_MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
-_SPREADS = ("accuracy_mean", "accuracy_std", "accuracy_mean_sd")
-MAIN = {
-    "runs": ("address", "accuracy", "alpha_hat", "delta"),
-    "pairs": ("address_i", "address_j", "ec_local", "ec_global", "churn"),
-    "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_std", *_MEANS),
-    "cells": ("n_runs", "n_repeats", *_SPREADS, *_MEANS, "n_identical_repeats"),
-    "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
-    "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
-    EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
-    VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
-    CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
-    ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
-    UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
-    DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
-}
-"""What is shown of each table beside the columns that say what a cell is."""
-
-_FURTHER = {
+FURTHER = {
     ENSEMBLES: "compute it with: manyseed howmany DIR",
     CURVES: "curves are kept where the sweep file says keep.curves = true",
     EFFECTS: "compute it with: manyseed analyze DIR",
@@ -58,19 +44,45 @@ _FURTHER = {
 }
 """Tables that may be absent, and what to do about it."""
 
-
-ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
-"""Columns that name a run as `show` and `rerun` take it, in tables that have the other column."""
+ALL_TABLES = (*TABLES, *FURTHER)
 
 
-def rows_of(tables: Results, table: str) -> pl.LazyFrame:
-    """Return a table lazily, with the addresses of its runs."""
-    frame = tables.scan(table)
-    names = frame.collect_schema().names()
-    own = {name: run for name, run in ADDRESSES.items() if run in names}
-    return frame.with_columns(
-        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name) for name, run in own.items()
-    )
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a result table.
+
+    Attributes
+    ----------
+    table : str
+        One of `ALL_TABLES`.
+    where : str or None
+        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
+    columns : sequence of str
+        Columns to show; without them those that describe a cell, and the main metrics.
+    by : sequence of str or bool
+        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them;
+        of effects, which are averaged with new intervals, `effects.grouped`. True: by everything
+        but the seeds, that is what repeats and runs differ in; also where `agg` is given alone.
+        Of several snapshots each cell's last is taken, unless they are asked for: by `epoch`, or
+        one by the condition.
+    sort : str or None
+        A column, with a minus in front for descending order.
+    agg : sequence of str
+        Functions of the columns to show of each group, instead of means: mean, sd, median, min,
+        max, count, q05 and other quantiles (`aggregates`).
+    """
+
+    table: str = "cells"
+    where: str | None = None
+    columns: Sequence[str] = ()
+    by: Sequence[str] | bool = ()
+    sort: str | None = None
+    agg: Sequence[str] = ()
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows are put together."""
+        return bool(self.by) or bool(self.agg)
 
 
 def query(
@@ -79,122 +91,169 @@ def query(
     *,
     where: str | None = None,
     columns: Sequence[str] = (),
-    by: Sequence[str] = (),
+    by: Sequence[str] | bool = (),
     sort: str | None = None,
     agg: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Return rows of a result table.
+    """Return rows of a result table; `Question` says what the parameters are.
 
-    Parameters
-    ----------
-    tables : Results
-        Of the table only the columns and rows that are asked for are read.
-    table : str
-        One of `TABLES`, or effects, variance, ensembles or curves where there are any.
-    where : str
-        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
-    columns : sequence of str
-        Columns to show; without them those that describe a cell, and the main metrics.
-    by : sequence of str
-        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them;
-        of effects, which are averaged with new intervals, `effects.grouped`.
-        Of several snapshots each cell's last is taken, unless they are asked for: by `epoch`, or
-        one by the condition.
-    sort : str
-        A column, with a minus in front for descending order.
+    Of the table only the columns and rows that are asked for are read.
 
     Raises
     ------
     UserError
         For an unknown table or column, or a condition that cannot be read.
     """
-    if table in _FURTHER and table not in tables:
-        raise UserError("there is none yet", key="--table", value=table, remedy=_FURTHER[table])
-    if by and table == VARIANCE:
-        remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
-        raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
-    if table not in tables:
-        remedy = nearest(table, (*TABLES, *_FURTHER))
-        raise UserError("unknown table", key="--table", value=table, remedy=remedy)
-    frame = rows_of(tables, table)
-    schema = frame.collect_schema()
-    for name in (*columns, *by):
-        _check(name, schema.names(), "--columns" if name in columns else "--by")
-    with refusing(where, schema, "--where") if where else nullcontext():
-        wanted = condition(where, schema.names()) if where else pl.lit(value=True)
-        one = bool(by) and "epoch" not in by and _several(tables, schema.names())
-        if one:
-            frame = at_one_snapshot(frame, wanted)
-        elif where:
-            frame = frame.filter(wanted)
-        shown = list(columns) or _main_columns(table, frame, schema.names())
-        if by and table == EFFECTS:
-            from manyseed.orchestrator.results.effects import grouped as of_effects
-
-            found = of_effects(tables, frame, by)
-            told = [*by, *OF_EFFECT, *(["n_pairs", "n_test_sets"] if not columns else [])]
-            result = found.select(n for n in dict.fromkeys([*told, *shown]) if n in found.columns)
-        elif by:
-            numeric = [
-                c for c in shown if c not in (*by, *AXES, SAME_AS) and schema[c].is_numeric()
-            ]
-            told = ["epoch"] if one and "epoch" not in numeric else []
-            result = grouped(
-                tables, table, frame, by, [*told, *numeric], agg, wanted if where else None
-            )
-        else:
-            result = frame.select(list(dict.fromkeys(shown))).collect()
-    if sort:
-        name = sort.removeprefix("-")
-        _check(name, result.columns, "--sort")
-        result = result.sort(name, descending=sort.startswith("-"), nulls_last=True)
-    return result
+    return ask({"": tables}, Question(table, where, columns, by, sort, agg))
 
 
-def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a table as Parquet, CSV or JSON, by the file's ending.
+def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
+    """Return rows of a table of one sweep or several; with several, `SWEEP` is the first column.
+
+    Sweeps are never averaged together. A column that one of them lacks is null there.
 
     Raises
     ------
     UserError
-        For another ending.
+        As `query`.
     """
-    if path.suffix not in FORMATS:
-        raise UserError(
-            "unknown format", key="--output", value=str(path), remedy=nearest(path.suffix, FORMATS)
-        )
-    if path.suffix == ".parquet":
-        frame.write_parquet(path)
-    elif path.suffix == ".csv":
-        frame.write_csv(path)
-    else:
-        frame.write_json(path)
+    require(question.agg)
+    frames = named_rows(sweeps, question.table)
+    schema = next(iter(frames.values())).collect_schema()
+    by = [] if isinstance(question.by, bool) else list(question.by)
+    for name in (*question.columns, *by):
+        option = "--columns" if name in question.columns else "--by"
+        if name != COVERAGE or not question.is_grouped:
+            require_column(name, schema.names(), option)
+    if question.is_grouped and question.table == VARIANCE:
+        remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
+        raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
+    where = question.where
+    with refusing(where, schema, "--where") if where else nullcontext():
+        wanted = condition(where, schema.names()) if where else pl.lit(value=True)
+        chosen, single = {}, False
+        for name, frame in frames.items():
+            one = question.is_grouped and "epoch" not in by and _several(sweeps[name], schema)
+            one = one and not (question.by is True or not by)
+            chosen[name] = at_one_snapshot(frame, wanted) if one else frame.filter(wanted)
+            single |= one
+        together = pl.concat(list(chosen.values()), how="vertical")
+        shown = list(dict.fromkeys(question.columns)) or main_columns(question.table, together)
+        if not question.is_grouped:
+            first = [SWEEP] if len(sweeps) > 1 else []
+            result = together.select(list(dict.fromkeys([*first, *shown]))).collect()
+        else:
+            by = by or everything(question.table, together)
+            columns = _numbers(question, shown, by, schema)
+            columns = [*(["epoch"] if single and "epoch" not in columns else []), *columns]
+            parts = [
+                _grouped(question, sweeps[name], frame, by, columns, wanted if where else None)
+                for name, frame in chosen.items()
+            ]
+            if len(parts) > 1:
+                parts = [
+                    part.select(pl.lit(name).alias(SWEEP), pl.exclude(SWEEP))
+                    for name, part in zip(chosen, parts, strict=True)
+                ]
+            result = pl.concat(parts, how="diagonal_relaxed")
+    if question.sort:
+        name = question.sort.removeprefix("-")
+        require_column(name, result.columns, "--sort")
+        down = question.sort.startswith("-")
+        result = result.sort(name, descending=down, nulls_last=True, maintain_order=True)
+    return result
 
 
-def _check(name: str, columns: Sequence[str], option: str) -> None:
+def require_column(name: str, columns: Sequence[str], option: str) -> None:
+    """Refuse a column that there is not, with the nearest that is."""
     if name not in columns:
         remedy = nearest(name, columns)
         raise UserError("unknown column", key=option, value=name, remedy=remedy)
 
 
-def _several(tables: Results, names: Sequence[str]) -> bool:
+def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFrame]:
+    """Return a table of each sweep lazily; of several, with the same columns and `SWEEP`."""
+    frames = {}
+    for name, tables in sweeps.items():
+        require_table(tables, table)
+        frames[name] = rows_of(tables, table)
+    if len(sweeps) == 1:
+        return frames
+    return _alike({n: f.with_columns(pl.lit(n).alias(SWEEP)) for n, f in frames.items()})
+
+
+def require_table(tables: Results, table: str, option: str = "--table") -> None:
+    """Refuse a table that there is not.
+
+    Raises
+    ------
+    UserError
+        Which says how it comes, of one that may be there.
+    """
+    if table in FURTHER and table not in tables:
+        where = None if tables.plan is None else tables.plan.directory
+        remedy = FURTHER[table]
+        raise UserError("there is none yet", file=where, key=option, value=table, remedy=remedy)
+    if table not in tables:
+        remedy = nearest(table, ALL_TABLES)
+        raise UserError("unknown table", key=option, value=table, remedy=remedy)
+
+
+def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
+    """Return tables of several sweeps with the same columns: null where one lacks them."""
+    none = pl.concat([frame.clear() for frame in frames.values()], how="diagonal_relaxed")
+    schema = none.collect_schema()
+    return {
+        name: pl.concat([none, frame], how="diagonal_relaxed").select(*schema)
+        for name, frame in frames.items()
+    }
+
+
+def _numbers(
+    question: Question, shown: Sequence[str], by: Sequence[str], schema: pl.Schema
+) -> list[str]:
+    """Return the columns of which groups show something.
+
+    Raises
+    ------
+    UserError
+        For a column that is asked for and is no number.
+    """
+    chosen = [name for name in shown if name not in (*by, SWEEP, COVERAGE)]
+    for name in question.columns if question.agg != (COUNT,) else ():
+        if name in chosen and not schema[name].is_numeric() and name not in OF_EFFECT:
+            remedy = "group by it, too: --by"
+            raise UserError("no number", key="--columns", value=name, remedy=remedy)
+    return [n for n in chosen if n not in (*AXES, SAME_AS) and schema[n].is_numeric()]
+
+
+def _grouped(
+    question: Question,
+    tables: Results,
+    frame: pl.LazyFrame,
+    by: Sequence[str],
+    columns: Sequence[str],
+    where: pl.Expr | None,
+) -> pl.DataFrame:
+    if question.table != EFFECTS:
+        return grouped(tables, question.table, frame, by, columns, question.agg, where)
+    if question.agg:
+        remedy = "they are averaged with intervals of their own: --by alone"
+        raise UserError("not of effects", key="--agg", value=list(question.agg), remedy=remedy)
+    from manyseed.orchestrator.results.effects import grouped as of_effects
+
+    within = [name for name in by if name != SWEEP]
+    found = of_effects(tables, frame, within)
+    beside = list(question.columns) or ["n_pairs", "n_test_sets", *main_columns(EFFECTS, frame)]
+    return found.select(
+        name for name in dict.fromkeys([*within, *OF_EFFECT, *beside]) if name in found.columns
+    )
+
+
+def _several(tables: Results, schema: pl.Schema) -> bool:
     """Return whether rows of a table, given by its columns, are of several snapshots."""
-    if "epoch" not in names:
+    if "epoch" not in schema:
         return False
     cells = tables.scan("cells")
     known = "epoch" in cells.collect_schema().names()
     return known and several(cells.select(CELL_KEY).collect())
-
-
-def _main_columns(table: str, frame: pl.LazyFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns that vary among those that say what a cell is, and the main metrics."""
-    first = [name for name in AXES if name in ("dataset", "classifier")]
-    others = [name for name in AXES if name not in first]
-    counted = [pl.col(name).n_unique() for name in others]
-    if "epoch" in names:
-        more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
-        counted.append((1 + more).alias("epoch"))
-    values = frame.select(counted).collect()
-    main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
-    twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
-    return [*first, *(name for name in values.columns if values[name][0] > 1), *twins, *main]

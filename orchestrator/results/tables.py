@@ -103,6 +103,11 @@ class Results(Mapping[str, pl.DataFrame]):
             raise DamagedFile(error.file, error.reason, self._remedy) from None
         return frame
 
+    def metadata(self, table: str) -> dict[str, str]:
+        """Return what a table's file says of it: `columns` and `conventions`, as JSON."""
+        with self.damage_named(table):
+            return pl.read_parquet_metadata(self._files[table])
+
     def _require_current(self, ensembles: Path) -> None:
         """Refuse ensembles of other predictions than those that were analysed."""
         inputs = ensembles.with_name(f"{INPUTS}{ensembles.suffix}")

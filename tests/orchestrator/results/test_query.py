@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import re
 import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.cli import formats
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.record import Analysis
 from tests.orchestrator.conftest import inside
 
 
@@ -54,3 +64,274 @@ def test_a_value_without_quotes_is_told_with_them(sweep: Sweep) -> None:
         .filter(pl.col("classifier") != "lr-sgd")
         .is_empty()
     )
+
+
+def test_without_columns_groups_are_of_everything_but_the_seeds(sweep: Sweep) -> None:
+    found = sweep.query("runs", by=True, columns=["accuracy"])
+    axes = ["dataset", "classifier", "train_fraction", "perturb_continuous"]
+    assert found.columns[:4] == axes
+    assert found["n"].to_list() == [8] * 8
+    runs = sweep.results["runs"].filter(~pl.col("identical"))
+    expected = runs.group_by(axes, maintain_order=True).agg(pl.col("accuracy").mean())
+    assert found["accuracy"].to_list() == pytest.approx(expected["accuracy"].to_list())
+    assert sweep.query("runs", agg=["count"], columns=["accuracy"]).columns[:4] == axes
+    shown = asked(sweep, "-t", "runs", "--by", "-c", "accuracy", "-f", "csv")
+    assert [row["accuracy"] for row in csv.DictReader(io.StringIO(shown))] == [
+        str(value) for value in found["accuracy"]
+    ]
+
+
+def asked(sweep: Sweep, *options: object) -> str:
+    code, told = inside("query", sweep.directory, *options)
+    assert code == 0, told
+    return told
+
+
+def test_coverage_is_of_what_is_planned(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "sweep"))
+    text = copy.paths.sweep_file.read_text()
+    file = tmp_path / "more.toml"
+    file.write_text(text.replace("repeats = 2", "repeats = 4").replace('"xgb"]', '"xgb", "mlp"]'))
+    Sweep.plan(file, copy.directory)
+    found = copy.query(by=["train_fraction"])
+    assert found["coverage"].to_list() == [pytest.approx(1 / 3)] * 2
+    found = copy.query(by=["classifier"])
+    assert found["coverage"].to_list() == [0.5, 0.5]
+    by_set = copy.query("repeats", by=["repeat_index"])
+    assert by_set["coverage"].to_list() == [pytest.approx(2 / 3)] * 2
+    good = copy.query("runs", by=["classifier"], where="accuracy > 0", columns=["accuracy"])
+    assert good["coverage"].to_list() == [0.5, 0.5]  # of the cells that have such runs
+    assert sweep.query(by=["train_fraction"])["coverage"].to_list() == [1.0, 1.0]
+
+
+def test_several_sweeps_stand_side_by_side(sweep: Sweep, tmp_path: Path) -> None:
+    other = Sweep(shutil.copytree(sweep.directory, tmp_path / "other"))
+    for name in ("cells", "runs"):  # as an earlier version would write it
+        file = other.paths.table(name)
+        file.write_bytes(b"")
+        sweep.results[name].drop("roc_auc_mean", "roc_auc", strict=False).write_parquet(file)
+    replace(Analysis.read(other.paths), tables={}).write(other.paths)
+    both = (sweep.directory, other.directory)
+    found = sweep.query("cells", others=[other], columns=["cell", "roc_auc_mean"])
+    assert found.columns == ["sweep", "cell", "roc_auc_mean"]
+    assert found["sweep"].to_list() == [str(one) for one in both for _ in range(8)]
+    assert found["roc_auc_mean"].null_count() == 8
+    code, told = inside("query", *both, "--by", "classifier", "-c", "accuracy_mean", "-f", "csv")
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert code == 0
+    assert [(row["sweep"], row["n"]) for row in rows] == [(str(d), "4") for d in both for _ in "ab"]
+    alone = sweep.query(by=["classifier"])["accuracy_mean"].to_list()
+    assert [float(row["accuracy_mean"]) for row in rows] == alone * 2
+    where = f"sweep = '{both[1]}' AND classifier = 'xgb'"
+    assert sweep.query("runs", others=[other], where=where)["sweep"].unique().to_list() == [
+        str(both[1])
+    ]
+    with pytest.raises(UserError, match=r'did you mean "sweep"\?'):
+        sweep.query("cells", others=[other], where="swep = 'a'")
+
+
+def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
+    options = ("--by", "classifier", "-c", "accuracy_mean,accuracy_std")
+    expected = sweep.query(by=["classifier"], columns=["accuracy_mean", "accuracy_std"])
+    for ending in ("csv", "json", "md", "tex", "parquet", "txt"):
+        assert "Wrote 2 rows" in asked(sweep, *options, "-o", tmp_path / f"rows.{ending}")
+    piped = asked(sweep, *options, "-o", "-")
+    assert piped.startswith((tmp_path / "rows.csv").read_text())
+    assert pl.read_csv(tmp_path / "rows.csv").equals(expected)
+    assert pl.read_parquet(tmp_path / "rows.parquet").equals(expected)
+    written = json.loads((tmp_path / "rows.json").read_text())
+    assert (written["schema"], written["table"]) == (1, "cells")
+    assert written["rows"] == expected.to_dicts()
+    assert written["rows"] == json.loads(asked(sweep, *options, "--json"))["rows"]
+    row = expected.row(0, named=True)
+    half = (row["accuracy_mean_ci_high"] - row["accuracy_mean_ci_low"]) / 2
+    shown = f"{row['accuracy_mean']:.4f} ± {half:.4f}"
+    assert f"| lr-sgd | 4 | 1.0000 | {shown} |" in (tmp_path / "rows.md").read_text()
+    assert f"& ${shown.replace('±', chr(92) + 'pm')}$ &" in (tmp_path / "rows.tex").read_text()
+    assert shown in (tmp_path / "rows.txt").read_text()
+    assert shown in asked(sweep, *options)
+    assert asked(sweep, "-t", "runs", "--limit", 3, "-f", "csv").count("\n") == 4
+
+
+AWKWARD = [r"50 % & $x_1$ #{a} ~^\\ [b] <c>|d| *e* `f`", "zwei\nZeilen – α̂ ≤ δ", "-", ""]
+
+
+def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "dataset_name": AWKWARD,
+            "accuracy": [-0.5, 0.25, None, 123456.0],
+            "accuracy_ci_low": [-0.75, 0.0, None, None],
+            "accuracy_ci_high": [-0.25, 0.5, None, None],
+            "n": [1, 2, 3, 4000],
+            "over": ["seeds"] * 4,
+        }
+    )
+    text = formats.in_format(frame, "latex", {}, ["100 % of\n\\input{x}"]).decode()
+    lines = text.splitlines()
+    assert lines[:3] == [
+        "% needs \\usepackage{booktabs}",
+        "% ± is half of the 95 % interval over seeds.",
+        "% 100 % of \\input{x}",
+    ]
+    assert lines[3:6] == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"dataset\_name & accuracy & n \\",
+    ]
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    body = lines[7:-2]
+    assert len(body) == 4
+    assert body[0].startswith(r"50 \% \& \$x\_1\$ \#\{a\} \textasciitilde{}\textasciicircum{}")
+    assert r"$-0.5000 \pm 0.2500$" in body[0]
+    assert body[1].startswith(
+        r"zwei Zeilen -- $\hat{\alpha}$ $\leq$ $\delta$ & $0.2500 \pm 0.2500$"
+    )
+    assert body[2] == r"- & -- & 3 \\"
+    assert body[3] == r" & $1.235 \times 10^{5}$ & 4,000 \\"
+    for line in body:  # three cells, and no letter that LaTeX would take for its own
+        bare = re.sub(r"\\[&%$#_{}]", "", line)
+        assert bare.count("&") == 2
+        assert bare.count("$") % 2 == 0
+        assert not re.search(r"[%#~]", bare)
+    compiler = shutil.which("pdflatex")
+    if compiler:
+        page = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{text}"
+        (tmp_path / "page.tex").write_text(page + "\\end{document}")
+        done = subprocess.run(
+            [compiler, "-interaction=nonstopmode", "-halt-on-error", "page.tex"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_markdown_shows_awkward_names_as_they_are() -> None:
+    frame = pl.DataFrame({"name": [AWKWARD[0], "a|b\nc", "_x_ y_z"], "n": [1, 2, 3]})
+    lines = formats.in_format(frame, "markdown", {}, []).decode().splitlines()
+    assert lines[:2] == ["| name | n |", "| --- | ---: |"]
+    assert r"\[b\] \<c\>\|d\| \*e\* \`f\`" in lines[2]
+    assert lines[3] == r"| a\|b c | 2 |"
+    assert lines[4] == r"| \_x\_ y_z | 3 |"
+
+
+def test_json_has_neither_nan_nor_infinity() -> None:
+    frame = pl.DataFrame({"x": [1.0, float("nan"), float("inf"), None]})
+    content = formats.in_format(frame, "json", {"table": "runs"}, ["a"])
+    assert json.loads(content, parse_constant=pytest.fail) == {
+        "schema": 1,
+        "table": "runs",
+        "rows": [{"x": 1.0}, {"x": None}, {"x": None}, {"x": None}],
+        "notes": ["a"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-f", "xls"), '--format = "xls": unknown format'),
+        (("-f", "lates"), 'did you mean "latex"'),
+        (("-o", "rows.xlsx"), "or say --format"),
+        (("-o", "no/such/rows.csv"), "its folder is not there"),
+        (("--json", "-f", "csv"), "--json says another format"),
+        (("--by", "--agg", "means"), 'did you mean "mean"'),
+        (("--by", "-c", "vary"), "no number"),
+        (("-t", "effects", "--agg", "mean"), "not of effects"),
+        (("-t", "variance", "--by"), "intervals are not averaged"),
+    ],
+)
+def test_a_wrong_option_is_one_message(
+    sweep: Sweep,
+    options: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, told = inside("query", sweep.directory, *options)
+    assert code == 2
+    assert message in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_sql_from_the_command_and_from_python(sweep: Sweep) -> None:
+    text = "SELECT classifier, AVG(accuracy) AS mean FROM runs GROUP BY classifier ORDER BY mean"
+    found = json.loads(asked(sweep, "--sql", text, "--json"))
+    assert (found["sql"], found["rows"]) == (text, sweep.query(sql=text).to_dicts())
+    runs = sweep.results["runs"]
+    assert sweep.query(sql=text)["mean"].max() == pytest.approx(
+        max(runs.filter(classifier=name)["accuracy"].mean() for name in ("xgb", "lr-sgd"))
+    )
+    code, told = inside("query", sweep.directory, "--sql", text, "--by", "classifier")
+    assert (code, "--by" in told, "not beside --sql" in told) == (2, True, True)
+    assert asked(sweep, "--sql", "SELECT cell FROM runs WHERE cell > 99") == "It has no rows.\n"
+
+
+@pytest.mark.parametrize("how", [("--describe",), ("--columns", "?")])
+def test_columns_are_listed_with_what_they_mean(sweep: Sweep, how: tuple[str, ...]) -> None:
+    for table in ("runs", "pairs", "cells", "effects"):
+        rows = json.loads(asked(sweep, "-t", table, *how, "--json"))["rows"]
+        assert {row["column"] for row in rows} >= set(sweep.results[table].columns)
+        assert all(row["meaning"] for row in rows)
+        kept = json.loads(pl.read_parquet_metadata(sweep.paths.table(table))["columns"])
+        for row in rows:
+            known = kept.get(row["column"], row)
+            assert (row["unit"], row["meaning"]) == (known["unit"], known["meaning"])
+    grouped = json.loads(asked(sweep, "--by", "classifier", *how, "--json"))["rows"]
+    named = {row["column"] for row in grouped}
+    found = sweep.query(by=["classifier"]).columns
+    assert {re.sub("^.*(?=_ci_)", "…", name) for name in found} - named == set()
+
+
+@pytest.mark.parametrize(
+    ("begun", "expected"),
+    [
+        (["-t", "ru"], ["runs"]),
+        (["--format", "la"], ["latex"]),
+        (["--agg", "mean,med"], ["mean,median"]),
+        (["-t", "runs", "--columns", "cell,accu"], ["cell,accuracy"]),
+        (["-t", "runs", "--by", "classi"], ["classifier"]),
+        (["-t", "runs", "--sort", "addr"], ["address"]),
+        (["--where", "n_runs > 3 AND train_f"], ["n_runs > 3 AND train_fraction"]),
+        (["--where", "classifier = 'x"], ["classifier = 'xgb'"]),
+        (["-w", "classifier IN ('xgb', 'lr"], ["classifier IN ('xgb', 'lr-sgd'"]),
+        (["-w", "train_fraction = '"], []),
+    ],
+)
+def test_the_shell_completes(
+    sweep: Sweep, begun: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    from typer.main import get_command
+
+    from manyseed.orchestrator.cli.commands import app
+
+    def completed(directory: Path) -> list[str]:
+        command = get_command(app)
+        words = ["query", str(directory), *begun[:-1]]
+        context = command.make_context("manyseed", words, resilient_parsing=True)
+        with context:
+            name, own, rest = command.resolve_command(
+                context, context._protected_args + context.args
+            )
+            sub = own.make_context(name, rest, parent=context, resilient_parsing=True)
+            (option,) = [one for one in own.params if begun[-2] in one.opts]
+            return [item.value for item in option.shell_complete(sub, begun[-1])]
+
+    assert completed(sweep.directory) == expected
+    completed(tmp_path)  # no sweep: nothing is said
+
+
+def test_half_finished_sweeps_say_what_is_missing(sweep: Sweep, tmp_path: Path) -> None:
+    assert "Analysed" not in asked(sweep)
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "sweep"))
+    record = Analysis.read(copy.paths)
+    short = copy.results["repeats"].with_columns(coverage=pl.lit(0.5))
+    short.write_parquet(copy.paths.table("repeats"))
+    replace(record, tables={}, runs={**record.runs, "planned": 128}).write(copy.paths)
+    told = asked(copy, "--by", "classifier")
+    assert "Analysed 64 of 64 finished runs, of 128 planned." in told
+    assert "16 of 16 repeats lack runs" in told
+    notes = json.loads(asked(copy, "--json"))["notes"]
+    assert notes[0] == "Analysed 64 of 64 finished runs, of 128 planned."

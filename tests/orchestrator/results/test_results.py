@@ -314,7 +314,10 @@ def test_query_filters_groups_and_sorts(analysed: Sweep) -> None:
     assert len(found) == 16
     assert set(found["classifier"]) == {"xgb"}
     means = query(tables, "runs", columns=["accuracy"], by=["classifier"], sort="-accuracy")
-    assert means.columns == ["classifier", "n", "n_identical", "accuracy"]
+    known = ["n", "n_identical", "coverage"]
+    ends = ["accuracy_ci_low", "accuracy_ci_high", "over"]
+    assert means.columns == ["classifier", *known, "accuracy", *ends]
+    assert means["coverage"].to_list() == [1.0, 1.0]
     assert means["n"].to_list() == [32, 32]
     assert means["accuracy"].is_sorted(descending=True)
     expected = tables["runs"].filter(classifier="lr-sgd")["accuracy"].mean()

@@ -1,0 +1,100 @@
+"""What the shell completes of a query: tables, columns, values, functions, formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+_EQUAL = re.compile(r"(?P<before>.*?\b(?P<name>\w+)\s*(?:==|=|!=|<>)\s*)'(?P<begun>[^']*)")
+_IN = re.compile(
+    r"(?P<before>.*?\b(?P<name>\w+)\s+(?:NOT\s+)?IN\s*\((?:\s*'[^']*'\s*,)*\s*)'(?P<begun>[^']*)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"(?P<before>.*?)(?P<begun>\w*)", re.DOTALL)
+_MOST_VALUES = 100
+
+
+def tables(incomplete: str) -> list[str]:
+    """Complete the name of a table."""
+    from manyseed.orchestrator.results.query import ALL_TABLES
+
+    return _beginning(ALL_TABLES, incomplete)
+
+
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the last of column names that are separated by commas."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(_columns(ctx), begun)]
+
+
+def sort(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a column to sort by."""
+    minus = "-" if incomplete.startswith("-") else ""
+    names = _beginning(_columns(ctx), incomplete.removeprefix("-"))
+    return [f"{minus}{name}" for name in names]
+
+
+def functions(incomplete: str) -> list[str]:
+    """Complete the last of functions that are separated by commas."""
+    from manyseed.orchestrator.results.aggregates import FUNCTIONS
+
+    before, comma, begun = incomplete.rpartition(",")
+    names = _beginning((*FUNCTIONS, "q05", "q95"), begun)
+    return [f"{before}{comma}{name}" for name in names]
+
+
+def formats(incomplete: str) -> list[str]:
+    """Complete the name of a format."""
+    from manyseed.orchestrator.cli.formats import FORMATS
+
+    return _beginning(FORMATS, incomplete)
+
+
+def condition(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the last word of a condition: a column; after ``= '`` a value that it has."""
+    if found := _EQUAL.fullmatch(incomplete) or _IN.fullmatch(incomplete):
+        values = _beginning(_values(ctx, found["name"]), found["begun"])
+        return [f"{found['before']}'{value}'" for value in values]
+    if incomplete.count("'") % 2:
+        return []
+    found = _WORD.fullmatch(incomplete)
+    assert found is not None
+    return [f"{found['before']}{name}" for name in _beginning(_columns(ctx), found["begun"])]
+
+
+def _beginning(names: Iterable[str], begun: str) -> list[str]:
+    return [name for name in names if name.startswith(begun)]
+
+
+def _file(ctx: typer.Context) -> Path:
+    """Return the file of the table that is asked; its checksum is not looked at."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    (directory, *_) = ctx.params["directories"]
+    return SweepPaths(Path(directory)).table(ctx.params.get("table") or "cells")
+
+
+def _columns(ctx: typer.Context) -> list[str]:
+    import polars as pl
+
+    from manyseed.orchestrator.results.shown import ADDRESSES
+
+    with suppress(Exception):  # a shell that completes says nothing of what is wrong
+        names = list(pl.read_parquet_schema(_file(ctx)))
+        return [*(name for name, run in ADDRESSES.items() if run in names), *names]
+    return []
+
+
+def _values(ctx: typer.Context, name: str) -> list[str]:
+    import polars as pl
+
+    with suppress(Exception):
+        frame = pl.scan_parquet(_file(ctx), glob=False).select(pl.col(name).drop_nulls().unique())
+        if frame.collect_schema()[name] == pl.String:
+            values: list[str] = frame.collect()[name].sort().head(_MOST_VALUES).to_list()
+            return [value.replace("'", "''") for value in values]
+    return []

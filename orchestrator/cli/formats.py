@@ -1,0 +1,243 @@
+"""Rows as text of a format: for people, papers, spreadsheets and programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyseed.orchestrator.cli.output import SCHEMA, shown
+from manyseed.orchestrator.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET = "table", "csv", "json", "markdown", "latex", "parquet"
+FORMATS = (TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET)
+_ENDINGS = {
+    ".csv": CSV,
+    ".json": JSON,
+    ".md": MARKDOWN,
+    ".tex": LATEX,
+    ".parquet": PARQUET,
+    ".txt": TABLE,
+}
+_LOW, _HIGH, _OVER = "_ci_low", "_ci_high", "over"
+_IN_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    **{letter: "\\" + letter for letter in "&%$#_{}"},
+    "[": "{[}",  # after a line break it would be its argument
+    "*": "{*}",
+    "–": "--",
+    "—": "---",
+    "−": "$-$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "δ": r"$\delta$",
+    "α̂": r"$\hat{\alpha}$",
+    "α": r"$\alpha$",
+}
+_LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=True))))
+
+
+def chosen(name: str | None, output: Path | None) -> str:
+    """Return the format that is asked for: by its name, or by the ending of the output's name.
+
+    Raises
+    ------
+    UserError
+        For another one.
+    """
+    if name is not None:
+        if name not in FORMATS:
+            remedy = nearest(name, FORMATS)
+            raise UserError("unknown format", key="--format", value=name, remedy=remedy)
+        return name
+    if output is None:
+        return TABLE
+    if is_pipe(output):
+        return CSV
+    if output.suffix not in _ENDINGS:
+        near = nearest(output.suffix, _ENDINGS)
+        raise UserError(
+            "unknown format", key="--output", value=str(output), remedy=f"{near}; or say --format"
+        )
+    return _ENDINGS[output.suffix]
+
+
+def is_pipe(output: Path) -> bool:
+    """Return whether standard output is meant."""
+    return str(output) == "-"
+
+
+def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequence[str]) -> bytes:
+    """Return rows as a file's content.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str
+        One of `FORMATS`.
+    of : mapping
+        What the JSON object says of the question.
+    notes : sequence of str
+        What is to be known of the rows; in formats that have a place for it.
+    """
+    if name == PARQUET:
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        return buffer.getvalue()
+    if name == CSV:
+        return frame.write_csv().encode()
+    if name == JSON:
+        return (json.dumps(as_json(frame, of, notes), ensure_ascii=False, indent=2) + "\n").encode()
+    columns, rows, told = in_cells(frame)
+    write = {MARKDOWN: _markdown, LATEX: _latex, TABLE: _text}[name]
+    return write(columns, rows, [*told, *notes]).encode()
+
+
+def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    """Return rows as a JSON object: schema, what was asked, rows and notes; no NaN, no infinity."""
+    rows = [{key: _plain(value) for key, value in row.items()} for row in frame.to_dicts()]
+    return {"schema": SCHEMA, **of, "rows": rows, "notes": list(notes)}
+
+
+def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[str]]:
+    """Return heads and rows for readers, and what is to be said of them.
+
+    A mean and its interval are one cell, ``0.93 ± 0.01``; what all intervals are over is said.
+    """
+    told = []
+    if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
+        over = frame[_OVER].drop_nulls().unique().to_list()
+        if len(over) == 1:
+            told = [f"± is half of the 95 % interval over {over[0]}."]
+        frame = frame if len(over) > 1 else frame.drop(_OVER)
+    half = {
+        name: (frame[f"{name}{_HIGH}"] - frame[f"{name}{_LOW}"]) / 2
+        for name in frame.columns
+        if f"{name}{_HIGH}" in frame.columns
+    }
+    columns = [name for name in frame.columns if not name.endswith((_LOW, _HIGH))]
+    cells: list[list[object]] = []
+    for name in columns:
+        values: list[object] = frame[name].to_list()
+        if name in half:
+            both = zip(values, half[name], strict=True)
+            values = [one if h is None else f"{shown(one)} ± {shown(h)}" for one, h in both]
+        cells.append(values)
+    return columns, [list(row) for row in zip(*cells, strict=True)], told
+
+
+def write_out(content: bytes, output: Path | None, name: str) -> None:
+    """Write content to a file, whole, or to standard output.
+
+    Raises
+    ------
+    UserError
+        Where the file's folder is not there, or Parquet would go to a terminal.
+    """
+    if output is None or is_pipe(output):
+        if name == PARQUET and sys.stdout.isatty():
+            remedy = "give a file: -o rows.parquet; or a pipe"
+            raise UserError("is no text", key="--format", value=name, remedy=remedy)
+        sys.stdout.flush()
+        binary = getattr(sys.stdout, "buffer", None)
+        if binary is None:
+            sys.stdout.write(content.decode())
+        else:
+            binary.write(content)
+            binary.flush()
+        return
+    if not output.absolute().parent.is_dir():
+        raise UserError("its folder is not there", key="--output", value=str(output))
+    from manyseed.orchestrator.disk.placing import place
+
+    place(output, content)
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]) -> str:
+    cells = [list(columns), *([shown(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [_are_numbers(rows, number) for number in range(len(columns))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([*lines, *notes]) + "\n"
+
+
+def _markdown(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]
+) -> str:
+    def cell(value: object) -> str:
+        text = re.sub(r"\s+", " ", shown(value))
+        return re.sub(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+
+    rules = ["---:" if _are_numbers(rows, number) else "---" for number in range(len(columns))]
+    lines = [[cell(name) for name in columns], rules, *([cell(v) for v in row] for row in rows)]
+    told = [f"\n{cell(note)}" for note in notes]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *told]) + "\n"
+
+
+def _latex(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]) -> str:
+    kinds = "".join("r" if _are_numbers(rows, number) else "l" for number in range(len(columns)))
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        *(f"% {' '.join(note.split())}" for note in notes),
+        f"\\begin{{tabular}}{{{kinds}}}",
+        "\\toprule",
+        f"{' & '.join(map(latex, columns))} \\\\",
+        "\\midrule",
+        *(f"{' & '.join(_cell(value) for value in row)} \\\\" for row in rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def latex(text: str) -> str:
+    """Return a text as LaTeX prints it, whatever letters it has."""
+    plain = re.sub(r"[\s\x00-\x1f\x7f]+", " ", text)
+    return _LATEX.sub(lambda found: _IN_LATEX[found[0]], plain)
+
+
+def _cell(value: object) -> str:
+    """Return a cell of a table in LaTeX: numbers with their signs as in mathematics."""
+    text = shown(value)
+    number = re.fullmatch(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?", text)
+    if number is None or (isinstance(value, str) and "±" not in text):
+        return latex(text)
+    mantissa, exponent, half = number.groups()
+    parts = mantissa.replace(",", "{,}")
+    parts += rf" \times 10^{{{int(exponent)}}}" if exponent else ""
+    parts += rf" \pm {half.replace(',', '{,}')}" if half else ""
+    return f"${parts}$" if exponent or half or "-" in mantissa else text
+
+
+def _are_numbers(rows: Sequence[Sequence[object]], number: int) -> bool:
+    known = [row[number] for row in rows if row[number] is not None]
+    return bool(known) and all(
+        (isinstance(value, int | float) and not isinstance(value, bool))
+        or (isinstance(value, str) and " ± " in value)
+        for value in known
+    )

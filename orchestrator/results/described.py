@@ -1,0 +1,66 @@
+"""What the columns of a result table mean: what its file says, and what a query adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import polars as pl
+
+from manyseed.orchestrator.results.query import SWEEP, require_table
+from manyseed.orchestrator.results.shown import ADDRESSES, rows_of
+from manyseed.orchestrator.results.tables import Results
+
+_MEANINGS: Mapping[str, tuple[str, str]] = {
+    "address": ("", "CELL:REPEAT:RUN, as manyseed show and rerun take it."),
+    "address_i": ("", "CELL:REPEAT:RUN of the first run of the pair."),
+    "address_j": ("", "CELL:REPEAT:RUN of the second run of the pair."),
+    SWEEP: ("", "Directory of the sweep that the row is of."),
+}
+_OF_GROUPS: Mapping[str, tuple[str, str]] = {
+    "n": ("rows", "Rows that are put together."),
+    "n_twins": ("rows", "Rows of cells whose fits are another cell's: left out where it is there."),
+    "n_identical": ("rows", "Rows of repeats of identical runs."),
+    "coverage": ("share of runs", "Planned runs that are finished."),
+    "…_ci_low": ("", "Lower end of the 95 % interval of a mean."),
+    "…_ci_high": ("", "Upper end of the 95 % interval of a mean."),
+    "over": ("", "What the intervals are over: test sets, or seeds on one test set."),
+    "delta_lo": ("difference of eCDFs", "Smallest δ, where it differs: α̂ is not averaged then."),
+    "delta_hi": ("difference of eCDFs", "Largest δ, where it differs."),
+}
+
+
+def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = False) -> pl.DataFrame:
+    """Return the columns of a table.
+
+    Parameters
+    ----------
+    sweeps : mapping of str to Results
+    table : str
+    grouped : bool
+        Whether rows are put together: what groups have beside comes first.
+
+    Returns
+    -------
+    DataFrame
+        Columns column, unit and meaning, which is empty where an earlier version wrote the table.
+
+    Raises
+    ------
+    UserError
+        For an unknown table.
+    """
+    found: dict[str, tuple[str, str]] = dict(_OF_GROUPS) if grouped else {}
+    if len(sweeps) > 1:
+        found[SWEEP] = _MEANINGS[SWEEP]
+    for tables in sweeps.values():
+        require_table(tables, table)
+        names = rows_of(tables, table).collect_schema().names()
+        kept = json.loads(tables.metadata(table).get("columns", "{}"))
+        for name in (*(n for n in ADDRESSES if n in names), *names):
+            own = kept.get(name, {})
+            known = _MEANINGS.get(name, (own.get("unit", ""), own.get("meaning", "")))
+            if name not in found or (any(known) and not (grouped and name in _OF_GROUPS)):
+                found[name] = known
+    rows = [(name, *meaning) for name, meaning in found.items()]
+    return pl.DataFrame(rows, schema=["column", "unit", "meaning"], orient="row")

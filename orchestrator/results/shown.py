@@ -1,0 +1,81 @@
+"""What a query shows of each table where no columns are named, and how it names a run."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.keys import CELL_KEY
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
+from manyseed.orchestrator.results.tables import (
+    CURVES,
+    DEE,
+    EFFECTS,
+    ENSEMBLES,
+    OF_EFFECT,
+    UNCERTAINTY,
+    VARIANCE,
+    Results,
+)
+
+_MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
+_SPREADS = ("accuracy_mean", "accuracy_std", "accuracy_mean_sd")
+MAIN = {
+    "runs": ("address", "accuracy", "alpha_hat", "delta"),
+    "pairs": ("address_i", "address_j", "ec_local", "ec_global", "churn"),
+    "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_std", *_MEANS),
+    "cells": ("n_runs", "n_repeats", *_SPREADS, *_MEANS, "n_identical_repeats"),
+    "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
+    "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
+    EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
+    VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
+    CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
+    ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
+    UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
+    DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
+}
+"""What is shown of each table beside the columns that say what a cell is."""
+
+ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
+"""Columns that name a run as `show` and `rerun` take it, in tables that have the other column."""
+
+
+def rows_of(tables: Results, table: str) -> pl.LazyFrame:
+    """Return a table lazily, with the addresses of its runs."""
+    frame = tables.scan(table)
+    names = frame.collect_schema().names()
+    own = {name: run for name, run in ADDRESSES.items() if run in names}
+    return frame.with_columns(
+        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name) for name, run in own.items()
+    )
+
+
+BESIDE = {ENSEMBLES: ("models", "size"), CURVES: ("trained_epoch",), UNCERTAINTY: ("members",)}
+"""What rows of a cell differ in beside seeds."""
+
+
+def everything(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return what rows are grouped by where seeds alone are put together."""
+    names = frame.collect_schema().names()
+    beside = [name for name in BESIDE.get(table, ()) if name in names]
+    return [*what_varies(frame), *beside]
+
+
+def what_varies(frame: pl.LazyFrame) -> list[str]:
+    """Return the columns that vary among those that say what a cell is, and its snapshot."""
+    first = [name for name in AXES if name in ("dataset", "classifier")]
+    others = [name for name in AXES if name not in first]
+    counted = [pl.col(name).n_unique() for name in others]
+    if "epoch" in frame.collect_schema():
+        more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
+        counted.append((1 + more).alias("epoch"))
+    values = frame.select(counted).collect()
+    return [*first, *(name for name in values.columns if values[name][0] > 1)]
+
+
+def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return the columns that vary among those that say what a cell is, and the main metrics."""
+    names = frame.collect_schema().names()
+    main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
+    twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
+    return [*what_varies(frame), *twins, *main]

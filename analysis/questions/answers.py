@@ -131,8 +131,7 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     else:
         text = (
             f"Which classifier varies most between seeds cannot be told: {most.classifier} by "
-            f"{spread[0]}, {least.classifier} by {spread[1]}, {ratio} as much ({sure}; over "
-            f"{over})."
+            f"{spread[0]}, {least.classifier} by {spread[1]}, {ratio} as much ({sure}; {over})."
         )
     yield Sentence("spread", text, ("overview-accuracy-std", "cells-1", "summary"))
 
@@ -330,9 +329,13 @@ def _standings(found: Standings | None) -> Iterator[Sentence]:
     best = found.rows[0]
     others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
     wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
+    first = [row.classifier for row in found.rows if row.rank == best.rank]
+    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
+    if len(first) > 2:
+        who = f"{', '.join(first)} all rank"
     text = (
-        f"Across {found.datasets} datasets {best.classifier} ranks first by mean accuracy (mean "
-        f"rank {best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
+        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
+        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
     )
     if found.apart:
         named = [f"{one} from {other}" for one, other in found.apart[:LISTED]]

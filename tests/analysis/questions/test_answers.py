@@ -8,12 +8,17 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.answers import _standings, answers
 from manyseed.analysis.questions.blocks import block
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.spreads import spreads
-from manyseed.analysis.questions.standings import critical_difference, standings
+from manyseed.analysis.questions.standings import (
+    Standing,
+    Standings,
+    critical_difference,
+    standings,
+)
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted
 
@@ -63,6 +68,7 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
 def test_spreads_that_are_alike_are_not_told_apart():
     text = said(planted(datasets=2))["spread"]
     assert text.startswith("Which classifier varies most between seeds cannot be told")
+    assert "over over" not in text
 
 
 @pytest.mark.parametrize("classifiers", [("a",), ("a", "b")])
@@ -195,6 +201,14 @@ def test_classifiers_rank_across_datasets_with_a_critical_difference():
     assert "tells no two classifiers apart beyond chance" in few["standings"]
     assert "so few that the test is rough" in few["standings"]
     assert "standings" not in said(planted())
+
+
+def test_classifiers_of_equal_rank_are_first_together():
+    rows = (Standing("a", 1.5, 1), Standing("b", 1.5, 1), Standing("c", 3.0, 0))
+    (sentence,) = _standings(Standings(rows, datasets=2, critical=2.0, apart=()))
+    assert "Across 2 datasets a and b both rank first by mean accuracy (mean rank 1.5 of 3" in (
+        sentence.text
+    )
 
 
 @pytest.mark.parametrize(

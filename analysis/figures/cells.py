@@ -130,7 +130,7 @@ def of_dataset(
     axes = list(figure.subplots(1, max(len(drawn), 1), squeeze=False, sharey=True).flat)
     # a layout of its own: matplotlib's takes longer than all else
     figure.subplots_adjust(
-        left=beside / WIDTH, right=0.985, top=1 - above / tall, bottom=BELOW / tall, wspace=0.12
+        left=beside / WIDTH, right=0.985, top=1 - above / tall, bottom=BELOW / tall, wspace=0.17
     )
     for axis, quantity in zip(axes, drawn, strict=True):
         _column(axis, quantity, rows, classifiers, rich)

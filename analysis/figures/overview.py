@@ -82,7 +82,7 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
     return Plot(
         f"overview-{name.replace('_', '-')}",
         f"{title} of all cells",
-        f"A field is a cell, its colour the {of_what}. Rows: datasets; {across_told}"
+        f"A field is a cell; colour: {of_what}. Rows: datasets; {across_told}"
         f"{', in the order of the summary' if not letters else ''}. Empty: not planned, not "
         f"finished or undefined. n = {shown.height:,} cells.",
         shown.height,

@@ -129,7 +129,7 @@ def test_the_page_shows_curves_and_ensembles_where_there_are_any(tables):
 
 def test_nothing_comes_from_outside(page):
     parsed = Page(page)
-    assert not parsed.of("script")
+    assert parsed.of("script") == [{}]
     assert not parsed.of("link")
     for _, attributes in parsed.elements:
         for name in ("src", "href", "xlink:href"):
@@ -142,7 +142,7 @@ def test_nothing_comes_from_outside(page):
 
 def test_names_are_escaped(page):
     parsed = Page(page)
-    assert "<script>" not in page
+    assert page.count("<script>") == 1  # the page's own
     assert parsed.text("h1") == NASTY
     assert NASTY in parsed.text("dd")
     assert NASTY in parsed.text("table")
@@ -203,13 +203,6 @@ def test_repeats_are_told_as_cells_and_test_sets(tables, page):
     assert said == "2 repeats: 1 cell on 2 test sets."
     fewer = tables.cells.with_columns(n_repeats=pl.when(pl.col("cell") == 3).then(1).otherwise(2))
     assert repeats_in_words(fewer) == "15 repeats: 8 cells on 1 to 2 test sets each."
-
-
-def test_many_cells_are_folded_away(tables):
-    many = pl.concat([tables.cells] * 6)
-    whole = Tables(tables.runs, tables.pairs, tables.repeats, many)
-    parsed = Page(render(content(whole)))
-    assert "The other 8 cells" in parsed.text("summary")
 
 
 def test_figures_without_values_are_left_out(tables):

@@ -18,6 +18,7 @@ MARGIN = 1.3  # the axis goes beyond the smallest and the largest size by this f
 APART = 0.03  # classifiers of one size stand side by side, this share of the size apart
 
 LISTED = 3  # cells that are named
+MAX_PANELS = 24  # a dataset each
 
 
 @styled
@@ -34,6 +35,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     """
     if ensembles.is_empty():
         return None
+    ensembles, left = _drawn_datasets(ensembles)
     figure, axes, handles = _panels(ensembles, "share of ensembles", _shares)
     for axis in axes:
         axis.set_ylim(-0.04, 1.06)
@@ -45,7 +47,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
         "classical KS test accepts (dashed, hollow). Members are drawn from one half of the runs "
         f"of a repeat; the other half is the reference. {_unsaid(ensembles, close)}"
         f"{_drawn(ensembles)} "
-        f"{_resolution(ensembles)}",
+        f"{_resolution(ensembles)}{left}",
         int(ensembles["draws"].sum()),
         figure,
     )
@@ -56,16 +58,26 @@ def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
     """Draw mean and standard deviation of the accuracy of ensembles of each size."""
     if ensembles.is_empty():
         return None
+    ensembles, left = _drawn_datasets(ensembles)
     figure, _, handles = _panels(ensembles, "accuracy", _accuracies)
     legend(figure, handles, "classifier")
     return Plot(
         "ensembles-accuracy",
         "Accuracy of ensembles",
         "Test accuracy of ensembles of M_ens members, drawn from one half of the runs of a repeat: "
-        f"mean, and bars of ± one standard deviation over the draws. {_drawn(ensembles)}",
+        f"mean, and bars of ± one standard deviation over the draws. {_drawn(ensembles)}{left}",
         int(ensembles["draws"].sum()),
         figure,
     )
+
+
+def _drawn_datasets(ensembles: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Return the rows of as many datasets as there is room for, and how many are left out."""
+    datasets = ensembles["dataset"].unique().sort()
+    left = max(datasets.len() - MAX_PANELS, 0)
+    are = "1 more dataset is" if left == 1 else f"{left:,} more datasets are"
+    told = f" {are} not drawn: their numbers are in the tables." if left else ""
+    return ensembles.filter(pl.col("dataset").is_in(datasets.head(MAX_PANELS).implode())), told
 
 
 def _panels(

@@ -73,6 +73,13 @@ def test_ensembles_are_drawn_by_size_with_their_resolution():
     assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
 
 
+def test_datasets_without_room_are_told(monkeypatch):
+    monkeypatch.setattr(sizes, "MAX_PANELS", 1)
+    for plot in (draw.ensembles_close(ENSEMBLES, 0.05), draw.ensembles_accuracy(ENSEMBLES)):
+        assert len(plot.figure.axes) == 1
+        assert "1 more dataset is not drawn" in plot.caption
+
+
 def test_ticks_that_would_overlap_have_one_label():
     labels = sizes.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
     assert labels == ["", "5", "10", "", "30", "", "100", "", "200"]

@@ -148,7 +148,8 @@ def test_names_are_escaped(page):
     assert NASTY in parsed.text("table")
 
 
-def test_counts_and_warning(page, tables):
+def test_counts_and_warning(page):
+    tables = planted(runs=3)
     assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "52", "12", "4", "2"]
     assert "4 failed and 2 are missing" in page
     assert "over the 64 that are finished." in page
@@ -246,7 +247,8 @@ def test_conventions_say_which_probes_and_unions(tables):
     assert "counts as 1" in said
 
 
-def test_the_page_begins_with_the_answers_each_with_a_link(tables):
+def test_the_page_begins_with_the_answers_each_with_a_link():
+    tables = planted(datasets=2, schemes=("none", "noise"), runs=5)
     shown = content(tables)
     assert len(shown.answers) >= 4
     parsed = Page(render(shown))
@@ -262,7 +264,8 @@ def test_the_page_begins_with_the_answers_each_with_a_link(tables):
     assert first.startswith("This is incomplete: 6 of 70 planned runs are not there, 4 of them")
 
 
-def test_where_results_come_from_stands_on_the_page(tables):
+def test_where_results_come_from_stands_on_the_page():
+    tables = planted(runs=3)
     told = {"Seed": "20210427", "Test sets": "25% of the samples: vehicle"}
     text = 'name = "<first>"'
     html = render(content(tables, provenance=told, sweep_file=text))

@@ -47,6 +47,37 @@ class Learning:
 
         return open_finished_runs(self.paths)
 
+    def runs(self, dataset: str, classifier: str) -> xr.Dataset:
+        """Return the finished runs of a dataset and classifier, lazily, with coordinates in words.
+
+        Parameters
+        ----------
+        dataset, classifier : str
+            As the sweep file names them.
+
+        Returns
+        -------
+        xarray Dataset
+            Dimensions ``run``, ``sample`` and others as in `predictions`. Coordinates of each run:
+            ``cell``, ``repeat_index``, ``run_index``, ``train_fraction``, and in the sweep file's
+            words ``perturb_continuous``, ``perturb_categorical``, ``perturb_hparams``, ``hparams``
+            and ``vary``. ``y_true`` is each run's own: (run, sample).
+
+        Raises
+        ------
+        orchestrator.errors.UserError
+            Where the sweep has not both.
+
+        Examples
+        --------
+        >>> runs = sweep.runs("digits", "mlp")                       # doctest: +SKIP
+        >>> right = runs.label.isel(epoch=-1) == runs.y_true         # doctest: +SKIP
+        >>> right.mean("sample").groupby("perturb_continuous").std() # doctest: +SKIP
+        """
+        from manyseed.orchestrator.stored import open_named_runs
+
+        return open_named_runs(self.paths, dataset, classifier)
+
     @property
     def raw_predictions(self) -> xr.DataTree:
         """As `predictions`, with all rows of the store, also those that hold no predictions.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedShard, ManyseedError
+from manyseed.orchestrator.errors import DamagedShard, ManyseedError, UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
@@ -78,6 +78,25 @@ def open_all_rows(paths: SweepPaths) -> xr.DataTree:
     from manyseed.orchestrator.store.reading.lazy import open_runs
 
     return _tree(paths, open_runs)
+
+
+def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Dataset:
+    """Open the finished runs of one group, in words; `Sweep.runs` says more."""
+    from manyseed.orchestrator.store.reading.lazy import in_words, open_finished
+
+    plan = Plan.read(paths)
+    for group in stored_groups(paths, plan):
+        if (group.spec.dataset, group.spec.classifier) == (dataset, classifier):
+            journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
+            return in_words(open_finished(group, journaled=journaled))
+    known = [f"{one.dataset} × {one.classifier}" for one in Groups.read(paths).specs]
+    raise UserError(
+        "there are no such runs",
+        file=paths.directory,
+        key="dataset, classifier",
+        value=f"{dataset} × {classifier}",
+        remedy=nearest(f"{dataset} × {classifier}", known),
+    )
 
 
 def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree:

@@ -18,8 +18,8 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.cli.progress import show
-from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import NOT_FINISHED, ManyseedError, UnavailableError
+from manyseed.orchestrator.errors import NOT_FINISHED, UnavailableError
+from manyseed.orchestrator.progress.nextsteps import next_steps
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
@@ -105,15 +105,8 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     for failure in state["failures"]:
         say(f"\n{failure['count']:,} failed: {failure['error']}")
     console.print()
-    directory = sweep.directory
-    if runs["failed"]:
-        say_next("Tracebacks", "logs", directory, "--failed")
-    if {"waiting", "running"} & set(state["tasks"]):
-        say_next("Watch", "status", directory, "--watch")
-    elif runs["missing"]:
-        say_next("Go on with", "resume", directory)
-    elif not runs["failed"]:
-        say_next("Next", "report" if _analysed(sweep, runs) else "analyze", directory)
+    for what, arguments in next_steps(sweep.paths, state):
+        say_next(what, *arguments)
 
 
 def _tasks(state: dict[str, Any], name: str) -> str:
@@ -145,12 +138,3 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     if reason:
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  mend it, then: manyseed resume {sweep.directory}")
-
-
-def _analysed(sweep: Sweep, runs: dict[str, int]) -> bool:
-    """Whether the result tables are of all runs that are finished."""
-    try:
-        record = read_json(sweep.paths.analysis)
-        return bool(record["runs"]["analysed"] == runs["done"] + runs["copy"])
-    except (FileNotFoundError, ManyseedError, LookupError, TypeError):
-        return False  # an analysis mends it

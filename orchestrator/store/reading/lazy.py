@@ -12,6 +12,7 @@ import xarray as xr
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import (
     Integers,
@@ -34,6 +35,25 @@ def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset
     data = data.assign_coords(row=("run", np.arange(group.rows), {"long_name": "row of the store"}))
     whole = len(rows) > 0 and len(rows) == rows[-1] + 1  # then no chunk is taken apart
     return data.isel(run=slice(len(rows)) if whole else rows)
+
+
+def in_words(data: xr.Dataset) -> xr.Dataset:
+    """Return runs whose coordinates are the sweep file's words instead of codes.
+
+    Each run has its own test set: ``y_true`` and ``test_index`` are (run, sample).
+    """
+    words = {}
+    for name in FLAGS:
+        codes = data[name]
+        meanings = np.array(str(codes.attrs["flag_meanings"]).split())
+        about = {key: value for key, value in codes.attrs.items() if not key.startswith("flag_")}
+        words[name] = ("run", meanings[codes.to_numpy()], about)
+    own = {
+        name: data[name].isel(repeat=data["repeat_index"])
+        for name, variable in data.data_vars.items()
+        if "repeat" in variable.dims
+    }
+    return data.drop_vars(own).assign(own).assign_coords(words)
 
 
 def open_runs(

@@ -1,0 +1,68 @@
+"""A sweep in a terminal and in a notebook: what it shows of itself, and its runs in words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.plan import Plan
+from tests.orchestrator.conftest import QUICK, write
+
+
+def test_runs_have_the_sweep_files_words(quick: Sweep) -> None:
+    runs = quick.runs("cancer", "lr-sgd")
+    rows = Plan.read(quick.paths).cells.filter(dataset="cancer", classifier="lr-sgd")
+    words = dict(rows.select("cell", "perturb_continuous").iter_rows())
+    assert runs.sizes["run"] == 32
+    found = zip(runs["cell"].values.tolist(), runs["perturb_continuous"].values, strict=True)
+    assert dict(found) == words
+    assert set(runs["vary"].values) == {"init+batch"}
+    tree = quick.predictions["cancer/lr-sgd"]
+    np.testing.assert_array_equal(runs["label"].values, tree["label"].values)
+    for run in (0, 13, 31):
+        repeat = int(runs["repeat_index"][run])
+        np.testing.assert_array_equal(runs["y_true"][run].values, tree["y_true"][repeat].values)
+
+
+def test_accuracy_of_runs_is_that_of_the_tables(quick: Sweep, tmp_path: Path) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    sweep.analyze()
+    runs = sweep.runs("cancer", "xgb")
+    right = (runs["label"].isel(epoch=-1) == runs["y_true"]).mean("sample").values
+    table = {
+        (row["cell"], row["repeat_index"], row["run_index"]): row["accuracy"]
+        for row in sweep.results["runs"].iter_rows(named=True)
+    }
+    keys = zip(
+        *(runs[n].values.tolist() for n in ("cell", "repeat_index", "run_index")), strict=True
+    )
+    assert right.tolist() == pytest.approx([table[key] for key in keys])
+
+
+def test_unknown_runs_are_answered_with_the_nearest(quick: Sweep) -> None:
+    with pytest.raises(UserError, match="cancer × lr-sgd"):
+        quick.runs("cancer", "lr-sdg")
+
+
+def test_a_sweep_shows_how_far_it_is_and_what_comes_next(quick: Sweep, tmp_path: Path) -> None:
+    shown = repr(quick).splitlines()
+    assert shown[0] == f"Sweep({str(quick.directory)!r})"
+    assert shown[1] == "64 of 64 runs are finished"
+    assert "  cancer × lr-sgd: 32 of 32" in shown
+    assert shown[-1] in {
+        f"Next: manyseed {verb} {quick.directory}" for verb in ("analyze", "report")
+    }
+    planned = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "a <sweep>")
+    assert "0 of 64 runs are finished, 64 missing" in repr(planned)
+    assert repr(planned).endswith(f"Go on with: manyseed resume '{planned.directory}'")
+    page = planned._repr_html_()
+    assert "a &lt;sweep&gt;" in page
+    assert "<sweep>" not in page
+    planned.paths.cells.write_bytes(b"")
+    assert str(planned.paths.cells) in repr(planned)  # which a notebook must survive

@@ -205,9 +205,11 @@ def test_the_documented_lines_tell_the_accuracy_of_the_analysis(copy: Sweep) -> 
     runs = (
         copy.results["runs"].filter(classifier="lr-sgd").sort("cell", "repeat_index", "run_index")
     )
-    last = 'accuracy = right.mean("sample")'
-    readme = snippet("README.md", last).replace("sklearn%3Abreast_cancer/mlp", PATH)
-    plain = snippet("docs/store.md", last).replace("openml%3Avehicle/mlp", PATH)
+    readme = snippet("README.md", 'accuracy = (one.label == one.y_true).mean("sample")')
+    readme = readme.replace('"sklearn:breast_cancer", "mlp"', str(PATH.split("/"))[1:-1])
+    plain = snippet("docs/store.md", 'accuracy = right.mean("sample")').replace(
+        "openml%3Avehicle/mlp", PATH
+    )
     plain = plain.replace("predictions.zarr", str(copy.paths.store))
     for lines in (readme, plain):
         names: dict[str, Any] = {"sweep": copy, "xr": xr}

@@ -12,3 +12,6 @@ AXES = (
     "hparams",
     "vary",
 )
+
+VARY = "init+batch"
+"""The sources of randomness that cells with others are compared with."""

@@ -7,6 +7,7 @@ found, and removing it stops a writer that was merely suspended: its rename fail
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -33,6 +34,12 @@ class Taken(FileExistsError):
 def partial_of(path: Path) -> Path:
     """Return a name beside a file that nobody else uses, on no machine."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+
+
+def sha256(path: Path) -> str:
+    """Return the checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

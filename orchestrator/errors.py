@@ -181,18 +181,19 @@ class DamagedFile(UnavailableError):
     file : path
     reason : str
         What is wrong with it.
-    remedy : str
-        What to do about it.
+    remedy : str, optional
+        What to do about it; by default to restore it from a copy.
     """
 
     def __init__(
         self,
         file: str | Path,
         reason: str,
-        remedy: str = "restore it from a copy of the sweep",
+        remedy: str | None = None,
     ) -> None:
-        self.file, self.reason, self.remedy = file, reason, remedy
-        super().__init__(f"{file}: {reason}\n  {remedy}")
+        self.file, self.reason = file, reason
+        self.remedy = remedy or "restore it from a copy of the sweep"
+        super().__init__(f"{file}: {reason}\n  {self.remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.file, self.reason, self.remedy)

@@ -13,8 +13,8 @@ import polars as pl
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.effects import SEEDS
 from manyseed.analysis.questions.howmany import Answer, for_mean
+from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.spreads import Spreads, spreads
 from manyseed.analysis.questions.standings import Standings, standings
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET

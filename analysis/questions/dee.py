@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.means import mean_of, std_of
 from manyseed.analysis.uncertainty.dee import (
     COMPARABLE,
@@ -26,7 +27,6 @@ Real = NDArray[np.float64]
 
 METRICS = ("cll", "c_brier", "c_aurc", "error")  # PIT, figures 3 and 7 to 9
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-KEY = ("cell", "repeat_index")
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
     "deep_cell": pl.UInt32,
@@ -87,17 +87,17 @@ def curves(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Curv
     """Return the curve of each cell and repeat index whose ensembles all have the metric."""
     by_size = (
         uncertainty.filter(pl.col(metric).is_not_null())
-        .group_by(*KEY, "members", maintain_order=True)
+        .group_by(*REPEAT, "members", maintain_order=True)
         .agg(
             mean_of(pl.col(metric)).alias("mean"),
             std_of(pl.col(metric)).alias("std"),
             pl.len().alias("draws"),
             pl.col("pool").first(),
         )
-        .sort(*KEY, "members")
+        .sort(*REPEAT, "members")
     )
     found = {}
-    for (cell, repeat), own in by_size.partition_by(KEY, as_dict=True).items():
+    for (cell, repeat), own in by_size.partition_by(REPEAT, as_dict=True).items():
         if own.height == own["pool"][0]:
             curve = Curve(own["mean"].to_numpy(), own["std"].to_numpy(), int(own["draws"][0]))
             found[cell, repeat] = curve

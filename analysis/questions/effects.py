@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, VARY
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import (
     FEWEST,
+    SEEDS,
+    TEST_SETS,
     clustered,
     holm,
     of_pairs,
     t_interval,
     total,
 )
+from manyseed.analysis.tables.keys import PAIR, RUN
 from manyseed.analysis.tables.means import (
     VARIES,
     compares_runs,
@@ -39,7 +42,7 @@ UNPERTURBED = {
 }
 """The axes of schemes, and the level that each is compared with."""
 
-REFERENCES = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
+REFERENCES = {**UNPERTURBED, "hparams": "default", "vary": VARY}
 """All axes along which effects are taken."""
 
 OF_RUNS = {"accuracy_mean": "accuracy"}
@@ -60,11 +63,6 @@ EFFECTS = (
     "alpha_hat_mean",
 )
 """On what effects are taken: columns of the table of repeats."""
-
-TEST_SETS, SEEDS = "test sets", "seeds"
-
-_RUN = ["cell", "repeat_index", "run_index"]
-_PAIR = ["cell", "repeat_index", "run_i", "run_j"]
 
 
 def effects(
@@ -273,8 +271,8 @@ def _over_seeds(own: pl.DataFrame, key: Sequence[str], tables: Tables) -> pl.Dat
     cells = pl.concat([own["cell"], own["cell_none"]]).unique().implode()
     parts = []
     for of, read, table, row in (
-        (OF_RUNS, _of_runs, tables.runs, _RUN),
-        (OF_PAIRS, _of_pairs, tables.pairs, _PAIR),
+        (OF_RUNS, _of_runs, tables.runs, RUN),
+        (OF_PAIRS, _of_pairs, tables.pairs, PAIR),
     ):
         here = table.filter(pl.col("cell").is_in(cells))
         for metric, column in of.items():

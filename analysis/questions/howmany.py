@@ -23,6 +23,7 @@ from scipy.stats import chi2
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
 from manyseed.analysis.questions.intervals import t_quantile
+from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables
 
 MAX_RUNS = 10_000_000  # what needs more has no practical answer
@@ -30,7 +31,6 @@ SKEWED = 1.0
 """Skewness beyond which an interval for normal values is said to be one."""
 
 Real = NDArray[np.float64]
-REPEAT = ["cell", "repeat_index"]
 
 
 @dataclass(frozen=True, slots=True)

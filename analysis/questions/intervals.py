@@ -23,6 +23,8 @@ _ROUNDING = 1e-12  # what values up to 1 that are the same may seem to differ by
 FEWEST = 5
 """Runs that a mean over their pairs needs: the jackknife leaves one out."""
 
+TEST_SETS, SEEDS = "test sets", "seeds"  # what an interval is over
+
 Real = NDArray[np.float64]
 
 

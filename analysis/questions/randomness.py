@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.analysis.options import CLOSE
+from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
 
-REPEAT = ["cell", "repeat_index"]
 OF_CELLS = (
     *("n_runs", "n_distinct", "n_repeats", "n_identical_repeats"),
     *("accuracy_mean", "accuracy_std", "accuracy_mean_sd", "ensemble_accuracy"),

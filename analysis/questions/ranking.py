@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.analysis.options import CLOSE
+from manyseed.analysis.tables.keys import REPEAT
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
-REPEAT = ("cell", "repeat_index")
 
 
 def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:

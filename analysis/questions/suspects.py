@@ -6,12 +6,12 @@ import polars as pl
 
 from manyseed.analysis.metrics.alpha_tests import SORTED, worst
 from manyseed.analysis.options import Options
+from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.means import VARIES
 
 SUSPECT = "alpha_hat_suspect"
 INFEASIBLE = "alpha_hat_infeasible_max"
 
-_REPEAT = ["cell", "repeat_index"]
 _LISTED = 5
 
 
@@ -31,15 +31,15 @@ def concerned(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> pl
         Columns dataset, classifier, cell, repeat_index, `infeasible` (whether resamples are) and
         `suspects` (list of run indices). Of tables of an earlier version without rows.
     """
-    key = ["dataset", "classifier", *_REPEAT]
+    key = ["dataset", "classifier", *REPEAT]
     if SUSPECT not in runs.collect_schema():
         return repeats.head(0).select(key).collect()
-    found = runs.filter(pl.col(SUSPECT)).group_by(_REPEAT).agg(suspects=pl.col("run_index").sort())
+    found = runs.filter(pl.col(SUSPECT)).group_by(REPEAT).agg(suspects=pl.col("run_index").sort())
     infeasible = (pl.col(INFEASIBLE) > 0).fill_null(False)
     return (
         repeats.filter(VARIES)
         .select(*key, infeasible=infeasible)
-        .join(found, on=_REPEAT, how="left")
+        .join(found, on=REPEAT, how="left")
         .filter("infeasible" if options.alpha_reference not in SORTED else _ANY)
         .with_columns(pl.col("suspects").fill_null([]))
         .sort(key)
@@ -64,7 +64,7 @@ def _note(part: pl.DataFrame, options: Options) -> str:
     dataset, classifier = part.row(0)[:2]
     named = [
         (cell, repeat, run)
-        for cell, repeat, runs in part.select(*_REPEAT, "suspects").iter_rows()
+        for cell, repeat, runs in part.select(*REPEAT, "suspects").iter_rows()
         for run in runs
     ]
     trimmed = options.alpha_reference == "others-trimmed"

@@ -33,6 +33,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import Estimates, Kind, Limits, difference_limits
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.hoeffding import parts
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.varied import (
     CONSISTENCY,
     CONTEXT,
@@ -55,8 +56,6 @@ METRICS = (ACCURACY, ERRORS, *CONSISTENCY)
 accuracy - global error consistency; and error consistency itself, of a pair of runs."""
 
 _ROUNDING = 1e-30  # what values below 1 that are all the same may seem to vary by
-
-OVER_TEST_SETS, OVER_SEEDS = "test sets", "seeds"
 
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
@@ -157,7 +156,7 @@ class _Report:
             limits = found.limits(self.confidence, kind, scale)
         if part == ALL:
             self.all[metric] = found.value
-        over = OVER_TEST_SETS if found.own.size > 1 else OVER_SEEDS
+        over = TEST_SETS if found.own.size > 1 else SEEDS
         return self._told(metric, source, part, found.value, limits, found, cells, over)
 
     def _told(
@@ -200,7 +199,7 @@ class _Report:
         if max(between, noise) > _ROUNDING:
             limits = difference_limits(between, len(means) - 1.0, noise, freedom, self.confidence)
         of = (metric, "test set", TEST_SET, between - noise, limits, found, [self.full])
-        yield {**self._told(*of, OVER_TEST_SETS), "n_repeats": len(means)}
+        yield {**self._told(*of, TEST_SETS), "n_repeats": len(means)}
 
     def of_accuracy(self) -> Iterator[dict[str, Any]]:
         """Yield what accuracy is split in."""

@@ -9,6 +9,7 @@ EPOCH = {"epoch": pl.UInt32}
 
 REPEAT = ("cell", "repeat_index")
 RUN = (*REPEAT, "run_index")
+PAIR = (*REPEAT, "run_i", "run_j")
 REPEAT_KEY = ("cell", "epoch", "repeat_index")
 RUN_KEY = (*REPEAT_KEY, "run_index")
 PAIR_KEY = (*REPEAT_KEY, "run_i", "run_j")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from manyseed.analysis.axes import VARY
+
 if TYPE_CHECKING:
     from manyseed.analysis.tables.schema import Tables
 
@@ -16,8 +18,6 @@ SAME_AS = "same_as"
 
 DRAWS_FROM = "draws_from"
 """The column of cells that tells which of the sources of `vary` fits draw from."""
-
-_DEFAULT = "init+batch"
 
 IS_TWIN = pl.col(SAME_AS).is_not_null()
 _FITS = pl.coalesce(SAME_AS, "cell")
@@ -90,7 +90,7 @@ def paired(tables: Tables) -> Tables:
     if DRAWS_FROM not in own.cells.columns:
         return own
     alike = ("dataset", "classifier", "hparams", "perturb_hparams", DRAWS_FROM)
-    one = pl.col("vary").sort_by(pl.col("vary") != _DEFAULT, "vary").first().over(alike)
+    one = pl.col("vary").sort_by(pl.col("vary") != VARY, "vary").first().over(alike)
     names = own.cells.select("cell", one).unique("cell", maintain_order=True)
     repeats = own.repeats.drop("vary").join(names, on="cell", how="left", maintain_order="left")
     return replace(own, repeats=repeats)

@@ -8,7 +8,6 @@ what was interrupted is not computed again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -28,7 +27,7 @@ from manyseed.jobs.classifiers import weights
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
 from manyseed.jobs.torchvision_import import torchvision
-from manyseed.jobs.whole import appearing, place
+from manyseed.jobs.whole import appearing, place, sha256
 
 Features = NDArray[np.float32]
 
@@ -217,7 +216,7 @@ def _join(where: Path, parts: list[Path], n: int) -> None:
             )
             np.concatenate(rows, out=values)
             values.flush()
-            about = {"sha256": _sha256(mine / "features.npy")}
+            about = {"sha256": sha256(mine / "features.npy")}
             place(mine / "about.json", lambda file: file.write(json.dumps(about).encode()))
     except OSError:
         if not where.exists():  # another process was faster: its features stay
@@ -228,13 +227,8 @@ def _read(where: Path, n: int) -> Features:
     path = where / "features.npy"
     about = json.loads((where / "about.json").read_bytes())
     values: Features = np.load(path, mmap_mode="r")
-    if len(values) != n or _sha256(path) != about["sha256"]:
+    if len(values) != n or sha256(path) != about["sha256"]:
         raise MachineError(
             f"{where} is damaged: remove it, and the features are computed again by the next fit"
         )
     return values
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,6 @@ that datasets that differ in classes or test share alone use one copy.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.datasets.source import Samples
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
 from manyseed.jobs.run import MachineError, NotFetched
-from manyseed.jobs.whole import Taken, appearing, partial_of, place
+from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
 
 HOME_VARIABLE = "MANYSEED_DATA"
 
@@ -68,7 +67,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
     try:
         about = _about(where)
         for name, of in about["files"].items():
-            if _sha256(where / name) != of["sha256"]:
+            if sha256(where / name) != of["sha256"]:
                 raise ValueError(f"{name} has another checksum")
         image = about["image"]
         return Samples(
@@ -123,7 +122,7 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
         values = np.ascontiguousarray(array)
         place(where / name, partial(np.save, arr=values, allow_pickle=False))
         files[name] = {
-            "sha256": _sha256(where / name),
+            "sha256": sha256(where / name),
             "bytes": (where / name).stat().st_size,
             "shape": array.shape,
             "dtype": array.dtype.str,
@@ -155,8 +154,3 @@ def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:
 
 def _provenance(canonical: Mapping[str, Any]) -> dict[str, Any]:
     return {key: canonical[key] for key in canonical if key not in _OF_THE_DATASET}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,8 @@ _SURE = 0.05
 
 def print_effects(sweep: Sweep) -> None:
     """Print differences by classifier with their intervals, where cells can be compared."""
-    from manyseed.analysis.questions.effects import SEEDS, effects
+    from manyseed.analysis.questions.effects import effects
+    from manyseed.analysis.questions.intervals import SEEDS
     from manyseed.analysis.report.context import effect_rows
     from manyseed.orchestrator.results.effects import compared
     from manyseed.orchestrator.results.tables import EFFECTS

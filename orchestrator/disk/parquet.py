@@ -123,15 +123,15 @@ def scan_parquet(
     try:
         require_intact(path)
     except DamagedFile as error:
-        raise _damaged(path, error.reason, remedy) from None
+        raise DamagedFile(path, error.reason, remedy) from None
     with damage_named(path, remedy):
         frame = pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
         found = frame.collect_schema()
     for name, dtype in (schema or {}).items():
         if name not in found:
-            raise _damaged(path, f"has no column {name}", remedy)
+            raise DamagedFile(path, f"has no column {name}", remedy)
         if found[name] != dtype:
-            raise _damaged(path, f"column {name} is {found[name]}, not {dtype}", remedy)
+            raise DamagedFile(path, f"column {name} is {found[name]}, not {dtype}", remedy)
     return frame
 
 
@@ -143,7 +143,7 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise _damaged(path, f"cannot be read: {first_line(error)}", remedy) from None
+        raise DamagedFile(path, f"cannot be read: {first_line(error)}", remedy) from None
 
 
 def require_intact(path: Path) -> None:
@@ -225,7 +225,3 @@ def _extended(crc: int, file: _File, n_bytes: int) -> int:
         crc = google_crc32c.extend(crc, block)
         n_bytes -= len(block)
     return crc
-
-
-def _damaged(path: Path, reason: str, remedy: str | None) -> DamagedFile:
-    return DamagedFile(path, reason, *([remedy] if remedy else []))

@@ -93,9 +93,9 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     try:
         record: T = _validator(kind).validate_json(_read(path))
     except ValidationError as error:
-        raise _damaged(path, _first(error), remedy) from None
+        raise DamagedFile(path, _first(error), remedy) from None
     except DamagedFile as error:
-        raise _damaged(path, error.reason, remedy) from None
+        raise DamagedFile(path, error.reason, remedy) from None
     return record
 
 
@@ -116,9 +116,9 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
     except FileNotFoundError:
         return []
     except ValidationError as error:
-        raise _damaged(path, f"line {len(found) + 1}: {_first(error)}", remedy) from None
+        raise DamagedFile(path, f"line {len(found) + 1}: {_first(error)}", remedy) from None
     except DamagedFile as error:
-        raise _damaged(path, error.reason, remedy) from None
+        raise DamagedFile(path, error.reason, remedy) from None
     return found
 
 
@@ -127,10 +127,6 @@ def _first(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}" if where else first["msg"]
-
-
-def _damaged(path: Path, reason: str, remedy: str | None) -> DamagedFile:
-    return DamagedFile(path, reason, *([remedy] if remedy else []))
 
 
 def _read(path: Path) -> bytes:

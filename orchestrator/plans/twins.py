@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, VARY
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, consumed
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.identity import canonical_json
@@ -27,7 +27,6 @@ SETTING_APART = ("train_fraction", "vary")
 """The axes in which twins may differ."""
 
 _ALIKE = [axis for axis in AXES if axis not in SETTING_APART]
-_DEFAULT = "init+batch"  # what other grids, and effects, compare with
 _SIZE = ("repeats", "runs")
 
 State = Literal["left out", "held", "dropped"]
@@ -214,7 +213,7 @@ def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
         ~pl.col("dropped"),
         pl.when("held").then("cell"),
         pl.col("train_fraction") != 1,
-        pl.col("vary") != _DEFAULT,
+        pl.col("vary") != VARY,
         sources.list.len(),
         place,
         "train_fraction",

@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
     ALL,
     ALONE,
     ERRORS,
-    OVER_SEEDS,
     OWN,
     TEST_SET,
     TOGETHER,
@@ -79,7 +79,7 @@ def sentence(row: Mapping[str, Any]) -> str:
     if low is None:
         return f"{part}: none, nothing differs{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
-    on = ", on this one test set" if row["over"] == OVER_SEEDS else ""
+    on = ", on this one test set" if row["over"] == SEEDS else ""
     if low > 0:
         ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
         return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, SEEDS, TEST_SETS, effects
-from manyseed.analysis.questions.intervals import clustered, holm, t_interval
+from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, effects
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, clustered, holm, t_interval
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.samples import sweep
 

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.questions.components import covariances, difference_limits
+from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
     ALL,
     ALONE,
     ERRORS,
-    OVER_SEEDS,
     OWN,
     TEST_SET,
     TOGETHER,
@@ -225,7 +225,7 @@ def test_identical_runs_have_no_interval_and_one_test_set_is_told():
     rng = np.random.default_rng(6)
     rows = found(tables(planted(rng, (1, 1), repeats=1)))
     assert (ACCURACY, "test set", TEST_SET) not in rows
-    assert {row["over"] for row in rows.values() if row["low"] is not None} == {OVER_SEEDS}
+    assert {row["over"] for row in rows.values() if row["low"] is not None} == {SEEDS}
     assert variance(tables([({"vary": "init"}, same[:, :1])])).is_empty()
 
 

@@ -4,6 +4,7 @@ from manyseed.jobs.classifiers.mlp import size_class
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.registry import (
     CLASSIFIERS,
+    configurations,
     consumes,
     core_seconds,
     fit,
@@ -20,6 +21,7 @@ __all__ = [
     "ClassifierInfo",
     "Device",
     "Unsuitable",
+    "configurations",
     "consumes",
     "core_seconds",
     "fit",

@@ -6,11 +6,12 @@ A record is filled in, not inherited from: data, and functions that are called w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
 from manyseed.jobs.run import Generators, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
@@ -172,3 +173,22 @@ class ClassifierInfo:
     def probability(self) -> Probability:
         """How its scores become probabilities."""
         return self.record.probability
+
+    def at(self, configuration: str) -> ClassifierInfo:
+        """Return it with other anchors, those of a configuration (`jobs.hparams.grid`).
+
+        Raises
+        ------
+        Refused
+            For hparams or values that it cannot have, or that its table fixes otherwise, and where
+            its anchors are the library's.
+        """
+        if self.defaults == "library":
+            reason = f'{self.name} has defaults = "library": a grid is one of the study\'s'
+            raise Refused("hparams", configuration, reason)
+        values = grid.read(self.record.space, configuration)
+        for name in self.options.get("hparams", {}):
+            if name in values and values[name] != self.hparams[name]:
+                raise Refused("hparams", configuration, f"the table of {self.name} fixes {name}")
+        anchors = {**self.hparams, **values}
+        return replace(self, hparams=anchors, consumes=self.record.consumes(anchors))

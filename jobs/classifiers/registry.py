@@ -16,7 +16,7 @@ from manyseed.jobs.classifiers.vit import VIT
 from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams import Hparam, Value
+from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
 from manyseed.jobs.training.device import faults_of
 from manyseed.jobs.training.handling import PLAIN, Handling
@@ -46,8 +46,8 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     name : str
         A classifier, or an alias whose options name one as ``kind``.
     options : mapping
-        The ``[classifier.NAME]`` table: kind, hparams, device, for networks epochs and snapshots,
-        for the others defaults, and for ``vit-transfer`` backbone and weights.
+        The ``[classifier.NAME]`` table: kind, hparams, grid, device, for networks epochs and
+        snapshots, for the others defaults, and for ``vit-transfer`` backbone and weights.
     dataset : DatasetInfo
         Decides what depends on size, and whether there are images.
 
@@ -65,7 +65,8 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     if name in CLASSIFIERS and kind != name:
         raise Refused("kind", kind, f"{name} is a classifier of its own; take another name")
     record = CLASSIFIERS[kind]
-    common = ["kind", "hparams", "device", *(["epochs", "snapshots"] if record.epochs else [])]
+    common = ["kind", "hparams", "grid", "device"]
+    common += ["epochs", "snapshots"] if record.epochs else []
     allowed = [*common, *(["defaults"] if record.library is not None else []), *record.options]
     for option in options:
         if option not in allowed:
@@ -78,6 +79,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         raise Refused("hparams", overrides, allowed="a table of values")
     defaults: Defaults = _one_of("defaults", options.get("defaults", "study"), get_args(Defaults))
     hparams = record.anchors(overrides, library=defaults == "library")
+    configurations(kind, options)
     epochs, snapshots = _epochs(record, options)
     canonical = {"name": kind, "version": record.version, **record.settings(dataset, options)}
     return ClassifierInfo(
@@ -92,6 +94,38 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         defaults=defaults,
         options=options,
     )
+
+
+def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the configurations of a classifier's hparam grid as they are written; () without one.
+
+    Parameters
+    ----------
+    kind : str
+        A classifier.
+    options : mapping
+        The ``[classifier.NAME]`` table.
+
+    Raises
+    ------
+    Refused
+        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes as well, an
+        option that is no hparam, and the library's defaults.
+    """
+    if "grid" not in options:
+        return ()
+    record, lists = CLASSIFIERS[kind], options["grid"]
+    if options.get("defaults", "study") != "study":
+        raise Refused("grid", lists, "values around the library's defaults: leave one of them out")
+    fixed = options.get("hparams", {})
+    for name in lists if isinstance(lists, Mapping) else ():
+        if isinstance(fixed, Mapping) and name in fixed:
+            reason = f"hparams fixes {name} already: take it out of one of them"
+            raise Refused(f"grid.{name}", lists[name], reason)
+        if name in ("epochs", *record.options):
+            reason = f"{name} is no hparam: give each value a table [classifier.NAME] of its own"
+            raise Refused(f"grid.{name}", lists[name], reason)
+    return tuple(grid.written(each) for each in grid.configurations(record.space, lists))
 
 
 def prepare(info: ClassifierInfo) -> None:

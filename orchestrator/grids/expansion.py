@@ -22,7 +22,7 @@ from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.identity import canonical_json, canonical_pieces, text_identity
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.grids.grid import Combinations, combine
+from manyseed.orchestrator.grids.grid import GRID, Combinations, combine
 from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -80,10 +80,11 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
     """
     resolver, tables, notes = Resolver(sweep, path), _Tables(), Notes()
     used: dict[str, set[str]] = {"dataset": set(), "classifier": set()}
+    gridded: set[str] = set()
     asked, removed, frames = 0, [], []
     for number, grid in enumerate(sweep.grid):
         where = f"grid[{number}]"
-        found = combine(grid, where, path)
+        found = combine(grid, where, path, resolver.configurations)
         repeats = _repeats(found.values["dataset"], grid.repeats or sweep.repeats, resolver, where)
         runs = grid.runs or sweep.runs
         for rule, (exclusion, gone) in enumerate(zip(grid.exclude, found.removed_by, strict=True)):
@@ -93,10 +94,13 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
             removed.append((key, text, int(repeats[gone["dataset"]].sum()) * runs))
         for kind in used:
             used[kind] |= {found.values[kind][code] for code in _present(found.codes[kind])}
+        if GRID in grid.hparams:
+            gridded |= {found.values["classifier"][c] for c in _present(found.codes["classifier"])}
         frames.append(_resolve(found, where, resolver, tables, notes, repeats, runs))
         asked += int(repeats[found.codes["dataset"]].sum()) * runs
     distinct = _distinct(pl.concat(frames), tables, notes, path)
     notes.facts_of(resolver.datasets, used["dataset"])
+    notes.grids(resolver.configurations, gridded)
     notes.unused(resolver.unused(used))
     cells = tables.described(distinct)
     tuned = cells.filter(pl.col("hparams") == "tuned")
@@ -143,8 +147,9 @@ def _resolve(
     for places, first in groups:
         fit = resolver.axis(first, where, "hparams", first["hparams"]).cell
         columns["fit"][places] = tables.code("fit", canonical_json(fit.canonical()), fit)
+        pair = resolver.pair(first["dataset"], first["classifier"])
         for axis in _FITS:
-            columns[axis][places] = tables.code(axis, first[axis], fit)
+            columns[axis][places] = tables.code(axis, pair.shown(axis, first[axis]), fit)
         alike = np.full(len(places), first["hparams"] != "tuned")
         for axis in VALUES:
             raw = found.codes[axis][places]

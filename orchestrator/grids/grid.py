@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.jobs import datasets, hparams, perturb
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.hparams.grid import is_written
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
 SUITE = "suite:"
-HPARAMS = ("default", "tuned")
+GRID = "grid"
+"""Of the axis ``hparams``: every configuration of each classifier's hparam grid."""
+HPARAMS = ("default", "tuned", GRID)
 MAX_COMBINATIONS = 5_000_000
 """Of one grid: a table of cells that still fits a login node's memory."""
 
@@ -36,7 +39,8 @@ class Combinations:
     Attributes
     ----------
     values : mapping of axis to list
-        What the codes point at, as the file writes it; suites stand as their datasets.
+        What the codes point at, as the file writes it; suites stand as their datasets, hparam
+        grids as their configurations.
     codes : mapping of axis to uint32 array (n,)
         Of every combination that is left, in the order of the lists.
     removed_by : list of dict of axis to uint32 array
@@ -55,7 +59,12 @@ class Combinations:
         return self.values[axis][self.codes[axis][position]]
 
 
-def combine(grid: Grid, where: str, path: Path) -> Combinations:
+def combine(
+    grid: Grid,
+    where: str,
+    path: Path,
+    configurations: Mapping[str, Sequence[str]] | None = None,
+) -> Combinations:
     """Multiply a grid's lists.
 
     Parameters
@@ -65,6 +74,8 @@ def combine(grid: Grid, where: str, path: Path) -> Combinations:
         The grid's key in the file, for messages.
     path : Path
         The file, for messages.
+    configurations : mapping of classifier to sequence of str, optional
+        Of those that have an hparam grid.
 
     Raises
     ------
@@ -76,6 +87,8 @@ def combine(grid: Grid, where: str, path: Path) -> Combinations:
     values = reader.values()
     steps = reader.steps(values)
     codes = _multiply(values, steps, where, path)
+    if GRID in values["hparams"]:
+        codes = _spread(values, codes, configurations or {}, where, path)
     left = np.ones(len(codes["dataset"]), dtype=bool)
     removed_by = []
     for number, rule in enumerate(grid.exclude):
@@ -215,13 +228,13 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
                 return hparams.canonical(value)
     except Refused as error:
         raise refused(error, file=path, key=f"{where}.{axis}", value=value) from None
-    if axis == "hparams" and value not in HPARAMS:
+    if axis == "hparams" and value not in HPARAMS and not is_written(value):
         raise UserError(
             "unknown hparams",
             file=path,
             key=f"{where}.{axis}",
             value=value,
-            remedy=nearest(value, HPARAMS),
+            remedy=f'{nearest(value, HPARAMS)}, or values such as "lr=0.001"',
         )
     return str(value)
 
@@ -229,6 +242,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
 def _fits(pattern: Any, axis: str, value: Any) -> bool:
     if not isinstance(pattern, str):
         return bool(pattern == value)
+    if axis == "hparams" and pattern == GRID:
+        return value == GRID or is_written(value)
     # as written, and as results write it: "neighbour:.5" is "neighbour:0.5"
     shown = normal_form(axis, value, where="", path=Path())
     return fnmatchcase(str(value), pattern) or fnmatchcase(shown, pattern)
@@ -255,3 +270,42 @@ def _multiply(
         for step, index in zip(steps, indices, strict=True)
         for axis in step
     }
+
+
+def _spread(
+    values: dict[str, list[Any]],
+    codes: dict[str, Codes],
+    configurations: Mapping[str, Sequence[str]],
+    where: str,
+    path: Path,
+) -> dict[str, Codes]:
+    """Put each classifier's configurations in the place of its grid; `values` get them as well.
+
+    A classifier without a grid keeps the word: an exclusion may still take it out.
+    """
+    listed = values["hparams"]
+    is_grid = np.array([value == GRID for value in listed])[codes["hparams"]]
+    own = [configurations.get(name) or (GRID,) for name in values["classifier"]]
+    more = dict.fromkeys(value for each in own for value in each if value not in listed)
+    extended = [*listed, *more]
+    places = {value: code for code, value in reversed([*enumerate(extended)])}
+    counts = np.array([len(each) for each in own])[codes["classifier"]]
+    times = np.where(is_grid, counts, 1)
+    total = int(times.sum())
+    if total > MAX_COMBINATIONS:
+        raise UserError(
+            f"with hparam grids it makes {total:,} combinations; a grid holds up to "
+            f"{MAX_COMBINATIONS:,}",
+            file=path,
+            key=where,
+            remedy="shorten a list, or let lists go in step with zip",
+        )
+    rows = np.repeat(np.arange(len(times)), times)
+    number = np.arange(total) - np.repeat(np.cumsum(times) - times, times)
+    spread = {axis: column[rows] for axis, column in codes.items()}
+    flat = np.array([places[value] for each in own for value in each], dtype=np.uint32)
+    starts = np.cumsum([0, *map(len, own)])[spread["classifier"]]
+    found = is_grid[rows]
+    spread["hparams"][found] = flat[(starts + number)[found]]
+    values["hparams"] = extended
+    return spread

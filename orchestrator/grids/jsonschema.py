@@ -49,7 +49,9 @@ def schema() -> Schema:
     lists = tables["Grid"]["properties"]
     for key, known in _known().items():
         lists[key]["items"] = {"anyOf": [{"enum": known}, lists[key]["items"]]}
-    lists["hparams"]["items"] = {"enum": [*HPARAMS]}
+    lists["hparams"]["items"] = {
+        "anyOf": [{"enum": [*HPARAMS]}, {"type": "string", "pattern": r"^\s*\w+\s*=.*$"}]
+    }
     for table in (found, *tables.values()):
         for key, value in table["properties"].items():
             value["title"] = key
@@ -69,6 +71,22 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             "type": "object",
             "additionalProperties": False,
             "properties": {hparam.name: _hparam(hparam) for hparam in record.space},
+        },
+        "grid": {
+            "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
+            "type": "object",
+            "additionalProperties": False,
+            "minProperties": 1,
+            "properties": {
+                hparam.name: {
+                    "description": f"Values of {hparam.name}.",
+                    "type": "array",
+                    "items": _hparam(hparam),
+                    "minItems": 1,
+                    "uniqueItems": True,
+                }
+                for hparam in record.space
+            },
         },
         "device": {
             "description": "Where to train; no part of the identity (default: cpu).",

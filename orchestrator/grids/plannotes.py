@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from manyseed.jobs.cells import ResolvedCell
@@ -22,7 +22,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
-        self._unmoved: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._unmoved: dict[tuple[str, str], list[tuple[str, ...]]] = {}
         self._same: dict[tuple[str, str], tuple[str, str]] = {}
         self._others: list[str] = []
 
@@ -31,8 +31,8 @@ class Notes:
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None
-        elif resolved.unmoved:
-            self._unmoved[names["classifier"], value] = resolved.unmoved
+        elif axis == "perturb_hparams" and value != "none":
+            self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
         """Note that a dataset and classifier are the same fits as others of another name."""
@@ -49,6 +49,16 @@ class Notes:
             if info.has_one_test_set:
                 self._others.append(f"{name}: the official test set makes one repeat")
 
+    def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:
+        """Note what hparam grids come to, and those that no grid of the file asks for."""
+        for name, found in configurations.items():
+            if name in used:
+                self._others.append(f"The hparam grid of {name} is {_axes(found)}")
+            else:
+                self._others.append(
+                    f'{name} has an hparam grid that no [[grid]] asks for: hparams = ["grid"]'
+                )
+
     def unused(self, tables: Iterable[str]) -> None:
         """Note tables of the file that no grid uses."""
         self._others += [f"[{table}] is used by no grid" for table in tables]
@@ -59,8 +69,9 @@ class Notes:
         for (axis, value), names in self._idle.items():
             idle.setdefault((axis, tuple(names)), []).append(value)
         unmoved: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for (classifier, value), hparams in self._unmoved.items():
-            unmoved.setdefault((classifier, hparams), []).append(value)
+        for (classifier, value), found in self._unmoved.items():
+            if hparams := _of_all(found):
+                unmoved.setdefault((classifier, hparams), []).append(value)
         lines = [
             f"{axis} = {_values(values)} is the same as none on {_listed(names)}: "
             f"no {_LACKING[axis]}"
@@ -76,6 +87,25 @@ class Notes:
             for other, kept in self._same.items()
         ]
         return (*lines, *self._others)
+
+
+def _of_all(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return what some configurations have, and say of which that not all do."""
+    every = set(found[0]).intersection(*found)
+    names = dict.fromkeys(name for each in found for name in each)
+    return tuple(name if name in every else f"{name} (at some configurations)" for name in names)
+
+
+def _axes(configurations: Sequence[str]) -> str:
+    """Say what a grid multiplies: ``4 configurations: lr = 0.001 | 0.0003, width1 = 32 | 64``."""
+    values: dict[str, dict[str, None]] = {}
+    for each in configurations:
+        for part in each.split(","):
+            name, _, value = part.partition("=")
+            values.setdefault(name, {})[value] = None
+    axes = ", ".join(f"{name} = {' | '.join(found)}" for name, found in values.items())
+    n = len(configurations)
+    return f"{n:,} {'configuration' if n == 1 else 'configurations'}: {axes}"
 
 
 def _values(values: list[str]) -> str:

@@ -17,8 +17,10 @@ from manyseed.jobs.cells import ResolvedCell, resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
+from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
@@ -39,8 +41,8 @@ class Pair:
         Parameters
         ----------
         hparams_of : str
-            ``default`` or ``tuned``: a tuned cell holds the search, and beside it the hparams that
-            the file fixes; what is found is no part of the identity.
+            ``default``, a configuration, or ``tuned``: a tuned cell holds the search, and beside it
+            the hparams that the file fixes; what is found is no part of the identity.
         **axes
             As `jobs.cells.resolve_cell` takes them.
 
@@ -49,10 +51,12 @@ class Pair:
         Refused
         """
         scheme = axes.pop("perturb_hparams", "none")
-        if hparams_of == "default":
-            return resolve_cell(
-                self.seed, self.dataset, self.classifier, perturb_hparams=scheme, **axes
-            )
+        if hparams_of == GRID:
+            raise Refused("hparams", hparams_of, f"{self.classifier.name} has no hparam grid")
+        if hparams_of != "tuned":
+            model = self.classifier
+            model = model.at(hparams_of) if is_written(hparams_of) else model
+            return resolve_cell(self.seed, self.dataset, model, perturb_hparams=scheme, **axes)
         if self.classifier.defaults == "library":
             reason = 'has defaults = "library": a search has no use for them'
             raise Refused("hparams", hparams_of, f"{self.classifier.name} {reason}")
@@ -61,8 +65,16 @@ class Pair:
         cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
         return replace(found, cell=cell, differing=(*found.differing, "hparams"))
 
+    def shown(self, axis: str, value: Any) -> Any:
+        """Return an axis' value as results show it, of those that a cell does not tell."""
+        if axis == "hparams" and is_written(value):
+            return written(read(self.classifier.record.space, value))
+        return value
+
     def takes(self, hparams_of: str, **axes: Any) -> bool:
         """Whether a combination can be resolved."""
+        if hparams_of == GRID and "grid" in self.classifier.options:
+            return True
         try:
             self.resolve(hparams_of, **axes)
         except Refused:
@@ -76,6 +88,7 @@ class Resolver:
     def __init__(self, sweep: SweepFile, path: Path) -> None:
         self._sweep, self._path = sweep, path
         self.datasets: dict[str, DatasetInfo] = {}
+        self.configurations: dict[str, tuple[str, ...]] = {}
         self._pairs: dict[tuple[str, str], Pair] = {}
         self._check_tables()
 
@@ -192,12 +205,18 @@ class Resolver:
             by = "dataset" if axis == "train_fraction" else "classifier"
             rule = toml_value({by: names[by], axis: value})
             elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
+            remedies = []
+            if value == GRID and axis == "hparams":
+                table = f"[classifier.{toml_key(names['classifier'])}]"
+                remedies.append(f"add to {table}: grid = {{ {_example(pair)} }}")
+            if elsewhere:
+                remedies.append(f"or leave these runs out: exclude = [{rule}]")
             raise refused(
                 error,
                 file=self._path,
                 key=f"{where}.{axis}",
                 value=value,
-                remedy=f"or leave these runs out: exclude = [{rule}]" if elsewhere else None,
+                remedy="\n  ".join(remedies) or None,
             ) from None
 
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:
@@ -232,6 +251,12 @@ class Resolver:
                     value=kind,
                     remedy="give the table another name",
                 )
+            options = table.options()
+            try:
+                if found := classifiers.configurations(kind, options):
+                    self.configurations[name] = found
+            except Refused as error:
+                raise self._refused(error, f"classifier.{toml_key(name)}", options) from None
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
@@ -248,6 +273,12 @@ class Resolver:
             return refused(error, file=self._path, key=key, value=value)
         remedy = None if error.value is None else "this is what it is by default: give another"
         return refused(error, file=self._path, key=key, remedy=remedy)
+
+
+def _example(pair: Pair) -> str:
+    """Return a list of a grid as a file might have it."""
+    first = pair.classifier.record.space[0]
+    return f"{first.name} = [{toml_value(first.default)}, …]"
 
 
 def _crossed(pairs: list[tuple[str, str]]) -> str:

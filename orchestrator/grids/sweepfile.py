@@ -176,7 +176,8 @@ class Grid(_Table):
     perturb_hparams: Texts = ["none"]
     """Noise on hparams around their anchors, such as "sig-digit:0"."""
     hparams: Texts = ["default"]
-    """"default": the anchors; "tuned": what a random search finds."""
+    """"default": the anchors; "tuned": what a random search finds; "grid": every combination of the
+    classifier's hparam grid; or values such as "lr=0.001,width1=64"."""
     vary: Texts = ["init+batch"]
     """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
     exclude: list[Exclusion] = []

@@ -14,6 +14,7 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Dropped, Plan
 from manyseed.orchestrator.store.care.repair import drop as drop_rows
@@ -24,7 +25,7 @@ from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.reading.reader import statuses
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
-"""What a condition may speak of."""
+"""What a condition may speak of, beside the hparams that grids vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
         For an invalid condition, and one that no cell or every cell meets.
     """
     plan = Plan.read(paths)
-    cells = plan.all_cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
+    cells = _described(plan, plan.all_cells)
     chosen = matching(cells, where)
     if chosen.is_empty():
         raise UserError("no cell meets this condition", key="--where", value=where)
@@ -68,11 +69,17 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     UserError
         For an invalid condition, and one that no cell meets.
     """
-    cells = plan.cells.join(plan.extents, on="cell", maintain_order="left").select(COLUMNS)
+    cells = _described(plan, plan.cells)
     chosen = matching(cells, where, option)
     if chosen.is_empty():
         raise UserError("no cell meets this condition", key=option, value=where)
     return chosen
+
+
+def _described(plan: Plan, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return cells with what a condition may speak of."""
+    known = with_anchors(cells).join(plan.extents, on="cell", maintain_order="left")
+    return known.select(*COLUMNS, f"^{PREFIX}.*$")
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:

@@ -15,6 +15,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused as NoAnalysis
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
+from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.disk.records import locked
@@ -70,6 +71,7 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     groups = groups.extended(asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
+    _check_configurations(after, sweep_file)
     observed = observed_seconds(paths, before, groups)
     return Change(sweep, text, expansion, twins, before, after, added, groups, observed)
 
@@ -162,6 +164,17 @@ def _check_size(expansion: Expansion, file: Path) -> None:
             file=file,
             key="grid",
             remedy="lower repeats or runs, shorten lists, or make several sweeps of it",
+        )
+
+
+def _check_configurations(after: Plan, file: Path) -> None:
+    if (found := after.all_cells["hparams"].n_unique()) > MAX_CONFIGURATIONS:
+        raise UserError(
+            f"with those that are planned already, {found:,} values of hparams; a sweep holds up "
+            f"to {MAX_CONFIGURATIONS:,}",
+            file=file,
+            key="grid.hparams",
+            remedy="shorten lists of hparam grids, or make several sweeps of it",
         )
 
 
@@ -303,11 +316,12 @@ def _of_groups(
 
 def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
-    by = ["dataset", "classifier", "train_fraction"]
+    by = ["dataset", "classifier", "hparams", "train_fraction"]
     sizes = asked.select(by).unique()
     devices, times = [], []
-    for dataset, classifier, fraction in sizes.iter_rows():
+    for dataset, classifier, hparams, fraction in sizes.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
+        model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
         times.append(core_seconds(data, model, rows))

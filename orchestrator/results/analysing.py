@@ -22,6 +22,7 @@ from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.conventions import to_json, why_not
@@ -120,7 +121,7 @@ def analyze(
         else:
             paths.table(name).unlink(missing_ok=True)
     if curves:
-        cells = plan.cells.select("cell", "cell_id", *AXES)
+        cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
     written = [*tables, *([CURVES] if curves else []), *of_deep]

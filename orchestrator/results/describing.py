@@ -15,6 +15,7 @@ from manyseed.analysis.tables.keys import CELL_KEY, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, side_by_side
 from manyseed.analysis.tables.twins import IS_TWIN, once, paired, same_as
+from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.twins import fits, sources_drawn
 from manyseed.orchestrator.results.effects import of_cells as effects_of_cells
@@ -56,7 +57,7 @@ def described(
     distinct_runs = runs.join(twins.filter(~IS_TWIN), on="cell", how="semi", maintain_order="left")
     place = ("rank", "repeat_index", "run_index", "close")
     shown = (*CELL_KEY, *place, *COMPARED, "delta", *HELD_OUT)
-    cells = plan.cells.lazy().select("cell", "cell_id", *AXES)
+    cells = with_anchors(plan.cells).lazy().select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
     parts = (
         runs,
         merged.pairs,

@@ -13,6 +13,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.columns import Meaning, describe
 from manyseed.orchestrator.disk.parquet import write_parquet
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.anchors import PREFIX, meaning
 from manyseed.orchestrator.results.conventions import to_json
 from manyseed.orchestrator.results.tables import CURVES
 from manyseed.orchestrator.store.layout.arrays import CURVES as CURVE_MEANINGS
@@ -50,7 +51,9 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     options of the analysis).
     """
     further = _FURTHER | OF_CURVES if table == CURVES else _FURTHER
-    described = describe(table, frame.collect_schema().names(), schema(options.metrics), further)
+    names = frame.collect_schema().names()
+    further = further | {name: meaning(name) for name in names if name.startswith(PREFIX)}
+    described = describe(table, names, schema(options.metrics), further)
     columns = {
         name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in described.items()
     }

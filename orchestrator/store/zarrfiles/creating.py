@@ -55,10 +55,11 @@ class Flags:
 
     def renumbered(self, meanings: list[str]) -> Integers:
         """Return codes into a longer list, to which meanings that it lacks are appended."""
+        numbers = {word: number for number, word in enumerate(meanings)}
         for word in self.meanings:
-            if word not in meanings:
+            if numbers.setdefault(word, len(numbers)) == len(meanings):
                 meanings.append(word)
-        table = np.array([meanings.index(word) for word in self.meanings], dtype=np.int16)
+        table = np.array([numbers[word] for word in self.meanings], dtype=np.int16)
         return table[self.codes] if len(self.codes) else self.codes
 
 

@@ -186,7 +186,7 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
         ("big", {"kind": "xgbb"}, "kind = 'xgbb': unknown classifier"),
         ("mlp", {"kind": "cnn"}, "kind = 'cnn': mlp is a classifier of its own"),
         ("mlp", {"epoch": 3}, "epoch = 3: unknown; .*epochs, snapshots"),
-        ("xgb", {"epochs": 3}, "epochs = 3: unknown; there are kind, hparams, device, defaults$"),
+        ("xgb", {"epochs": 3}, "epochs = 3: unknown; .* kind, hparams, grid, device, defaults$"),
         ("mlp", {"epochs": 0}, "epochs = 0: .*from 1 to 1000000"),
         ("mlp", {"epochs": 2.0}, "epochs .*whole number"),
         ("mlp", {"snapshots": [2, 21]}, "snapshots = 21: .*from 1 to 20"),

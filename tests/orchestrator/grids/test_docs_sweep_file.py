@@ -22,7 +22,7 @@ from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
 from manyseed.orchestrator.plans.planning import plan_change
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sweep-file.md").read_text()
-FURTHER = {"hparams", "defaults", "epochs", "snapshots", "device"}
+FURTHER = {"hparams", "grid", "defaults", "epochs", "snapshots", "device"}
 
 
 def section(title: str) -> str:
@@ -79,6 +79,14 @@ def test_fragments_are_valid_parts_of_a_grid(tmp_path):
     for text in (head + lists + first, head + 'classifier = ["xgb"]\n' + second):
         (tmp_path / "sweep.toml").write_text(text)
         assert plan_change(tmp_path / "sweep.toml", tmp_path / "out").expansion.asked
+
+
+def test_the_hparam_grid_that_the_page_shows_plans(tmp_path):
+    text = re.search(r"### Hparam grids\n\n```toml\n(.*?)```", PAGE, re.S)[1]
+    (tmp_path / "sweep.toml").write_text(f'name = "x"\nseed = 1\n{text}')
+    change = plan_change(tmp_path / "sweep.toml", tmp_path / "out")
+    # xgb's default is one of its configurations
+    assert len(change.cells) == 2 * (1 + 6 + 4)
 
 
 def test_the_table_of_seconds_is_the_models():

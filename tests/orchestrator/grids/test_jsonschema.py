@@ -42,7 +42,18 @@ def test_every_example_fits(schema: dict[str, Any], example: Path) -> None:
     assert errors(schema, example.read_text()) == []
 
 
-@pytest.mark.parametrize("text", [GOOD, WHOLE, PAGE.split("```toml\n")[1].split("```")[0]])
+OF_GRIDS = PAGE.split("### Hparam grids\n\n```toml\n")[1].split("```")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        WHOLE,
+        PAGE.split("```toml\n")[1].split("```")[0],
+        HEAD + OF_GRIDS.replace('"grid"]', '"grid", "lr=0.001,width1=64"]'),
+    ],
+)
 def test_files_that_can_be_planned_fit(schema: dict[str, Any], text: str) -> None:
     assert errors(schema, text) == []
 
@@ -66,7 +77,7 @@ SEEN = {
     "no list": "$.grid[0].classifier: 'lr-sgd' is not of type 'array'",
     "empty list": "$.grid[0].classifier: []",
     "number among names": "$.grid[0].classifier[1]: 3 is not valid",
-    "unknown hparams": "$.grid[0].hparams[0]: 'defaults' is not one of ['default', 'tuned']",
+    "unknown hparams": "$.grid[0].hparams[0]: 'defaults' is not valid under any",
     "unknown table of a classifier": "$.classifier.mpl: 'kind' is a required",
     "a classifier of another kind": "$.classifier.xgb.kind: 'xgb' was expected",
     "unknown option of a classifier": "$.classifier.mlp: Additional properties",
@@ -93,6 +104,9 @@ def test_a_planted_mistake_is_seen_where_it_stands(schema: dict[str, Any], mista
         ('[classifier.own]\nkind = "mlp"\nepochs = 0\n', "$.classifier.own.epochs: 0 is less than"),
         ('[classifier.own]\nkind = "xgb"\nepochs = 2\n', "$.classifier.own: Additional properties"),
         ('[classifier.lr-sgd]\ndevice = "gpu"\n', "['lr-sgd'].device: 'gpu' is not one of ['cpu']"),
+        ("[classifier.mlp]\ngrid = { lr = [1] }\n", "mlp.grid.lr[0]: 1 is greater than the"),
+        ("[classifier.mlp]\ngrid = { lr = 0.1 }\n", "mlp.grid.lr: 0.1 is not of type 'array'"),
+        ("[classifier.mlp]\ngrid = { epochs = [1] }\n", "mlp.grid: Additional properties"),
         ("[tune]\ndraws = 0\n", "$.tune.draws: 0 is less than the minimum of 1"),
     ],
 )

@@ -242,15 +242,16 @@ def _nothing(question: Question) -> str:
 
 def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
     """Return what is to be known of the rows."""
-    from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
     from manyseed.orchestrator.results.grouping import notes
+    from manyseed.orchestrator.results.record import Analysis
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     told = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
     if not question.is_grouped and question.table in ("ranking", "sources"):
         of = of_ranking if question.table == "ranking" else of_sources
-        told += [text for sweep in sweeps for text in of(frame, read_analysis(sweep.paths)[0])]
+        for sweep in sweeps:
+            told += of(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
     told += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
     return [*dict.fromkeys(told)]
 

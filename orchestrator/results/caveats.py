@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.snapshots import last, several
 from manyseed.orchestrator.results.record import Analysis
@@ -161,6 +160,8 @@ def of_sources(frame: pl.DataFrame, options: Options) -> list[str]:
 def _unsaid(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
     if column not in frame.columns or frame[column].null_count() == 0:
         return []
+    from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
+
     points = points_needed(options.close, options.epsilon)
     return [
         f"{column} is empty where it can't be said whether runs are close: δ is above "

@@ -81,6 +81,9 @@ class Results(Mapping[str, pl.DataFrame]):
         with self.damage_named(table):
             return self.scan(table).collect()
 
+    def __contains__(self, table: object) -> bool:
+        return table in self._files  # a mapping's own reads it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
 

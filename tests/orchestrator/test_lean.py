@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.submissions import submitting
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import Process
@@ -138,3 +140,20 @@ def test_a_query_imports_what_reads_tables_alone() -> None:
     )
     heavy = {"numba", "scipy", *SLOW} - {"polars"}
     assert not {name.partition(".")[0] for name in found["modules"]} & heavy
+
+
+@pytest.mark.parametrize("options", [("-t", "runs"), ("--by", "classifier")])
+def test_the_command_query_imports_no_more(
+    quick: Sweep, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    program = """
+from manyseed.orchestrator.cli import main
+try:
+    sys.exit(main())
+except SystemExit as error:
+    assert error.code == 0
+"""
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+    sweep.analyze(Options(resamples=2, metrics=("accuracy",)), workers=1)
+    loaded = set(seen(program, "query", sweep.directory, *options)["modules"])
+    assert loaded.isdisjoint({"numba", "scipy.stats", *SLOW} - {"polars"})

@@ -18,6 +18,7 @@ from manyseed.analysis.refused import Refused
 DEFAULT_METRICS = (
     *("accuracy", "confusion", "agreement", "alpha_hat", "ece", "proper_scores"),
     *("discrimination", "ensemble", "rejection", "holdout"),
+    "generalization",
 )
 CALIBRATION = "calibration"  # the metric that the option of that name adds
 

@@ -95,6 +95,8 @@ class Prediction:
         Where asked for, of classifiers that are trained in epochs: ``train_loss`` and
         ``train_accuracy``, means over an epoch's batches as they were trained, and ``test_loss``
         and ``test_accuracy`` after it. Losses are mean cross-entropies in nats.
+    measured : dict of arrays, or None
+        What was measured of the trained model, where asked for (`jobs.training.alive.measure`).
     """
 
     scores: NDArray[np.float32]
@@ -102,6 +104,7 @@ class Prediction:
     confidence: NDArray[np.float32]
     fit_seconds: float
     curves: Mapping[str, NDArray[np.float32]] | None = None
+    measured: Mapping[str, NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

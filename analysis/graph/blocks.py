@@ -29,6 +29,7 @@ class Member:
     run_index: Rows
     identical: NDArray[np.bool_]
     row: Rows
+    train_accuracy: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, Check]:
     largest = int(label.max(initial=0))
     if largest >= member.held_out.n_classes:
         own["label"] = np.where(label < member.held_out.n_classes, label, 0).astype(label.dtype)
+    if member.train_accuracy is not None:
+        own["train_accuracy"] = member.train_accuracy[runs]
     part = Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
     return part, Check(largest, _undefined(part))
 

@@ -28,7 +28,7 @@ import polars as pl
 from dask.delayed import Delayed, delayed
 
 from manyseed.analysis.graph.blocks import Check, Member, rows_of, take
-from manyseed.analysis.graph.predictions import Predictions, computed
+from manyseed.analysis.graph.predictions import TRAIN_ACCURACY, Predictions, computed
 from manyseed.analysis.graph.reading import Rows, Sources, read, readers
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
@@ -82,10 +82,12 @@ def blocks(
         )
         for index in predictions.runs["repeat_index"].unique().sort()
     }
+    # of the final model alone
+    known = position == len(predictions.trained) - 1 and TRAIN_ACCURACY in predictions.runs.columns
     repeats = (
         predictions.runs.sort("run_index")
         .group_by("cell", "repeat_index", maintain_order=True)
-        .agg("row", "run_index", "identical")
+        .agg("row", "run_index", "identical", *([TRAIN_ACCURACY] if known else []))
         .sort(pl.col("row").list.min())
     )
     block: list[Member] = []
@@ -98,6 +100,7 @@ def blocks(
             run_index=np.asarray(repeat["run_index"], dtype=np.int64),
             identical=np.asarray(repeat["identical"], dtype=np.bool_),
             row=np.asarray(repeat["row"], dtype=np.int64),
+            train_accuracy=np.asarray(repeat[TRAIN_ACCURACY], dtype=np.float64) if known else None,
         )
         n_own = member.row.size
         if block and (n_runs + n_own > max_runs or n_own > part_runs):

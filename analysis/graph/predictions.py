@@ -18,6 +18,7 @@ from manyseed.analysis.refused import NotKept, Refused
 ArrayName = Literal["margin", "confidence", "score"]
 
 RUN_COLUMNS = ("row", "cell", "repeat_index", "run_index", "identical")
+TRAIN_ACCURACY = "train_accuracy"
 
 
 class LazyArray(Protocol):
@@ -70,7 +71,9 @@ class Predictions:
     runs : polars frame
         The finished runs only, in any order: `row` (position on the run axis), `cell`,
         `repeat_index`, `run_index` (integers), `identical` (true where the row is a copy of
-        another run of its repeat, because nothing of its training varies).
+        another run of its repeat, because nothing of its training varies). It may have
+        `train_accuracy` (float): the share of its training rows that the run's final model gets
+        right, null where that is not known.
     runs_planned : int or mapping of cell to int, or None
         Runs that a repeat should have, for the coverage; None where that isn't known.
     epochs : tuple of int or None

@@ -128,6 +128,9 @@ class Part:
     score : float array (run, sample, class) or None
     reference_margin : float array (run, sample) or None
         Margin at the epoch of α̂'s reference, where that is another.
+    train_accuracy : float array (run,) or None
+        Share of the training rows that each run gets right, at the last snapshot; NaN where that
+        is not known.
     """
 
     held_out: HeldOut
@@ -138,6 +141,7 @@ class Part:
     confidence: NDArray[np.floating[Any]] | None = None
     score: NDArray[np.floating[Any]] | None = None
     reference_margin: NDArray[np.floating[Any]] | None = None
+    train_accuracy: NDArray[np.floating[Any]] | None = None
 
     @property
     def n_runs(self) -> int:

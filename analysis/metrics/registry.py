@@ -13,6 +13,7 @@ from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
 from manyseed.analysis.metrics.confusion import CONFUSION
 from manyseed.analysis.metrics.discrimination import DISCRIMINATION
 from manyseed.analysis.metrics.ensemble import ENSEMBLE
+from manyseed.analysis.metrics.generalization import GENERALIZATION
 from manyseed.analysis.metrics.holdout import HOLDOUT
 from manyseed.analysis.metrics.metric import Metric
 from manyseed.analysis.metrics.tempered import CALIBRATION, REJECTION
@@ -23,7 +24,7 @@ METRICS = {
     metric.name: metric
     for metric in (
         *(ACCURACY, CONFUSION, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, DISCRIMINATION),
-        *(ENSEMBLE, REJECTION, CALIBRATION, HOLDOUT),
+        *(ENSEMBLE, REJECTION, CALIBRATION, HOLDOUT, GENERALIZATION),
     )
 }
 

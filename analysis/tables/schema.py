@@ -44,6 +44,8 @@ OVER_REPEATS = (
     *("ece_mean", "log_likelihood_mean", "log_loss_mean", "brier_mean"),
     *("cll_mean", "aurc_mean"),
     *("ensemble_accuracy", "churn_ensemble_mean", "churn_loo_ensemble_mean"),
+    *("train_accuracy_mean", "train_accuracy_std"),
+    *("generalization_gap_mean", "generalization_gap_std"),
 )
 """Columns of the table of repeats whose distribution the table of cells describes."""
 

@@ -18,6 +18,7 @@ from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
+from manyseed.jobs.training.alive import measure
 from manyseed.jobs.training.device import faults_of
 from manyseed.jobs.training.handling import PLAIN, Handling
 from manyseed.jobs.training.prediction import prediction
@@ -227,6 +228,9 @@ def fit(
     try:
         with faults_of(handling.device):
             fitted = record.fit(canonical, hparams, data, generators, handling)
-            return prediction(fitted.scores, record.probability, fitted.seconds, fitted.curves)
+            measured = measure(handling.measures, fitted.alive, data)
+            return prediction(
+                fitted.scores, record.probability, fitted.seconds, fitted.curves, measured
+            )
     except ImportError as error:
         raise MachineError(f"classifier {record.name} lacks a package: {error}") from error

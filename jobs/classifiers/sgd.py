@@ -19,7 +19,7 @@ from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.encode import dense
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -57,8 +57,12 @@ def fit(
         rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
         model.fit(rows, labels, sample_weight=weight)
         seconds = perf_counter() - started
-        scores = model.decision_function(X_test)
-    return Fitted(scores[np.newaxis], seconds)
+
+    def predict(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        with _threads().limit(limits=1, user_api="blas"):
+            return np.asarray(model.decision_function(rows))
+
+    return Fitted(predict(X_test)[np.newaxis], seconds, alive=Alive(X, predict))
 
 
 @cache

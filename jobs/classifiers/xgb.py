@@ -16,7 +16,7 @@ from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 from manyseed.jobs.run import Generators, MachineError, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.device import torch_device
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 if TYPE_CHECKING:
     import xgboost
@@ -61,8 +61,13 @@ def fit(
     train = _matrix(data.X, data.cardinality, data.y)
     booster = xgboost.train(parameters, train, num_boost_round=settings["rounds"])
     seconds = perf_counter() - started
-    scores = booster.predict(_matrix(data.X_test, data.cardinality), output_margin=True)
-    return Fitted(scores[np.newaxis], seconds)
+
+    def predict(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        # A matrix of its own, also for training rows: those of training have cached sums.
+        found = booster.predict(_matrix(rows, data.cardinality), output_margin=True)
+        return np.asarray(found)
+
+    return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=Alive(data.X, predict))
 
 
 def _matrix(

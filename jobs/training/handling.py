@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,15 +31,35 @@ class Handling:
     checkpoint : Checkpoint, optional
         Where a network saves itself after epochs and goes on from. Its key names the run and its
         recipe; the caller removes it when the prediction is safe.
+    measures : tuple of str
+        What is measured of the trained model: names of `jobs.training.alive.MEASURES`.
     """
 
     snapshots: tuple[int, ...] = ()
     device: Device = "cpu"
     curves: bool = False
     checkpoint: Checkpoint | None = None
+    measures: tuple[str, ...] = ()
 
 
 PLAIN = Handling()
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A trained model that is still in memory.
+
+    Attributes
+    ----------
+    rows : array or tensor
+        The training rows, in order, as the model takes them; on its device.
+    predict : callable
+        ``predict(rows)`` returns their scores in the form of `Fitted.scores`, without the
+        dimension epoch. It draws no random number and changes nothing in the model.
+    """
+
+    rows: Any
+    predict: Callable[[Any], NDArray[np.floating[Any]]]
 
 
 class Fitted(NamedTuple):
@@ -54,8 +74,11 @@ class Fitted(NamedTuple):
         Wall time of fitting, without prediction; of a continued training in all its attempts.
     curves : dict of float32 arrays (epoch,), or None
         As `jobs.run.Prediction.curves`.
+    alive : Alive, optional
+        The model of the last scores.
     """
 
     scores: NDArray[np.floating[Any]]
     seconds: float
     curves: Mapping[str, NDArray[np.float32]] | None = None
+    alive: Alive | None = None

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from manyseed.jobs.streams import raw
 from manyseed.jobs.training.checkpoint import Checkpoint, Parts, TrainingState, restore, save
 from manyseed.jobs.training.curves import Measured, record
-from manyseed.jobs.training.handling import Fitted
+from manyseed.jobs.training.handling import Alive, Fitted
 
 _PREDICTED_AT_ONCE = 1024
 
@@ -131,7 +131,8 @@ def train(
             save(checkpoint, parts, progress)
             saved = monotonic()
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
-    return Fitted(np.stack(progress.logits), progress.seconds, curves or None)
+    alive = Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
+    return Fitted(np.stack(progress.logits), progress.seconds, curves or None, alive)
 
 
 def _train_epoch(

@@ -16,6 +16,7 @@ def prediction(
     probability: Probability,
     fit_seconds: float,
     curves: Mapping[str, NDArray[np.float32]] | None = None,
+    measured: Mapping[str, NDArray[Any]] | None = None,
 ) -> Prediction:
     """Derive labels and confidences from scores, which are rounded to float32 first.
 
@@ -29,6 +30,8 @@ def prediction(
         Wall time of fitting.
     curves : dict, optional
         Learning curves.
+    measured : dict, optional
+        What was measured of the trained model.
 
     Raises
     ------
@@ -49,6 +52,7 @@ def prediction(
         confidence=_confidence(scores, probability).astype(np.float32),
         fit_seconds=fit_seconds,
         curves=curves,
+        measured=measured,
     )
 
 

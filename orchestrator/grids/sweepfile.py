@@ -128,6 +128,8 @@ class Keep(_Table):
     """Of stored scores; "float16" halves the store."""
     curves: Flag | None = None
     """Of networks, loss and accuracy after every epoch."""
+    train_accuracy: Flag | None = None
+    """Accuracy of the final model on the rows that it was fitted on."""
 
     def over(self, other: Keep) -> Keep:
         """Return these settings, and another's where these say nothing."""
@@ -135,6 +137,9 @@ class Keep(_Table):
             scores=self.scores or other.scores,
             dtype=self.dtype or other.dtype,
             curves=other.curves if self.curves is None else self.curves,
+            train_accuracy=(
+                other.train_accuracy if self.train_accuracy is None else self.train_accuracy
+            ),
         )
 
     def resolve(self, n_classes: int) -> tuple[Scores, ScoreType]:

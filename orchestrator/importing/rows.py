@@ -93,12 +93,12 @@ class _Shard:
                         key=f"run {position}",
                         remedy="leave such runs out, or import labels instead of scores",
                     )
-                values = [part[start + offset] for part in parts]
+                values = [part[start + offset, ...] for part in parts]
                 self._set(first + start + offset, position, prediction, values)
 
     def _set(self, row: int, position: int, prediction: Prediction, values: list[Array]) -> None:
         found = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])
-        for value, part in zip(values, found.parts, strict=True):
+        for value, part in zip(values, found.parts(self.spec).values(), strict=True):
             flat = np.frombuffer(part, dtype=value.dtype.newbyteorder("<"))
             value[...] = flat.reshape(value.shape)
         is_copy = bool(self.copy[position])

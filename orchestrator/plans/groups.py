@@ -25,6 +25,7 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
+from manyseed.orchestrator.store.layout.optional import DECLARED, TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
 
 _FIXED = {
@@ -37,6 +38,8 @@ _FIXED = {
     "curves": "keep.curves",
 }
 """What of a layout a file decides, and what users call it."""
+_KEPT = {array: f"keep.{declared.keep}" for array, declared in DECLARED.items()}
+"""The same of optional arrays, by name."""
 
 _CHECKSUM = "crc32c"
 """Beside a group's attributes: that of their JSON. Earlier versions wrote none."""
@@ -207,13 +210,21 @@ def _spec(
         repeats=planned[0],
         runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
+        optional=(TRAIN_ACCURACY.of(),) if keep.train_accuracy else (),
     )
+
+
+def _how(spec: GroupSpec, array: str) -> object:
+    """Return how a group holds an optional array: whether, or of several numbers a run its form."""
+    found = next((one for one in spec.optional if one.name == array), None)
+    return found is not None and (not found.dims or [*found.shape, found.dtype])
 
 
 def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
     """Return a group's layout; one that exists never changes."""
-    for field, name in _FIXED.items():
-        before, now = getattr(held, field), getattr(wanted, field)
+    facts = [(name, getattr(held, field), getattr(wanted, field)) for field, name in _FIXED.items()]
+    facts += [(name, _how(held, array), _how(wanted, array)) for array, name in _KEPT.items()]
+    for name, before, now in facts:
         if before != now:
             raise UserError(
                 f"{held.dataset} × {held.classifier} is stored with {name} = "

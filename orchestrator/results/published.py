@@ -19,10 +19,12 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.layout.arrays import COPY
 from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import (
     StoredArray,
     finished_rows,
+    read_array,
     read_numbers,
     test_sets,
 )
@@ -110,6 +112,9 @@ def _predictions(
             "identical": status[finished] == COPY,
         }
     )
+    if (kept := TRAIN_ACCURACY.name) in stored:
+        values = read_array(group, kept)[finished].astype(np.float64)
+        runs = runs.with_columns(pl.Series("train_accuracy", values))
     return Predictions(
         dataset=spec.dataset,
         classifier=spec.classifier,

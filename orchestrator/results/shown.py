@@ -36,6 +36,13 @@ MAIN = {
 }
 """What is shown of each table beside the columns that say what a cell is."""
 
+_WHERE_KEPT = {
+    "runs": ("train_accuracy", "generalization_gap"),
+    "repeats": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
+    "cells": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
+}
+"""The same of what is kept only where the sweep file asks for it."""
+
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
 """Columns that name a run as `show` and `rerun` take it, in tables that have the other column."""
 
@@ -78,4 +85,7 @@ def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     names = frame.collect_schema().names()
     main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
     twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
-    return [*what_varies(frame), *twins, *main]
+    optional = [name for name in _WHERE_KEPT.get(table, ()) if name in names]
+    found = frame.select(pl.col(name).is_not_null().any() for name in optional).collect()
+    kept = [name for name in optional if found[name].any()]
+    return [*what_varies(frame), *twins, *main, *kept]

@@ -68,7 +68,11 @@ class _Process:
                     fit = Run(cell, batch.repeat, run)
                     saved = checkpoint(self._paths, batch.group, row, fit, recipe)
                     handling = Handling(
-                        snapshots, self._device(batch.cell), group.spec.curves, saved
+                        snapshots,
+                        self._device(batch.cell),
+                        group.spec.curves,
+                        saved,
+                        group.spec.measures,
                     )
                     prediction = self._trainer.train(fit, handling)
                     values = encode_row(group.spec, prediction, y_true)

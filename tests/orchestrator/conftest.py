@@ -86,12 +86,12 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120) -
 
 def stored(sweep: Sweep) -> Arrays:
     """Return all that depends on training: predictions, checksums, status, test sets."""
-    names = ("label", "margin", "score", "confidence", "status", "crc", "y_true", "test_index")
+    others = ("status", "crc", "y_true", "test_index")
     return {
         group.spec.path: {
             array.name: read_array(group, array.name)
             for array in group.spec.arrays
-            if array.name in names
+            if array.role == "prediction" or array.name in others
         }
         for group in list_groups(sweep.paths.store)
     }

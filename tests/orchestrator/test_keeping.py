@@ -96,7 +96,7 @@ def test_nothing_finished_is_nothing_to_export(quick: Sweep, tmp_path: Path) -> 
 def test_a_newer_layout_is_refused_with_the_remedy(copy: Sweep, verb: str) -> None:
     file = list_groups(copy.paths.store)[0].folder / "zarr.json"
     document = json.loads(file.read_bytes())
-    document["attributes"]["manyseed"]["layout"] = 2
+    document["attributes"]["manyseed"]["layout"] = 3
     file.write_text(json.dumps(document))
     result = command(verb, copy.directory)
     assert result.returncode == 2
@@ -492,10 +492,10 @@ def test_what_is_interrupted_ends_with_130(
 
 def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:
     values = json.loads(copy.paths.groups.read_bytes())
-    copy.paths.groups.write_text(json.dumps([value | {"layout": 2} for value in values]))
+    copy.paths.groups.write_text(json.dumps([value | {"layout": 3} for value in values]))
     result = command("status", copy.directory)
     assert result.returncode == 2
-    assert "groups.json: layout version 2" in result.stderr
+    assert "groups.json: layout version 3" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["submit", "resume", "compact", "analyze", "cancel"])

@@ -28,6 +28,7 @@ name    = "killed"
 seed    = 5
 repeats = 2
 runs    = 15
+keep    = { train_accuracy = true }
 
 [[grid]]
 dataset            = ["points"]

@@ -23,6 +23,7 @@ from manyseed.orchestrator.store.layout.arrays import (
     ArraySpec,
 )
 from manyseed.orchestrator.store.layout.groups import Group, published_shards
+from manyseed.orchestrator.store.layout.optional import DECLARED, NAN
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.store.zarrfiles import encoding
@@ -302,6 +303,12 @@ def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple
         most = np.inf if name.endswith("loss") else 1
         impossible = ~(np.isnan(parts[name]) | (parts[name] >= 0) & (parts[name] <= most))
         yield f"{name} is impossible", _any(impossible)
+    for array in spec.optional:
+        known, values = DECLARED[array.name], parts[array.name]
+        possible = (values >= known.least) & (values <= known.most)
+        if array.fill == NAN:
+            possible |= np.isnan(values)
+        yield f"{array.name} is impossible", _any(~possible)
     if spec.score_name is None:
         return
     values = parts[spec.score_name]

@@ -1,9 +1,10 @@
 """One record of a journal, as bytes.
 
 A journal may begin with a preamble of 28 bytes, which says of which plan its rows are. A record is
-a header of 60 bytes, little-endian, then label, score (or margin), confidence and learning curves
-as they are stored. The header has a magic number and a checksum of its own, so that a scan finds
-the next good record after a damaged one; the payload's checksum is the row's.
+a header of 60 bytes, little-endian, then label, score (or margin), confidence and what else the
+group holds (learning curves, optional arrays) as they are stored. The header has a magic number and
+a checksum of its own, so that a scan finds the next good record after a damaged one; the payload's
+checksum is the row's.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Header:
         Scores beyond the range of float16.
     fit_seconds : float
         Wall time of fitting.
-    label, score, confidence, curves : int
+    label, score, confidence, optional : int
         Lengths of the payload's parts.
     """
 
@@ -83,12 +84,12 @@ class Header:
     label: int
     score: int
     confidence: int
-    curves: int = 0
+    optional: int = 0
 
     @property
     def payload(self) -> int:
         """Length of the payload."""
-        return self.label + self.score + self.confidence + self.curves
+        return self.label + self.score + self.confidence + self.optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,9 @@ def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes
         len(values.label),
         len(values.score),
         len(values.confidence),
-        len(values.curves),
+        len(values.optional),
     )
-    return _pack(header) + values.label + values.score + values.confidence + values.curves
+    return _pack(header) + values.label + values.score + values.confidence + values.optional
 
 
 def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
@@ -171,7 +172,7 @@ def parse_header(data: bytes) -> Header | None:
         return None
     header = Header(*_HEADER.unpack_from(data)[1:])
     if header.status == DONE and header.source:  # the field's other meaning
-        header = replace(header, source=0, curves=header.source)
+        header = replace(header, source=0, optional=header.source)
     return header
 
 
@@ -186,7 +187,7 @@ def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np
     Returns
     -------
     fields : structured array (n,)
-        As in `Header`, but `source` is the length of `curves` where a run is no copy.
+        As in `Header`, but `source` is the length of `optional` where a run is no copy.
     good : bool array (n,)
     """
     fields = data.view(_FIELDS)[:, 0]
@@ -223,7 +224,7 @@ def _pack(header: Header) -> bytes:
         header.recipe,
         header.group,
         header.row,
-        header.source if header.status == COPY else header.curves,
+        header.source if header.status == COPY else header.optional,
         header.crc,
         header.clipped,
         header.fit_seconds,

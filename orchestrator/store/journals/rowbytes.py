@@ -27,35 +27,37 @@ class RowBytes:
         `score` is the score or the margin; parts that the group does not keep are empty.
     clipped : int
         How many scores exceeded the range of float16.
-    curves : bytes
-        Learning curves, one after the other.
+    optional : bytes
+        Learning curves, then the group's optional arrays, one after the other.
     """
 
     label: bytes
     score: bytes = b""
     confidence: bytes = b""
     clipped: int = 0
-    curves: bytes = b""
+    optional: bytes = b""
 
-    @property
-    def parts(self) -> tuple[bytes, ...]:
-        """The parts that are kept, in the order of the group's arrays."""
-        size = len(self.curves) // len(CURVES)
-        curves = (self.curves[n * size : (n + 1) * size] for n in range(len(CURVES)))
-        return (self.label, *filter(None, (self.score, self.confidence, *curves)))
+    def parts(self, spec: GroupSpec) -> dict[str, bytes]:
+        """Return the bytes of each array of predictions of the group, in their order."""
+        payload, found = self.label + self.score + self.confidence + self.optional, {}
+        start = 0
+        for name, size in spec.array_bytes.items():
+            found[name] = payload[start : start + size]
+            start += size
+        return found
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Bytes of label, score, confidence and curves."""
-        return len(self.label), len(self.score), len(self.confidence), len(self.curves)
+        """Bytes of label, score, confidence, and all that follows."""
+        return len(self.label), len(self.score), len(self.confidence), len(self.optional)
 
     @property
     def crc(self) -> int:
-        """CRC-32C over label, score, confidence, curves."""
+        """CRC-32C over label, score, confidence, curves, optional arrays."""
         crc = google_crc32c.value(self.label)
         crc = google_crc32c.extend(crc, self.score)
         crc = google_crc32c.extend(crc, self.confidence)
-        return int(google_crc32c.extend(crc, self.curves))
+        return int(google_crc32c.extend(crc, self.optional))
 
 
 def encode_row(
@@ -87,9 +89,9 @@ def encode_row(
     if int(prediction.label.max()) >= spec.n_classes:
         raise ValueError(f"label {prediction.label.max()} of {spec.n_classes} classes")
     label = _bytes(prediction.label, spec.array("label").dtype)
-    curves = _curves(spec, prediction) if spec.curves else b""
+    optional = (_curves(spec, prediction) if spec.curves else b"") + _optional(spec, prediction)
     if spec.scores == "none":
-        return RowBytes(label, curves=curves)
+        return RowBytes(label, optional=optional)
     if spec.scores == "all":
         scores = _all_scores(prediction.scores, spec)
     else:
@@ -100,7 +102,7 @@ def encode_row(
         if prediction.confidence.shape != grid:
             raise ValueError(f"confidence has shape {prediction.confidence.shape}, not {grid}")
         confidence = _bytes(prediction.confidence, spec.dtype)
-    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped, curves)
+    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped, optional)
 
 
 def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.float32]:
@@ -120,6 +122,17 @@ def _curves(spec: GroupSpec, prediction: Prediction) -> bytes:
         shapes = ", ".join(str(curve.shape) for curve in curves)
         raise ValueError(f"{spec.path} holds curves of {len(absent)} epochs, got {shapes}")
     return _bytes(np.stack(curves), "float32")
+
+
+def _optional(spec: GroupSpec, prediction: Prediction) -> bytes:
+    measured, found = prediction.measured or {}, []
+    for array in spec.optional:
+        values = measured.get(array.name)
+        if values is None or values.shape != array.shape:
+            got = "nothing" if values is None else f"{values.shape}"
+            raise ValueError(f"{spec.path} holds {array.name} {array.shape}, got {got}")
+        found.append(_bytes(values, array.dtype))
+    return b"".join(found)
 
 
 def _rounded(values: NDArray[np.float32], dtype: str) -> tuple[NDArray[np.float32], int]:

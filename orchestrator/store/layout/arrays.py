@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, OptionalArray
+
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
@@ -58,6 +60,7 @@ class Kept:
     probability: str
     has_clipped: bool
     curves: bool
+    optional: tuple[OptionalArray, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -154,6 +157,17 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
             units="nat" if name.endswith("loss") else "1",
             comment="NaN where the training recorded none.",
         )
+    for one in kept.optional:
+        declared = DECLARED[one.name]
+        array(
+            one.name,
+            one.dtype,
+            (*RUN, *one.dims),
+            math.nan if one.fill == NAN else one.fill,
+            long_name=declared.long_name,
+            units=declared.units,
+            comment=declared.comment,
+        )
     return arrays
 
 
@@ -194,7 +208,11 @@ def _records(kept: Kept) -> list[ArraySpec]:
         long_name="checksum of the row",
         units="1",
         comment="CRC-32C over the stored little-endian bytes of label, then score or margin, then "
-        "confidence.",
+        + (
+            "all other arrays of predictions in the order of the group's description."
+            if kept.optional
+            else "confidence."
+        ),
         references="RFC 3720, appendix B.4",
     )
     array(

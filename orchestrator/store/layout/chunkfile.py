@@ -81,7 +81,7 @@ def parse(metadata: bytes) -> Format:
     Raises
     ------
     StoreError
-        If the array is stored in a way that layout 1 does not have.
+        If the array is stored in a way that no layout has.
     """
     document = json.loads(metadata)
     shape, codecs = document["shape"], document["codecs"]

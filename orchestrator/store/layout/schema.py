@@ -15,15 +15,16 @@ from urllib.parse import quote
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import (
-    CURVES,
     ArraySpec,
     Kept,
     arrays_of,
     itemsize,
     label_dtype,
 )
+from manyseed.orchestrator.store.layout.optional import OptionalArray, UnknownArray
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
+"""The highest that is read. Groups with optional arrays are of layout 2, all others of 1."""
 ATTRIBUTE = "manyseed"
 
 SHARD_RUNS = 1000
@@ -73,6 +74,8 @@ class GroupSpec:
         Repeats in one chunk of `y_true` and `test_index`.
     curves : bool
         Whether learning curves are kept: a number for each epoch up to the last snapshot.
+    optional : tuple of OptionalArray
+        What is kept besides, in the order in which it is stored.
     """
 
     number: int
@@ -88,6 +91,7 @@ class GroupSpec:
     chunk_length: int
     split_length: int
     curves: bool = False
+    optional: tuple[OptionalArray, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -107,6 +111,17 @@ class GroupSpec:
             raise ValueError(
                 f"a shard of {self.shard_length} is no multiple of a chunk of {self.chunk_length}"
             )
+        self._check_optional()
+
+    def _check_optional(self) -> None:
+        names = [array.name for array in self.arrays]
+        if len(set(names)) < len(names):
+            raise ValueError(f"of {', '.join(names)} there are two of one name")
+        lengths = self._lengths(1, 1)
+        for array in self.optional:
+            for dim, length in zip(array.dims, array.shape, strict=True):
+                if lengths.setdefault(dim, length) != length:
+                    raise ValueError(f"{array.name} has {dim} {length}, others {lengths[dim]}")
 
     @classmethod
     def create(
@@ -123,6 +138,7 @@ class GroupSpec:
         probability: Probability = "softmax",
         repeats: int = 1,
         curves: bool = False,
+        optional: tuple[OptionalArray, ...] = (),
         runs: int | None = None,
     ) -> GroupSpec:
         """Choose the lengths of shards and chunks.
@@ -150,6 +166,8 @@ class GroupSpec:
             Test sets.
         curves : bool
             Whether there are learning curves.
+        optional : tuple of OptionalArray
+            What is kept besides.
         runs : int, optional
             How many are planned.
 
@@ -161,7 +179,7 @@ class GroupSpec:
         points = samples * len(epochs)
         smallest = points * itemsize(label_dtype(len(class_names)))
         columns = {"all": len(class_names), "margin": 1, "none": 0}[scores]
-        largest = max(smallest, points * columns * itemsize(dtype))
+        largest = max(smallest, points * columns * itemsize(dtype), *map(_row_bytes, optional))
         index = samples * itemsize("int64")
         if index > CODEC_BYTES or largest > RECORD_BYTES or smallest > CODEC_BYTES:
             raise ValueError(
@@ -189,6 +207,7 @@ class GroupSpec:
             chunk_length=chunk_length,
             split_length=max(1, min(repeats, SPLIT_BYTES // index)),
             curves=curves,
+            optional=tuple(optional),
         )
 
     @property
@@ -217,6 +236,11 @@ class GroupSpec:
         return self.dtype == "float16" and self.scores != "none"
 
     @property
+    def measures(self) -> tuple[str, ...]:
+        """What is measured of every trained model: names of the optional arrays."""
+        return tuple(array.name for array in self.optional)
+
+    @property
     def arrays(self) -> tuple[ArraySpec, ...]:
         """All arrays; published ones in the order in which their files are replaced."""
         return arrays_of(
@@ -227,6 +251,7 @@ class GroupSpec:
                 probability=self.probability,
                 has_clipped=self.has_clipped,
                 curves=self.curves,
+                optional=self.optional,
             )
         )
 
@@ -249,6 +274,13 @@ class GroupSpec:
         return (self.chunk_length, *shards[1:]) if array.role == "prediction" else shards
 
     def _length(self, dim: str, run: int, repeat: int) -> int:
+        lengths = self._lengths(run, repeat)
+        for array in self.optional:
+            lengths |= dict(zip(array.dims, array.shape, strict=True))
+        return lengths[dim]
+
+    def _lengths(self, run: int, repeat: int) -> dict[str, int]:
+        """Return the lengths of the dimensions that every group has."""
         return {
             "run": run,
             "repeat": repeat,
@@ -256,23 +288,27 @@ class GroupSpec:
             "trained_epoch": self.epochs[-1],
             "sample": self.samples,
             "class": self.n_classes,
-        }[dim]
+        }
 
     def part_shape(self, array: ArraySpec) -> tuple[int, ...]:
         """Return the shape of one row of a published array."""
         return self.shape(array, 1, 1)[1:]
 
     @property
-    def part_bytes(self) -> tuple[int, int, int, int]:
-        """Bytes of one run's label, score or margin, confidence and curves, uncompressed."""
-        sizes = {
+    def array_bytes(self) -> dict[str, int]:
+        """Bytes of one run in each array of predictions, uncompressed, as journals hold them."""
+        return {
             array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
             for array in self.arrays
             if array.role == "prediction"
         }
-        curves = sum(sizes.get(name, 0) for name in CURVES)
-        score = sizes.get(self.score_name or "", 0)
-        return sizes["label"], score, sizes.get("confidence", 0), curves
+
+    @property
+    def part_bytes(self) -> tuple[int, int, int, int]:
+        """Bytes of one run's label, score or margin, confidence, and all that may follow."""
+        sizes = self.array_bytes
+        main = sizes["label"], sizes.get(self.score_name or "", 0), sizes.get("confidence", 0)
+        return *main, sum(sizes.values()) - sum(main)
 
     @property
     def row_bytes(self) -> int:
@@ -317,7 +353,9 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        return {"layout": LAYOUT_VERSION, **fields}
+        if not self.optional:
+            del fields["optional"]
+        return {"layout": 2 if self.optional else 1, **fields}
 
     @classmethod
     def from_attributes(
@@ -340,14 +378,23 @@ class GroupSpec:
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
-        value = {"curves": False, **value}
+        value = {"curves": False, "optional": [], **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
         for field in ("class_names", "epochs"):
             known[field] = tuple(known[field])
+        try:
+            known["optional"] = tuple(map(OptionalArray.from_attributes, known["optional"]))
+        except UnknownArray as error:
+            raise LayoutTooNew(
+                f"{where}: this manyseed does not know the array {error.name}: upgrade manyseed"
+            ) from None
         _require_types(known)
-        return cls(**known)
+        spec = cls(**known)
+        if spec.to_attributes()["layout"] != version:
+            raise StoreError(f"its arrays are not those of layout {version}: restore the file")
+        return spec
 
 
 def _require_types(values: Mapping[str, Any]) -> None:
@@ -366,6 +413,10 @@ def _require_types(values: Mapping[str, Any]) -> None:
             raise TypeError(f"{text!r} is no name")
     if type(values["curves"]) is not bool:
         raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
+
+
+def _row_bytes(array: OptionalArray) -> int:
+    return math.prod(array.shape) * itemsize(array.dtype)
 
 
 def _fitting(runs: int, shard: int, fewest: int, most: int) -> int:

@@ -41,7 +41,7 @@ class RowSource:
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
-_SIZES = ("label", "score", "confidence", "source")  # the last: of learning curves
+_SIZES = ("label", "score", "confidence", "source")  # the last: of all that follows
 
 
 class DamagedRecord(Exception):

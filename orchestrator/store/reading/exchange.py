@@ -22,6 +22,7 @@ from manyseed.orchestrator.errors import DamagedShard
 from manyseed.orchestrator.paths import BESIDE, METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.reading.reader import (
     finished_rows,
     read_array,
@@ -47,6 +48,7 @@ SCHEMA = pl.Schema(
         "is_copy": pl.Boolean(),
         "fit_seconds": pl.Float32(),
         "recipe": pl.UInt16(),
+        "train_accuracy": pl.Float32(),
         "class_names": pl.List(pl.String()),
         "test_index": pl.List(pl.Int32()),
         "y_true": pl.List(pl.UInt16()),
@@ -54,7 +56,8 @@ SCHEMA = pl.Schema(
     }
 )
 """The Parquet table: one row per finished run and snapshot, in the store's order. The lists
-`test_index`, `y_true` and `label` are of the same points; the latter two index `class_names`."""
+`test_index`, `y_true` and `label` are of the same points; the latter two index `class_names`.
+`train_accuracy` is of the last snapshot, null where it was not kept."""
 
 _ROW_GROUP_BYTES = 2**25
 _PAGE_BYTES = 2**22  # a test set that many rows repeat is then compressed away
@@ -178,6 +181,9 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
     numbers = ("train_fraction", "cell", "repeat_index", "run_index", "status", *FLAGS)
     columns = {name: read_array(group, name)[done] for name in numbers}
     columns |= {name: read_array(group, name)[done] for name in ("fit_seconds", "recipe")}
+    trained = np.full(len(done), np.nan, dtype=np.float32)
+    if TRAIN_ACCURACY.name in spec.measures:
+        trained = read_array(group, TRAIN_ACCURACY.name)[done]
     words = {name: np.array(_meanings(group, name), dtype=object) for name in FLAGS}
     y_true, test_index = test_sets(group, columns["repeat_index"])
     epochs = np.array(spec.epochs, dtype=np.int32)
@@ -188,6 +194,8 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
         label = read_rows(group, ("label",), done[part])["label"]
         at = {name: np.repeat(values[part], len(epochs)) for name, values in columns.items()}
         repeat = at["repeat_index"]
+        of_training = np.full((len(part), len(epochs)), np.nan, dtype=np.float32)
+        of_training[:, -1] = trained[part]
         yield pl.DataFrame(
             {
                 "dataset": pl.repeat(spec.dataset, len(repeat), eager=True),
@@ -198,6 +206,7 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
                 "is_copy": at["status"] == COPY,
                 "fit_seconds": pl.Series(at["fit_seconds"]).fill_nan(None),
                 "recipe": at["recipe"],
+                "train_accuracy": pl.Series(of_training.reshape(-1)).fill_nan(None),
                 "class_names": pl.repeat(list(spec.class_names), len(repeat), eager=True),
                 "test_index": _lists(test_index[repeat]),
                 "y_true": _lists(y_true[repeat]),

@@ -89,5 +89,5 @@ def test_repeats_of_identical_runs_dilute_nothing():
         *("roc_auc_mean", "average_precision_mean"),
         *("ece_mean", "log_likelihood_mean", "log_loss_mean", "brier_mean"),
         *("cll_mean", "aurc_mean"),
-        "ensemble_accuracy",
+        *("ensemble_accuracy", "train_accuracy_mean", "generalization_gap_mean"),
     ]

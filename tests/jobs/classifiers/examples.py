@@ -136,7 +136,15 @@ def generators(init=0, batch=0, dropout=0):
 
 
 def fit(
-    name, data, options=None, hparams=None, curves=False, checkpoint=None, device="cpu", **runs
+    name,
+    data,
+    options=None,
+    hparams=None,
+    curves=False,
+    checkpoint=None,
+    device="cpu",
+    measures=(),
+    **runs,
 ):
     """Fit with the cheap options, some of the hparams changed after resolution."""
     options = OPTIONS[name] if options is None else options
@@ -146,5 +154,5 @@ def fit(
         {**resolved.hparams, **(hparams or {})},
         data,
         generators(**runs),
-        Handling(resolved.snapshots, device, curves, checkpoint),
+        Handling(resolved.snapshots, device, curves, checkpoint, measures),
     )

@@ -45,7 +45,7 @@ def test_training_is_plain_sgd_written_out():
     plan = TrainingPlan(epochs=3, batch_size=4, learning_rate=rates.__getitem__, snapshots=(1,))
     tensors = owned(X, CPU, torch.float64), owned(y, CPU, torch.int64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    logits, seconds, curves = train(
+    logits, seconds, curves, *_ = train(
         model, optimizer, *tensors, tensors[0], plan, stream(1, "batch")
     )
 

@@ -1,4 +1,4 @@
-"""Stores that earlier versions wrote stay readable, bit for bit; layout 1 is the first."""
+"""Stores that earlier versions wrote stay readable, bit for bit."""
 
 import zipfile
 from pathlib import Path
@@ -37,6 +37,7 @@ def test_there_are_stores_of_every_kind():
         "labels-of-300",
         "curves",
     }
+    assert {path.stem for path in STORES if path.parent.name == "layout-2"} == {"train-accuracy"}
 
 
 def test_every_bit_is_what_it_was(kept):

@@ -15,6 +15,7 @@ from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes, encode_row
 from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, FLAGS
 from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.layout.optional import NAN, OptionalArray
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import write_splits
 from manyseed.orchestrator.store.reading import reader
@@ -57,7 +58,15 @@ def prediction(made: GroupSpec, row: int) -> Prediction:
     curves = None
     if made.curves and row % 4 != 3:  # some have none
         curves = {name: rng.random(made.epochs[-1], dtype=np.float32) for name in CURVES}
-    return Prediction(scores, label, confidence, float(row), curves)
+    measured = {one.name: _measured(one, row) for one in made.optional}
+    return Prediction(scores, label, confidence, float(row), curves, measured)
+
+
+def _measured(array: OptionalArray, row: int) -> NDArray[np.generic]:
+    rng = np.random.default_rng([row, *array.name.encode()])
+    if array.fill == NAN:
+        return rng.random(array.shape).astype(array.dtype)
+    return rng.integers(0, 100, array.shape).astype(array.dtype)
 
 
 def truth(made: GroupSpec, repeats: int = REPEATS) -> NDArray[np.int64]:
@@ -124,7 +133,7 @@ def assert_true_rows(group: Group, numbers: set[int], originals: dict[int, int])
     for position, row in enumerate(order):
         expected = values(made, originals.get(row, row))
         stored = b"".join(np.ascontiguousarray(found[name][position]).tobytes() for name in names)
-        assert stored == b"".join(expected.parts)
+        assert stored == b"".join(expected.parts(made).values())
         assert found["crc"][position] == expected.crc
 
 

@@ -13,6 +13,7 @@ from manyseed.orchestrator.store.care.repair import drop, repair
 from manyseed.orchestrator.store.care.retraining import count_retrained
 from manyseed.orchestrator.store.care.verify import Finding, verify
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import reader
 from manyseed.orchestrator.store.zarrfiles import encoding
@@ -37,11 +38,12 @@ LAYOUTS = [
     spec(2, dtype="float16"),
     spec(3, scores="none"),
     spec(2, curves=True),
+    spec(3, curves=True, optional=(TRAIN_ACCURACY.of(),)),
 ]
 
 
 PARTS = [(spec(2), 1), (spec(3), 0), (spec(3), 2), (spec(3, dtype="float16", scores="all"), 1)]
-PARTS += [(spec(2, curves=True), 3)]
+PARTS += [(spec(2, curves=True), 3), (spec(2, optional=(TRAIN_ACCURACY.of(),)), 2)]
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,12 @@ def test_changed_predictions_are_found_and_healed_or_dropped(tmp_path, made, par
         (spec(3), "confidence", 1.5, "a confidence is no probability"),
         (spec(2, curves=True), "train_accuracy", 1.5, "train_accuracy is impossible"),
         (spec(2, curves=True), "test_loss", -0.5, "test_loss is impossible"),
+        (
+            spec(2, optional=(TRAIN_ACCURACY.of(),)),
+            "final_train_accuracy",
+            1.01,
+            "final_train_accuracy is impossible",
+        ),
     ],
 )
 def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, value, problem):

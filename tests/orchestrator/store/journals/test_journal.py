@@ -292,7 +292,7 @@ def test_records_are_read_into_rows_of_arrays(tmp_path_factory, data):
             expected = row(number)
             payload = b"".join(part[place].tobytes() for part in parts)
             assert payload == b"".join(
-                (expected.label, expected.score, expected.confidence, expected.curves)
+                (expected.label, expected.score, expected.confidence, expected.optional)
             )
             assert (header["row"], header["crc"], header["recipe"]) == (number, expected.crc, 2)
             assert (header["clipped"], header["fit_seconds"]) == (number, 0.5)
@@ -319,7 +319,7 @@ def test_headers_mean_the_same_one_by_one_and_together(other, group, number, rec
         alone = parse_header(header)
         for name in ("status", "recipe", "group", "row", "crc", "clipped", "label", "score"):
             assert together[name] == getattr(alone, name)
-        assert together["source"] == (alone.curves or alone.source)
+        assert together["source"] == (alone.optional or alone.source)
         np.testing.assert_equal(float(together["fit_seconds"]), alone.fit_seconds)
 
 

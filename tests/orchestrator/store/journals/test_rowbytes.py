@@ -74,16 +74,16 @@ def test_curves_are_kept_where_there_are_any():
     encoded = encode_row(made, run, y)
     assert encoded.sizes == made.part_bytes
     assert encoded.sizes[-1] == 4 * 5 * 4
-    stored = [np.frombuffer(part, "<f4") for part in encoded.parts[3:]]
+    stored = [np.frombuffer(part, "<f4") for part in list(encoded.parts(made).values())[3:]]
     names = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
     for name, curve in zip(names, stored, strict=True):
         assert np.array_equal(curve, run.curves[name])
     without = encode_row(made, dataclasses.replace(run, curves=None), y)
-    assert np.isnan(np.frombuffer(without.curves, "<f4")).all()
+    assert np.isnan(np.frombuffer(without.optional, "<f4")).all()
     short = {name: curve[:-1] for name, curve in run.curves.items()}
     with pytest.raises(ValueError, match="curves of 5 epochs"):
         encode_row(made, dataclasses.replace(run, curves=short), y)
-    assert encode_row(spec(3), run, y).curves == b""
+    assert encode_row(spec(3), run, y).optional == b""
 
 
 def test_wrong_shapes_and_classes_are_refused():

@@ -101,7 +101,7 @@ def test_another_groups_description_is_damage_and_a_newer_one_is_not(tmp_path: P
         find_group(world.store, other)
     file = world.group.folder / "zarr.json"
     document = json.loads(file.read_bytes())
-    document["attributes"]["manyseed"]["layout"] = 2
+    document["attributes"]["manyseed"]["layout"] = 3
     file.write_text(json.dumps(document))
     with pytest.raises(LayoutTooNew):
         find_group(world.store, world.spec)

@@ -181,7 +181,7 @@ def test_prices_are_what_is_paid(tmp_path, n_classes, options):
 def test_newer_layout_is_refused():
     attributes = spec().to_attributes()
     with pytest.raises(LayoutTooNew, match="upgrade manyseed"):
-        GroupSpec.from_attributes({**attributes, "layout": 2})
+        GroupSpec.from_attributes({**attributes, "layout": 3})
     with pytest.raises(StoreError, match="no layout"):
         GroupSpec.from_attributes({})
 

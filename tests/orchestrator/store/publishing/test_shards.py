@@ -19,6 +19,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.store.journals.records import HEADER_SIZE
 from manyseed.orchestrator.store.layout.groups import published_shards
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing import shards
 from manyseed.orchestrator.store.publishing.shards import lease_name, publish
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
@@ -138,7 +139,8 @@ def test_copies_hold_what_their_source_holds(world):
 def test_files_are_the_same_however_few_rows_are_held(tmp_path, n_classes, monkeypatch):
     found = []
     for held in (1, 3, 100):
-        world = World(tmp_path / str(held), spec(n_classes, shard=8, chunk=4, curves=True), n=13)
+        more = {"curves": True, "optional": (TRAIN_ACCURACY.of(),)}
+        world = World(tmp_path / str(held), spec(n_classes, shard=8, chunk=4, **more), n=13)
         monkeypatch.setattr(shards, "_STEP_BYTES", held * world.spec.row_bytes)
         with world.journal() as journal:
             world.append(journal, 5, 0, 1, 11, 3)

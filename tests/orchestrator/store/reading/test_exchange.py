@@ -16,6 +16,7 @@ from manyseed.orchestrator.paths import BESIDE
 from manyseed.orchestrator.store.care.verify import verify
 from manyseed.orchestrator.store.journals.rowbytes import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import exchange
 from manyseed.orchestrator.store.reading.exchange import SCHEMA, export_parquet, export_zip
@@ -26,6 +27,7 @@ from tests.orchestrator.store.world import (
     World,
     assert_true_rows,
     finished,
+    prediction,
     spec,
     truth,
     values,
@@ -46,7 +48,13 @@ def make(folder, made) -> World:
     return world
 
 
-@pytest.fixture(params=[spec(2), spec(3, curves=True), spec(300, dtype="float16", scores="all")])
+@pytest.fixture(
+    params=[
+        spec(2),
+        spec(3, curves=True, optional=(TRAIN_ACCURACY.of(),)),
+        spec(300, dtype="float16", scores="all"),
+    ]
+)
 def world(request, tmp_path):
     return make(tmp_path, request.param)
 
@@ -177,6 +185,12 @@ def test_a_table_has_one_row_a_run_and_snapshot(world, tmp_path):
     assert table["vary"].to_list()[:6] == ["none"] * 2 + ["sig-digit:0"] * 2 + ["relative:0.1"] * 2
     assert table["dataset"].unique().to_list() == ["openml:vehicle"]
     assert table["class_names"][0].to_list() == list(world.spec.class_names)
+    kept = [None] * len(rows)
+    if world.spec.optional:
+        own = [prediction(world.spec, {3: 1}.get(row, row)).measured for row in rows]
+        kept = [float(measured["final_train_accuracy"]) for measured in own]
+    assert table["train_accuracy"][::2].null_count() == len(rows)  # of the last snapshot alone
+    assert table["train_accuracy"][1::2].to_list() == kept
     y_true = truth(world.spec)
     dtype = np.dtype(world.spec.array("label").dtype)
     for number, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Make the small stores of layout 1 that must stay readable; each only once, then it is committed.
+"""Make the small stores that must stay readable; each only once, then it is committed.
 
 Each zip holds ``predictions.zarr``, ``journals`` and ``expected.npz``, every array's values.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from tests.orchestrator.store.world import NUMBER, World, spec, values
@@ -21,7 +22,14 @@ STORES = {
     "float16-all": spec(3, scores="all", dtype="float16"),
     "labels-of-300": spec(300, scores="none"),
     "curves": spec(3, curves=True),
+    "train-accuracy": spec(2, optional=(TRAIN_ACCURACY.of(),)),
 }
+
+
+def file_of(name: str) -> Path:
+    """Return the zip of a store, in the folder of its layout."""
+    layout = STORES[name].to_attributes()["layout"]
+    return Path(__file__).parent / f"layout-{layout}" / f"{name}.zip"
 
 
 def make(name: str, folder: Path) -> None:
@@ -40,12 +48,14 @@ def make(name: str, folder: Path) -> None:
     for row, original in {0: 0, 1: 1, 2: 2, 3: 1, 5: 5, 8: 8}.items():
         stored = read_rows(world.group, predictions, [row])
         trained = values(world.spec, original)
-        assert b"".join(stored[array].tobytes() for array in predictions) == b"".join(trained.parts)
-    raw = np.frombuffer(b"".join(values(world.spec, 6).parts), np.uint8)
+        assert b"".join(stored[array].tobytes() for array in predictions) == (
+            b"".join(trained.parts(world.spec).values())
+        )
+    raw = np.frombuffer(b"".join(values(world.spec, 6).parts(world.spec).values()), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **expected, row_6=raw)
-    output = Path(__file__).parent / "layout-1" / f"{name}.zip"
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+    file_of(name).parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(file_of(name), "w", zipfile.ZIP_DEFLATED) as archive:
         for part in ("predictions.zarr", "journals"):
             for file in sorted((folder / part).rglob("*")):
                 if file.is_file():
@@ -59,7 +69,7 @@ def make(name: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     for name in STORES:
-        if (Path(__file__).parent / "layout-1" / f"{name}.zip").exists():
+        if file_of(name).exists():
             continue
         with tempfile.TemporaryDirectory() as folder:
             make(name, Path(folder))

@@ -1,0 +1,64 @@
+"""What is measured of a trained model before it is freed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training.handling import Alive
+from manyseed.jobs.training.prediction import gaps, labels
+
+Measure = Callable[[Alive, TrainingSet], NDArray[Any]]
+
+
+def measure(
+    names: Iterable[str], alive: Alive | None, data: TrainingSet
+) -> dict[str, NDArray[Any]] | None:
+    """Measure a model after its training; None where nothing is asked for.
+
+    No random number is drawn, and its test set has been predicted: a run's prediction is the same
+    bit for bit whatever is measured.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Of `MEASURES`.
+    alive : Alive or None
+        The model.
+    data : TrainingSet
+        What it was fitted on.
+
+    Raises
+    ------
+    ValueError
+        Where the classifier hands over no model.
+    """
+    found = {}
+    for name in names:
+        if alive is None:
+            raise ValueError(f"{name} cannot be measured: the fit hands over no model")
+        found[name] = MEASURES[name](alive, data)
+    return found or None
+
+
+def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
+    """Return the share of the training rows that the model gets right, shape ().
+
+    Labels are taken from scores as those of the test set are, in float32. NaN where a score is not
+    finite.
+    """
+    scores = alive.predict(alive.rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)
+    if not np.isfinite(values).all():
+        return np.asarray(np.nan, dtype=np.float32)
+    right = labels(values, 2 if values.ndim == 1 else values.shape[1]) == data.y
+    return np.asarray(right.mean(), dtype=np.float32)
+
+
+MEASURES: Mapping[str, Measure] = {"final_train_accuracy": train_accuracy}
+"""By the name under which `jobs.run.Prediction.measured` has it."""

@@ -44,7 +44,8 @@ repeats = 2
 runs    = {runs}
 
 [keep]
-scores = "margin"
+scores         = "margin"
+train_accuracy = true
 
 [[grid]]                          # a few tenths of a second a fit
 dataset            = ["points"]

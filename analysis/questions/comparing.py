@@ -89,7 +89,7 @@ class Saving:
     high: float | None
 
     def unpaired(self, n: int) -> float:
-        """Return how many unpaired ones tell as much as `n` paired ones; may be infinite."""
+        """Return how many unpaired ones are as precise as `n` paired ones; may be infinite."""
         return n / (1 - self.share) if self.share < 1 else math.inf
 
 
@@ -114,7 +114,7 @@ class Comparison:
     sets_a, sets_b : int
         Test sets that these were tested on.
     saved_runs, saved_sets : Saving or None
-        By pairing runs, and by sharing test sets; None where neither was done, or can't be told.
+        By pairing runs, and by sharing test sets; None where neither was done, or cannot be known.
     no_seeds, no_sets : str
         Why there is no such interval.
     """
@@ -195,7 +195,7 @@ def compare_apart(
     """Compare two cells on test sets of their own, independent of each other.
 
     Only an interval over test sets is given (Welch's, of the test sets' means): at fixed test sets,
-    which of them were easy can't be told from which cell is better.
+    which of them were easy cannot be separated from which cell is better.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Estimates:
     Attributes
     ----------
     own : float array (repeat,)
-    left_out : tuple of float arrays (run,), one a repeat
+    left_out : tuple of float arrays (run,), one per repeat
         The same without each run.
     """
 

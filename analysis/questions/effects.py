@@ -285,18 +285,18 @@ def _over_seeds(own: pl.DataFrame, key: Sequence[str], tables: Tables) -> pl.Dat
             both = wanted.join(values, on=["cell", "repeat_index"]).join(
                 other, on=["cell_none", "repeat_index", *place]
             )
-            told = read(both, [*key, "stratum", "weight", "cell", "cell_none"])
-            parts.append(_whole(told, wanted, key))
+            influences = read(both, [*key, "stratum", "weight", "cell", "cell_none"])
+            parts.append(_whole(influences, wanted, key))
     columns = [*key, "stratum", "cluster", "u"]
     empty = own.clear().with_columns(cluster=pl.col("repeat_index"), u=pl.col("weight"))
     return pl.concat([frame.select(columns) for frame in (empty, *parts)])
 
 
-def _whole(told: pl.DataFrame, wanted: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+def _whole(influences: pl.DataFrame, wanted: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Return the groups of which every comparison could be read."""
     number = pl.struct("cell", "cell_none").n_unique().alias("_number")
-    both = (frame.group_by(key).agg(number) for frame in (told, wanted))
-    return told.join(next(both).join(next(both), on=[*key, "_number"]), on=key, how="semi")
+    both = (frame.group_by(key).agg(number) for frame in (influences, wanted))
+    return influences.join(next(both).join(next(both), on=[*key, "_number"]), on=key, how="semi")
 
 
 def _of_runs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -28,7 +28,7 @@ def for_alpha(
     """Read Table I: the smallest ensemble from which on all draws are close, and the classical one.
 
     That all pass says something only where what should not pass is seen: a test whose δ is above
-    `close` tells nothing, and the answer is how many points would do.
+    `close` is no evidence, and the answer is how many points would do.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def for_alpha(
             reason = f"not all ensembles of {largest} pass, the largest that were drawn"
         elif delta > close:
             reason = (
-                f"{n_side:,} test points a side are too few, as {passes} would pass unseen (δ = "
+                f"{n_side:,} test points per side are too few, as {passes} would pass unseen (δ = "
                 f"{delta:.3f}); about {points_needed(close, epsilon):,} would do"
             )
         else:
@@ -85,7 +85,7 @@ def for_alpha(
             reason = (
                 f"{which}, so at least {bound:.1f}% of all ensembles of these runs do "
                 f"({100 * confidence:g} % confidence); with δ = {delta:.3f} at N = {n_side:,} test "
-                f"points a side, {passes} passes too"
+                f"points per side, {passes} passes too"
             )
         reason = f"{reason}; from {made:,} runs of {drawn_from}"
         answers.append(Answer(purpose, runs, low, runs, made, 1, None, seconds, reason))

@@ -134,7 +134,7 @@ def ensemble_draws(
     Returns
     -------
     polars frame
-        One row an ensemble: `size`, `draw`, `members` (their positions in the pool, ascending),
+        One row per ensemble: `size`, `draw`, `members` (their positions in the pool, ascending),
         `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`,
         `ks_rejected` (of the mean distance), `accuracy`, `churn` (share of test points labelled
         otherwise than by the average of the whole pool) and `ece` (null where scores are no

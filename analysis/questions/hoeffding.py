@@ -1,4 +1,4 @@
-"""How precisely n runs would tell a mean over pairs of runs, from what fewer or more runs showed.
+"""How precisely n runs would give a mean over pairs of runs, from what fewer or more runs showed.
 
 A mean over the pairs of n independent runs is a U-statistic of degree two (Hoeffding 1948). With
 h(i, j) = θ + a_i + a_j + e_ij, its first- and second-order parts, its variance is
@@ -6,7 +6,7 @@ h(i, j) = θ + a_i + a_j + e_ij, its first- and second-order parts, its variance
     Var_n = 4 ζ₁ (n - 2) / (n (n - 1)) + 2 ζ₂ / (n (n - 1)) = 4 σ_a² / n + 2 σ_e² / (n (n - 1))
 
 (eq. 5.13), ζ₁ = σ_a² the covariance of two pairs that share a run, ζ₂ = 2 σ_a² + σ_e² the variance
-of a pair. The first part falls as 1 / n and the second as 1 / n², so that they must be told apart
+of a pair. The first part falls as 1 / n and the second as 1 / n², so that they must be separated
 before a variance seen with some runs says anything of another number of runs.
 """
 
@@ -93,7 +93,7 @@ def parts(values: Sequence[Real]) -> Parts | None:
     Parameters
     ----------
     values : sequence of float arrays (run, run)
-        One symmetric array a repeat, as `matrix` returns it; NaN where undefined. Those of fewer
+        One symmetric array per repeat, as `matrix` returns it; NaN where undefined. Those of fewer
         than `FEWEST` runs, or with too few defined, say nothing.
 
     Returns

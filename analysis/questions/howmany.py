@@ -76,7 +76,7 @@ class Answer:
         interval = ""
         if self.low is not None and (self.low, self.high) != (self.runs, self.runs):
             upper = "or more" if self.high is None else f"to {self.high:,}"
-            sure = "as the sizes drawn tell"
+            sure = "from the sizes drawn"
             if self.confidence is not None:
                 sure = f"{100 * self.confidence:g} %"
             interval = f" ({self.low:,} {upper}, {sure})"
@@ -140,7 +140,7 @@ def for_mean(
     ----------
     purpose : str
     values : sequence of float arrays (run,)
-        One array a repeat, without NaN; those of a single run say nothing.
+        One array per repeat, without NaN; those of a single run say nothing.
     half_width : float
     confidence : float
     seconds_per_run : float or None
@@ -193,7 +193,7 @@ def for_pairs(
     ----------
     purpose : str
     values : sequence of float arrays (run, run)
-        One a repeat, as `analysis.questions.hoeffding.matrix` returns it.
+        One per repeat, as `analysis.questions.hoeffding.matrix` returns it.
     half_width : float
     confidence : float
     seconds_per_run : float or None

@@ -136,6 +136,12 @@ def t_interval(
 
     Two or three values that are equal, as accuracies of few test points may be, are no evidence of
     a spread of zero.
+
+    Parameters
+    ----------
+    estimate, variance, freedom : float arrays (estimate,)
+        Variance and degrees of freedom as `clustered` returns them.
+    confidence : float
     """
     error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
     half = stdtrit(freedom, (1 + confidence) / 2) * error

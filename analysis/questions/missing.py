@@ -26,9 +26,9 @@ class Correlation:
     Attributes
     ----------
     value : float
-        -1 to 1; 0 where nothing can be told.
+        -1 to 1; 0 where nothing can be known.
     p : float
-        Two-sided; 1 where nothing can be told.
+        Two-sided; 1 where nothing can be known.
     """
 
     value: float = 0.0
@@ -109,6 +109,14 @@ def correlation(frame: pl.DataFrame, one: str, other: str, strata: Sequence[str]
 
     Ranks are taken within each stratum; the sum of their products is compared with its mean and
     variance over all orders within strata (as van Elteren 1960 does for two samples).
+
+    Parameters
+    ----------
+    frame : polars frame
+    one, other : str
+        Columns of numbers, without nulls.
+    strata : sequence of str
+        Columns; none for one stratum.
     """
     parts = frame.partition_by(strata) if strata else [frame]
     total = variance = scale = 0.0

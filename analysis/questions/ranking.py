@@ -14,9 +14,9 @@ HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdou
 def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:
     """Return whether runs are close, null where that can't be said.
 
-    A run is close where its α̂ is at most `close`, if that tells it from others: with a resolution δ
-    above `close` contamination of that size isn't seen. An α̂ above `close` shows at any δ that the
-    run is not. Without α̂ nothing can be said.
+    A run is close where its α̂ is at most `close`, if that separates it from others: with a
+    resolution δ above `close` contamination of that size isn't seen. An α̂ above `close` shows at
+    any δ that the run is not. Without α̂ nothing can be said.
     """
     return (
         pl.when(alpha_hat > close)

@@ -33,7 +33,7 @@ from manyseed.analysis.options import CONFIDENCE
 
 Real = NDArray[np.float64]
 
-FIRST = 10  # runs before the first look: few runs tell too little of how much runs differ
+FIRST = 10  # runs before the first look: of few runs it is hardly known how much they differ
 BLOCK = 10  # runs between looks
 _AT_TARGET = 0.8  # share of the error that is spent where the precision is reached
 _TUNED = 30  # runs at which the second part is narrowest

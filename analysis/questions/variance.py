@@ -15,9 +15,9 @@ source that does not vary has one value for all runs of a repeat, the same in th
 
 A training fraction and schemes of noise draw for each run whatever `vary` says: they are sources
 of all cells that have them. Where the own part of such a one is not to be had, what the scheme adds
-to the variance of the same cell without it is told (`ADDED`); it holds what it changes in others.
+to the variance of the same cell without it is reported (`ADDED`), with what it changes in others.
 
-Dropout goes with batch, there is no telling them apart. Between test sets (`TEST_SET`) is the
+Dropout goes with batch, the two cannot be separated. Between test sets (`TEST_SET`) is the
 variance of the repeats' means, less what runs add to it; training rows change with the test set.
 """
 
@@ -113,7 +113,7 @@ def _of_context(
     yield from report.of_errors()
     for axis, level in UNPERTURBED.items():
         source = "subsample" if axis == "train_fraction" else axis
-        if source in report.full.sources and source not in report.told:
+        if source in report.full.sources and source not in report.reported:
             without = cells.get(tuple({**key, axis: level}.values()), ())
             wanted = report.full.sources - {source}
             for one in (one for one in without if one.sources == wanted):
@@ -131,7 +131,7 @@ class _Report:
         self.everything = frozenset().union(*(one.sources for one in own))
         self.name = "+".join(ordered(self.full.sources))
         self.terms = sharing(own, self.full)
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         self.all: dict[str, float] = {}
 
     def alone(self) -> Iterator[tuple[str, Varied]]:
@@ -157,9 +157,9 @@ class _Report:
         if part == ALL:
             self.all[metric] = found.value
         over = TEST_SETS if found.own.size > 1 else SEEDS
-        return self._told(metric, source, part, found.value, limits, found, cells, over)
+        return self._as_row(metric, source, part, found.value, limits, found, cells, over)
 
-    def _told(
+    def _as_row(
         self,
         metric: str,
         source: str,
@@ -199,7 +199,7 @@ class _Report:
         if max(between, noise) > _ROUNDING:
             limits = difference_limits(between, len(means) - 1.0, noise, freedom, self.confidence)
         of = (metric, "test set", TEST_SET, between - noise, limits, found, [self.full])
-        yield {**self._told(*of, TEST_SETS), "n_repeats": len(means)}
+        yield {**self._as_row(*of, TEST_SETS), "n_repeats": len(means)}
 
     def of_accuracy(self) -> Iterator[dict[str, Any]]:
         """Yield what accuracy is split in."""
@@ -211,7 +211,7 @@ class _Report:
         for source in ordered(self.everything):
             terms = self.terms.get(source, [])
             if terms and (own := combined(terms)):
-                self.told.add(source)
+                self.reported.add(source)
                 one = len(terms) == 1
                 kind: Kind = "covariance" if one else "other"
                 cells, scale = _cells(terms), own[1] if one else None
@@ -219,7 +219,7 @@ class _Report:
             for name, cell in self.alone():
                 if name == source and (found := combined([(1.0, cell, cell)])):
                     yield self.row(ACCURACY, source, ALONE, found[0], "variance", [cell])
-        if self.told == self.everything == full.sources and self.told:
+        if self.reported == self.everything == full.sources and self.reported:
             rest: list[Term] = [(1.0, full, full)]
             for terms in self.terms.values():
                 rest += [(-times, one, other) for times, one, other in terms]

@@ -134,13 +134,13 @@ def inconsistency(wrong: Real, both: Real) -> tuple[float, Real]:
 
 
 def ordered(sources: frozenset[str]) -> list[str]:
-    """Return sources in the order in which they are told."""
+    """Return sources in the order in which they are reported."""
     first = ["init", "batch", "train", "subsample"]
     return [*(s for s in first if s in sources), *sorted(sources.difference(first))]
 
 
 def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
-    """Return the terms of the own part of each source that cells of a context tell."""
+    """Return the terms of the own part of each source that cells of a context determine."""
     everything = frozenset().union(*(one.sources for one in own))
     if len(everything) < 2:
         return {}

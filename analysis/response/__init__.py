@@ -1,4 +1,4 @@
-"""Perturbation-response curves: scores of a curve, and whether a score tells who generalises.
+"""Perturbation-response curves: scores, and whether a score says which model generalises.
 
 Everything takes plain arrays, so a table of anybody's models will do; no sweep is needed.
 

@@ -222,7 +222,7 @@ def _unsigned(magnitudes: ArrayLike, score: Floats) -> Any:
 
 
 def _rounded(knots: Floats, end: float) -> Floats:
-    """Return knots of which those that rounding alone tells apart are equal."""
+    """Return knots; those that differ by rounding alone are equal."""
     return np.round(knots / end, 12) * end
 
 

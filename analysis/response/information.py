@@ -1,4 +1,4 @@
-"""How well a measure tells which of two models generalises worse, beyond their hparams."""
+"""How well a measure predicts which of two models generalises worse, beyond their hparams."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Cmi:
         By the rules of the competition's scoring program, to be held against published numbers
         only; None where fewer than two hparams vary.
     given : tuple of str
-        The set of hparams that attains the minimum: what it tells is not the measure's merit.
+        The set of hparams that attains the minimum: what it explains is not the measure's merit.
     n_models, n_pairs, n_bins : int
         Models; ordered pairs and bins of that set that were counted.
     tied : float
         Share of the pairs whose gaps are equal, which are left out, or whose measures are, of which
-        the measure tells nothing.
+        the measure explains nothing.
     null_mean, null_q95 : float or None
         Mean and 95 % quantile of `cmi` when the measure is dealt out to the models at random.
         A measure whose `cmi` is not above `null_q95` says nothing.
@@ -64,13 +64,13 @@ def cmi(
     permutations: int = 200,
     seed: int = 0,
 ) -> Cmi:
-    """Return how much the order of two models' measures tells of the order of their gaps.
+    """Return how much the order of two models' measures says of the order of their gaps.
 
     100 · min over S of Σ I / Σ H: over bins of ordered pairs of models, which are the values of the
     hparams S in both models, the mutual information of the signs of both differences and the
     entropy of the gaps' sign. S runs through all sets of at most two of the hparams that vary.
     Pairs of equal gaps are left out; equal measures are a third sign, so that a measure is never
-    credited for the pairs that it tells apart alone.
+    credited for the pairs that it alone separates.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def cmi(
 class _Pairs:
     """All pairs of models, and which bin each is in, for each set of hparams.
 
-    The pair (j, i) has the signs of (i, j) reversed, so half of the pairs tell all: those whose
+    The pair (j, i) has the signs of (i, j) reversed, so half of the pairs suffice: those whose
     first model's values come later are turned round. Their bin counts twice, for the bin of
     reversed pairs has the same entropies; where both models have the same values, both orders are
     in one bin.

@@ -17,6 +17,14 @@ def orders(
 ) -> NDArray[np.int64]:
     """Draw orders of models, whose beginnings are deep ensembles; the same for every cell.
 
+    Parameters
+    ----------
+    seed : int
+        The sweep's.
+    dataset_id : str
+    repeat_index : int
+    n_models, draws : int
+
     Returns
     -------
     int64 array (draw, model)

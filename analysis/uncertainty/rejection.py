@@ -1,4 +1,4 @@
-"""Can a prediction tell where it errs: what is left wrong where the least confident are refused."""
+"""What is left wrong where the least confident predictions are refused."""
 
 from __future__ import annotations
 

@@ -19,6 +19,14 @@ def calibration_splits(
     The first half is the ⌊n/2⌋ points with the smallest of n raw words; they are not stratified.
     More splits begin with those that fewer would be.
 
+    Parameters
+    ----------
+    seed : int
+        The sweep's.
+    dataset_id : str
+    repeat_index : int
+    n_test, splits : int
+
     Returns
     -------
     bool array (split, sample)

@@ -20,7 +20,7 @@ class OneCell:
     cell : int
     cell_id : str
     epoch : int
-        At which snapshot: epochs trained; 0 where the training has none, or it is not told.
+        At which snapshot: epochs trained; 0 where the training has none, or it is not known.
     axes : mapping of str to object
         What it is, by `analysis.axes.AXES`.
     """
@@ -94,13 +94,13 @@ def _limits(limits: tuple[float, float], form: str = "+.4f") -> str:
 
 
 def _better(found: Compared, result: Comparison) -> str:
-    told = []
+    intervals = []
     if result.better_seeds is not None:
-        told.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
+        intervals.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
     if result.better_sets is not None:
-        told.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
+        intervals.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
     way = "higher" if found.higher_is_better else "lower"
-    limits = f" ({'; '.join(told)})" if told else ""
+    limits = f" ({'; '.join(intervals)})" if intervals else ""
     return f"P(A better than B) = {result.better:.2f}{limits}; {way} is better."
 
 
@@ -137,5 +137,5 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
     as_much = f"{unpaired:.0f}" if unpaired < 1e6 else "more than a million"
     return (
         f"{what} saves {100 * saving.share:.0f} % of them (correlation {saving.correlation:.2f}"
-        f"{limits}): {n:,} tell as much as {as_much} {noun} unpaired."
+        f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
     )

@@ -1,8 +1,8 @@
 """Cells, classifiers or sweeps compared: which belong together, and what of them is paired.
 
-That test sets are shared, and streams, is told by facts: the positions and true classes of the test
-points in the same data, and the keys of the streams that runs draw from. Names of sweeps, datasets
-and classifiers prove nothing.
+Whether test sets and streams are shared follows from facts: the positions and true classes of the
+test points in the same data, and the keys of the streams that runs draw from. Names of sweeps,
+datasets and classifiers prove nothing.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def dee(
         gain = gains(measured.join(here, on="cell", how="semi"), metric)
         if gain is not None:
             theirs = rows.join(here, left_on="deep_cell", right_on="cell", how="semi")
-            told = tuple(worths(theirs, cells, members))
-            found.append(DeepAnswers(named(own, wanted), here["cell"].to_list(), gain, told))
+            of_others = tuple(worths(theirs, cells, members))
+            found.append(DeepAnswers(named(own, wanted), here["cell"].to_list(), gain, of_others))
     if not found:
         raise UserError(f"no cell asked for has deep ensembles with {metric}", key="--where")
     return found

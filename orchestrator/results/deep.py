@@ -62,7 +62,18 @@ def measured(
 def of_cells(
     measured: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame, options: Options
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables that there are: ensembles by size, and cells compared with them."""
+    """Return the tables that there are: ensembles by size, and cells compared with them.
+
+    Parameters
+    ----------
+    measured : frame
+        As `measured` returns it.
+    repeats : frame
+        The table of repeats: those with a problem are left out.
+    cells : frame
+        The plan's.
+    options : Options
+    """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
     own = measured.join(sound, on=KEY, how="semi", maintain_order="left")
     if own.is_empty():

@@ -40,7 +40,18 @@ def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
 def described(
     merged: Tables, extras: pl.DataFrame, plan: Plan, close: float
 ) -> dict[str, pl.LazyFrame]:
-    """Return all tables with what each cell is, yet to be joined."""
+    """Return all tables with what each cell is, yet to be joined.
+
+    Parameters
+    ----------
+    merged : Tables
+        As computed.
+    extras : frame
+        Of the runs, as `of_runs` returns it.
+    plan : Plan
+    close : float
+        The level of α̂ up to which a run is close.
+    """
     # α̂ is never shown without its resolution
     resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
     recipes = extras.group_by(REPEAT).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)

@@ -43,7 +43,32 @@ def for_alpha(
     workers: int,
     confidence: float,
 ) -> dict[int, tuple[list[Answer], pl.DataFrame]]:
-    """Return the answers for α̂ of each dataset and classifier, and Table I, by their cell."""
+    """Return the answers for α̂ of each dataset and classifier, and Table I, by their cell.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    tables : Tables
+        Of `cells`.
+    cells : frame
+        Which to answer for; of each dataset and classifier the one with the largest repeat counts.
+    options : Options
+        Of the analysis.
+    sizes : sequence of int or None
+        M_ens; None for those of `SIZES` that the pool allows.
+    draws : int
+        Ensembles of each size.
+    workers : int
+        Threads.
+    confidence : float
+
+    Raises
+    ------
+    DamagedFile
+        Where runs that were analysed are no longer there.
+    UserError
+        For a size that is larger than the pool.
+    """
     groups = {
         (g.spec.dataset, g.spec.classifier): _analysed(g, tables.runs)
         for g in published(paths, Plan.read(paths))
@@ -187,7 +212,19 @@ def write(
     inputs: pl.DataFrame,
     options: Options,
 ) -> None:
-    """Write Table I of these groups, with what each was computed from; those of others stand."""
+    """Write Table I of these groups, with what each was computed from; those of others stand.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    drawn : sequence of frame
+        As `for_alpha` returns them; empty ones are left out.
+    cells : frame
+        Of the groups that were asked for.
+    inputs : frame
+        Digests of what the analysis was computed from.
+    options : Options
+    """
     file = paths.table(ENSEMBLES)
     try:
         held = read_parquet(file).join(cells, on=GROUP, how="anti")

@@ -26,7 +26,7 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)
-"""Options that change no number, or are told by the epochs that they stand for."""
+"""Options that change no number, or are known by the epochs that they stand for."""
 
 
 def digests(

@@ -79,6 +79,15 @@ def check_checksums(
 ) -> None:
     """Compare the finished runs of groups with their checksums, unless that was done before.
 
+    Parameters
+    ----------
+    paths : SweepPaths
+    groups : sequence of Published
+    scheduler, workers
+        As in `analysis.graph.group.compute`.
+    remember : bool
+        Whether to note what was compared, so that it is not read again.
+
     Raises
     ------
     DamagedShard

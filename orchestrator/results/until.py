@@ -149,7 +149,7 @@ def until(
         Where runs failed, so that a cell lacks runs which more of them would not replace.
     """
     asked = checked(half_width, confidence, block, most)
-    _tell_other_question(paths, asked, tell)
+    _report_other_question(paths, asked, tell)
     while True:
         cells = _wanted(paths, where)
         _require_no_failed(paths, cells)
@@ -178,7 +178,13 @@ def preview(
     block: int = BLOCK,
     where: str | None = None,
 ) -> tuple[list[Answered], int]:
-    """Return what is known by now, and how many runs `until` would add next; nothing is changed."""
+    """Return what is known by now, and how many runs `until` would add next; nothing is changed.
+
+    Parameters
+    ----------
+    paths, half_width, confidence, most, block, where
+        As of `until`.
+    """
     asked = checked(half_width, confidence, block, most)
     wanted, found = _first(_wanted(paths, where), asked), []
     if not wanted:
@@ -188,7 +194,7 @@ def preview(
 
 
 def _first(cells: pl.DataFrame, asked: Asked) -> dict[int, int]:
-    """Return how many runs the cells shall have that have too few for a first look."""
+    """Return how many runs the cells with too few for a first look must have."""
     few = cells.filter(pl.col("runs") < asked.first, ~pl.col("identical"))
     return dict.fromkeys(few["cell"].to_list(), asked.first)
 
@@ -202,7 +208,7 @@ def _condition(cells: Sequence[int]) -> str:
     return " OR ".join(spans)
 
 
-def _tell_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str], None]) -> None:
+def _report_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str], None]) -> None:
     before = recorded(paths)
     if before is not None and before.asked != asked:
         tell(
@@ -213,7 +219,7 @@ def _tell_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str], 
 
 
 def checked(half_width: float, confidence: float, block: int, most: int) -> Asked:
-    """Return the question.
+    """Return the question that the options of `until` ask.
 
     Raises
     ------
@@ -294,7 +300,7 @@ def means(runs: pl.DataFrame, repeats: int) -> Real:
 
 
 def needed(found: Sequence[Answered], asked: Asked) -> dict[int, int]:
-    """Return how many runs the cells shall have for their next look, where more are planned."""
+    """Return how many runs the cells must have for their next look, where more are planned."""
     wanted = {
         one.cell: _next_look(one.decision.runs, asked) for one in found if one.state == "more"
     }

@@ -69,7 +69,7 @@ class Split:
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """Say a component: as a standard deviation, or that it cannot be told from none."""
+    """Say a component: as a standard deviation, or that it cannot be distinguished from none."""
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
     part = _PARTS[row["part"]].format(named)
     runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
@@ -84,8 +84,8 @@ def sentence(row: Mapping[str, Any]) -> str:
         ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
         return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}"
     sign = "estimated below 0" if value < 0 else "estimated"
-    told = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
-    return f"{part}: {told}, 95 %{on}){basis}"
+    unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
+    return f"{part}: {unclear}, 95 %{on}){basis}"
 
 
 def variance(results: Results, where: str | None = None) -> list[Split]:
@@ -122,6 +122,6 @@ def variance(results: Results, where: str | None = None) -> list[Split]:
 
 
 def _name(own: pl.DataFrame, apart: list[str]) -> str:
-    told = [f"{own['dataset'][0]} × {own['classifier'][0]}"]
-    told += [f"{axis} = {own[axis][0]}" for axis in apart]
-    return f"{', '.join(told)} (cell {own['cell'][0]})"
+    parts = [f"{own['dataset'][0]} × {own['classifier'][0]}"]
+    parts += [f"{axis} = {own[axis][0]}" for axis in apart]
+    return f"{', '.join(parts)} (cell {own['cell'][0]})"

@@ -106,7 +106,7 @@ def test_table_one_is_read_from_its_last_failure():
         drawn_from="cell 3, repeat 1",
     )
     assert (close.runs, close.low, close.high) == (30, 11, 30)
-    assert "30 runs are needed (11 to 30, as the sizes drawn tell)" in close.words
+    assert "30 runs are needed (11 to 30, from the sizes drawn)" in close.words
     assert "all 500 different ensembles of that size out of 40 runs pass" in close.words
     assert "at least 99.4% of all ensembles of these runs do (95 % confidence)" in close.words
     assert "about 30 minutes of training" in close.words
@@ -127,7 +127,7 @@ def test_what_the_points_cannot_show_is_no_verdict():
         table([1.0] * 4, [1.0, 1.0, 1.0, 0.9], n_side=35), made=80, epsilon=0.01
     )
     assert (passed.runs, passed.low, passed.high) == (None, None, None)
-    assert "can't be said, 35 test points a side are too few" in passed.words
+    assert "can't be said, 35 test points per side are too few" in passed.words
     assert "contamination of up to 43% would pass unseen (δ = 0.400)" in passed.words
     assert "about 2,120 would do" in passed.words
     assert "not all ensembles of 30 pass" in failed.words

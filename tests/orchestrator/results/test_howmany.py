@@ -59,7 +59,7 @@ def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Pa
     assert [group.name for group in found] == ["one × imported (cell 0)", "two × imported (cell 1)"]
     close = found[0].answers[2]
     assert (close.runs, close.made) == (None, RUNS)
-    assert "100 test points a side are too few" in close.words
+    assert "100 test points per side are too few" in close.words
     assert (
         "(δ = 0.237); about 2,120 would do; from 12 runs of one × imported (cell 0), repeat 0"
         in (close.words)
@@ -91,7 +91,7 @@ def test_what_is_close_is_an_option_of_the_analysis(imported: Sweep, tmp_path: P
     assert "an ensemble with α̂ ≤ 0.3: 3 runs are needed" in close.words
     assert "about 6 minutes of training" in close.words
     assert "of all ensembles of these runs do (90 % confidence); with δ = 0.237" in close.words
-    assert "at N = 100 test points a side" in close.words
+    assert "at N = 100 test points per side" in close.words
     assert "Share of ensembles of M_ens members with α̂ ≤ 0.3" in sweep.report().read_text()
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
+from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import points_needed
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions.howmany import Answer, for_mean
-from manyseed.analysis.questions.intervals import SEEDS
+from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.spreads import Spreads, spreads
 from manyseed.analysis.questions.standings import Standings, standings
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET
@@ -256,34 +258,53 @@ def _interval(row: dict[str, object]) -> str:
 
 def _enough(tables: Tables) -> Iterator[Sentence]:
     """Say how many seeds give each cell's mean accuracy to `PRECISE`."""
-    found: list[tuple[int, str, Answer]] = []
-    own = tables.runs.filter(~pl.col("identical")).sort("cell", "repeat_index", "run_index")
-    for (cell,), runs in own.partition_by("cell", as_dict=True, maintain_order=True).items():
-        values = [
-            one["accuracy"].drop_nulls().to_numpy() for one in runs.partition_by("repeat_index")
-        ]
-        answer = for_mean(f"± {PRECISE:g}", values, PRECISE)
-        if answer.runs is not None:
-            name = f"{runs['dataset'][0]} × {runs['classifier'][0]}, cell {cell}"
-            found.append((answer.runs, name, answer))
-    if not found:
-        return
-    found.sort(key=lambda one: (one[0], one[1]))
-    most, name, answer = found[-1]
-    interval = f"{answer.low:,} to {answer.high:,}" if answer.high else f"{answer.low:,} or more"
-    enough = sum(one.runs <= one.made // max(one.repeats, 1) for _, _, one in found if one.runs)
-    cells = "the cell" if len(found) == 1 else f"each of {len(found):,} cells"
-    some = "" if len(found) == 1 else f"{found[0][0]:,} to "
-    text = (
-        f"For the mean accuracy of {cells} to be known to ± {PRECISE:g} (95 %, over seeds, on one "
-        f"test set), {some}{most:,} runs are needed, most by {name}: {most:,} ({interval}, 95 %; "
-        f"from {answer.made:,} runs). "
+    key = ["cell", "repeat_index"]
+    own = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy").sort(*key, "run_index")
+    repeats = own.group_by(key, maintain_order=True).agg(
+        pl.len().alias("n"), pl.col("accuracy").implode().list.var().alias("variance")
     )
-    if enough == len(found):
+    cells = (
+        repeats.filter(pl.col("n") > 1)
+        .group_by("cell", maintain_order=True)
+        .agg(
+            total(pl.col("variance") * (pl.col("n") - 1)).alias("squares"),
+            (pl.col("n") - 1).sum().alias("freedom"),
+            (pl.col("n").sum() // pl.len()).alias("n"),
+        )
+        .with_columns(variance=pl.col("squares") / pl.col("freedom"))
+        .sort("variance", "cell")
+    )
+    if cells.is_empty():
+        return
+    # runs that are needed grow with the variance, so two cells tell the ends
+    (least, _), (answer, row) = (
+        _answer(own.filter(cell=cells["cell"][place])) for place in (0, -1)
+    )
+    if answer.runs is None:
+        return
+    interval = f"{answer.low:,} to {answer.high:,}" if answer.high else f"{answer.low:,} or more"
+    half = t.ppf((1 + CONFIDENCE) / 2, cells["n"].to_numpy() - 1)
+    enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
+    of = "the cell" if cells.height == 1 else f"each of {cells.height:,} cells"
+    some = "" if cells.height == 1 else f"{least.runs:,} to "
+    text = (
+        f"For the mean accuracy of {of} to be known to ± {PRECISE:g} (95 %, over seeds, on one "
+        f"test set), {some}{answer.runs:,} runs are needed, most by {row['dataset']} × "
+        f"{row['classifier']}, cell {row['cell']}: {answer.runs:,} ({interval}, 95 %; from "
+        f"{answer.made:,} runs). "
+    )
+    if enough == cells.height:
         text += "The runs of each repeat are enough for that."
     else:
-        text += f"The runs of a repeat are enough for that in {enough:,} of {len(found):,} cells."
+        text += f"The runs of a repeat are enough for that in {enough:,} of {cells.height:,} cells."
     yield Sentence("enough", text, ("summary",))
+
+
+def _answer(runs: pl.DataFrame) -> tuple[Answer, dict[str, Any]]:
+    """Return the answer of `howmany` for a cell, and one of its runs."""
+    parts = runs.partition_by("repeat_index", maintain_order=True)
+    values = [one["accuracy"].to_numpy() for one in parts]
+    return for_mean(f"± {PRECISE:g}", values, PRECISE), runs.row(0, named=True)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:

@@ -11,6 +11,7 @@ from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.report.context import Context
 
 MINUS = "\N{MINUS SIGN}"
+MAX_ROWS = 2000  # of a table; others are in the result tables alone
 
 
 def render(context: Context) -> str:
@@ -23,7 +24,7 @@ def render(context: Context) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, difference=difference, picture=picture)
-    return environment.get_template("page.html").render(page=context)
+    return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
 
 
 def number(value: float | None, digits: int = 3) -> str:

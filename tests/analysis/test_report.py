@@ -264,6 +264,15 @@ def test_the_page_begins_with_the_answers_each_with_a_link():
     assert first.startswith("This is incomplete: 6 of 70 planned runs are not there, 4 of them")
 
 
+def test_rows_beyond_the_most_are_told_not_shown(monkeypatch):
+    monkeypatch.setattr("manyseed.analysis.report.page.MAX_ROWS", 3)
+    html = render(content(planted(datasets=2, schemes=("none", "noise"), runs=3)))
+    summary_section = html.split('<section id="summary">')[1].split("</section>")[0]
+    assert summary_section.count("<tr>") == 1 + 3
+    assert "One row for each cell, the first 3 of 8: all are in cells.parquet." in summary_section
+    assert "By dataset (4 rows, of which the first 3 are shown)" in html
+
+
 def test_where_results_come_from_stands_on_the_page():
     tables = planted(runs=3)
     told = {"Seed": "20210427", "Test sets": "25% of the samples: vehicle"}

@@ -149,7 +149,10 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     text = said(tables)["enough"]
     assert f"{few.runs} to {many.runs} runs are needed, most by data-00 × mlp, cell 1" in text
     assert f"{many.runs} ({many.low} to {many.high}, 95 %; from 30 runs)" in text
+    assert few.runs <= 10 < many.runs
     assert "The runs of a repeat are enough for that in 1 of 2 cells." in text
+    lone = said(planted(sd=0.002))["enough"]
+    assert lone.endswith("The runs of each repeat are enough for that.")
     assert "enough" not in said(planted(runs=1))
 
 

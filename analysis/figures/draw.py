@@ -30,6 +30,7 @@ from manyseed.analysis.figures.deep import (
     likelihood_by_size,
 )
 from manyseed.analysis.figures.overview import QUANTITIES, overview
+from manyseed.analysis.figures.ranks import mean_ranks
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.style import (
     VECTORS,
@@ -43,6 +44,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.effects import UNPERTURBED
+from manyseed.analysis.questions.standings import standings
 from manyseed.analysis.tables.schema import Tables
 
 MAX_PANELS = 12  # of a scatter
@@ -58,6 +60,8 @@ def all_figures(
 ) -> list[Plot]:
     """Draw every figure that the tables allow; `close` is the option that they were made with."""
     drawn = [overview(tables.cells, name) for name in QUANTITIES]
+    if (ranks := standings(tables.cells)) is not None:
+        drawn.append(mean_ranks(ranks, _values(tables.cells, "classifier")))
     drawn += of_datasets(tables)
     drawn.append(alpha_hat_against_accuracy(tables.runs, tables.repeats))
     if ensembles is not None:

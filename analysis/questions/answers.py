@@ -369,7 +369,7 @@ def _standings(found: Standings | None) -> Iterator[Sentence]:
         f"{LEVEL:.0%}; datasets taken as independent draws"
         + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
     )
-    yield Sentence("standings", text, ("overview-accuracy-mean", "summary"))
+    yield Sentence("standings", text, ("mean-ranks", "summary"))
 
 
 ENOUGH = 10

@@ -247,6 +247,24 @@ def test_an_overview_has_a_field_for_each_cell():
     assert overview(tables.cells, "alpha_hat_mean") is None
 
 
+def test_ranks_are_drawn_with_wins_and_critical_difference():
+    level = {"a": 0.7, "b": 0.9, "c": 0.8}
+    tables = planted(
+        datasets=3, classifiers=("a", "b", "c"), accuracy=lambda _, one, *__: level[one], runs=3
+    )
+    (plot,) = (plot for plot in draw.all_figures(tables) if plot.name == "mean-ranks")
+    (axis,) = plot.figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "c", "a"]
+    assert [line.get_xdata()[0] for line in axis.get_lines()] == [1, 2, 3]
+    assert [text.get_text() for text in axis.texts] == ["3 wins", "0 wins", "0 wins"]
+    (grey,) = axis.patches
+    assert grey.get_x() == 1
+    assert grey.get_width() == pytest.approx(2.343 * (3 * 4 / (6 * 3)) ** 0.5, abs=1e-3)
+    assert "n = 3 datasets" in plot.caption
+    alone = draw.all_figures(planted(classifiers=("a", "b"), runs=3))
+    assert "mean-ranks" not in [plot.name for plot in alone]
+
+
 def test_cells_have_panels_of_their_own_in_learning_curves(monkeypatch):
     """Never is one of a scheme, a fraction or a source drawn with another."""
     cells = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells

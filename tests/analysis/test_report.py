@@ -79,7 +79,8 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
     parsed = Page(page)
     plots = draw.all_figures(tables)
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
-    names = [*overviews, "overview-alpha-hat-mean", "cells-1", "cells-2", "alpha-hat-accuracy"]
+    names = [*overviews, "overview-alpha-hat-mean", "mean-ranks", "cells-1", "cells-2"]
+    names.append("alpha-hat-accuracy")
     assert [plot.name for plot in plots] == names
     assert [attributes["id"] for attributes in parsed.of("figure")] == names
     captions = parsed.text("figcaption")
@@ -109,7 +110,8 @@ def test_a_large_study_stays_small_and_readable(datasets):
     parsed = Page(html)
     shown = [attributes["id"] for attributes in parsed.of("figure")]
     assert [name.startswith("overview-") for name in shown[:4]] == [True] * 4
-    assert shown[4:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
+    assert shown[4] == "mean-ranks"
+    assert shown[5:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
     assert "not drawn: their numbers" not in parsed.text("figcaption")
     folds = [one for one in parsed.of("details") if one.get("class") == "fold"]
     assert len(folds) == datasets

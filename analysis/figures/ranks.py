@@ -1,0 +1,57 @@
+"""How classifiers rank across datasets, and by how much ranks must differ."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from manyseed.analysis.figures.style import Plot, colour, marker, styled
+from manyseed.analysis.questions.standings import Standings
+
+WIDTH, ROW = 7.2, 0.24  # inches, of the figure and of a classifier
+
+
+@styled
+def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
+    """Draw the mean rank of each classifier, the best on top, and the critical difference.
+
+    Parameters
+    ----------
+    found : Standings
+    classifiers : list of str
+        All of the sweep, by whose order colours go.
+    """
+    tall = 0.95 + ROW * len(found.rows)
+    figure = Figure(figsize=(WIDTH, tall))
+    axis = figure.subplots()
+    beside = max(len(row.classifier) for row in found.rows) * 0.068 + 0.15
+    figure.subplots_adjust(
+        left=min(beside / WIDTH, 0.5), right=0.9, top=1 - 0.3 / tall, bottom=0.5 / tall
+    )
+    best = found.rows[0].rank
+    axis.axvspan(best, best + found.critical, color="#808080", alpha=0.15, linewidth=0)
+    for place, row in enumerate(found.rows):
+        index = classifiers.index(row.classifier)
+        axis.plot([row.rank], [place], ls="", color=colour(index), marker=marker(index))
+        wins = f"{row.wins} {'win' if row.wins == 1 else 'wins'}"
+        axis.annotate(
+            wins, (1, place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+            textcoords="offset points", va="center",
+        )  # fmt: skip
+    axis.set_yticks(range(len(found.rows)), [row.classifier for row in found.rows])
+    axis.set_ylim(len(found.rows) - 0.5, -0.5)
+    axis.set_xlim(0.8, len(found.rows) + 0.2)
+    axis.set_xticks(range(1, len(found.rows) + 1))
+    axis.tick_params(axis="y", length=0)
+    axis.grid(visible=True, axis="x")
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("mean rank by accuracy, 1 is best")
+    return Plot(
+        "mean-ranks",
+        "Ranks across datasets",
+        "Mean rank of each classifier by mean accuracy over the cells that all of these have, and "
+        "on how many datasets it is the best, or as good. Grey: the critical difference from the "
+        f"best, {found.critical:.2f} (Nemenyi, 5 %): who is within it may be behind by chance. "
+        f"Datasets are taken as independent draws. n = {found.datasets:,} datasets.",
+        found.datasets,
+        figure,
+    )

@@ -8,6 +8,7 @@ import polars as pl
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.snapshots import last, several
+from manyseed.orchestrator.results.coverage import planned
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import Results
 
@@ -29,15 +30,24 @@ def amounts(record: Analysis) -> str | None:
 
 
 def incomplete(tables: Results) -> list[str]:
-    """Say which repeats lack runs, and whether that goes with accuracy, a sentence each."""
+    """Say what is not finished, and whether that goes with accuracy, a sentence each."""
     from manyseed.analysis.questions.missing import notes
 
+    said = []
+    repeats = last(tables["repeats"])
+    if tables.plan is not None:
+        cells = planned(tables.plan).unique("cell", maintain_order=True)
+        without = cells.join(repeats, on="cell", how="anti", maintain_order="left")
+        groups = [" × ".join(row) for row in without.select("dataset", "classifier").rows()]
+        if groups:
+            n = f"{len(groups):,} of {cells.height:,} cells have no finished run that was analysed"
+            said = [f"{n}: {_some(list(dict.fromkeys(groups)))}."]
     names = ("cell", "repeat_index", "dataset", "classifier", "accuracy", "fit_seconds")
     runs = last(tables.scan("runs"))
     there = runs.collect_schema()
     with tables.damage_named("runs"):
         read = runs.select(name for name in names if name in there).collect()
-    return notes(read, last(tables["repeats"]))
+    return [*said, *notes(read, repeats)]
 
 
 def not_computed(record: Analysis) -> list[str]:

@@ -18,7 +18,7 @@ from manyseed.orchestrator.filtering import at_one_snapshot, refusing
 from manyseed.orchestrator.results.aggregates import COUNT, require
 from manyseed.orchestrator.results.coverage import COVERAGE
 from manyseed.orchestrator.results.grouping import grouped
-from manyseed.orchestrator.results.shown import everything, main_columns, rows_of
+from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
     CURVES,
     DEE,
@@ -144,6 +144,9 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
             result = together.select(list(dict.fromkeys([*first, *shown]))).collect()
         else:
             by = by or everything(question.table, together)
+            if question.table == DEE and "metric" not in by:
+                remedy = f"--by {','.join([*by, 'metric'])}"
+                raise UserError("metrics are not averaged", key="--by", value=by, remedy=remedy)
             columns = _numbers(question, shown, by, schema)
             columns = [*(["epoch"] if single and "epoch" not in columns else []), *columns]
             parts = [
@@ -224,7 +227,8 @@ def _numbers(
         if name in chosen and not schema[name].is_numeric() and name not in OF_EFFECT:
             remedy = "group by it, too: --by"
             raise UserError("no number", key="--columns", value=name, remedy=remedy)
-    return [n for n in chosen if n not in (*AXES, SAME_AS) and schema[n].is_numeric()]
+    left = {*AXES, SAME_AS, *(NUMBERED if not question.columns else ())}
+    return [name for name in chosen if name not in left and schema[name].is_numeric()]
 
 
 def _grouped(

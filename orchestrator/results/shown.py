@@ -57,8 +57,20 @@ def rows_of(tables: Results, table: str) -> pl.LazyFrame:
     )
 
 
-BESIDE = {ENSEMBLES: ("models", "size"), CURVES: ("trained_epoch",), UNCERTAINTY: ("members",)}
+BESIDE = {
+    ENSEMBLES: ("models", "size"),
+    CURVES: ("trained_epoch",),
+    UNCERTAINTY: ("members",),
+    DEE: ("axis", "deep_value", "metric", "members"),
+}
 """What rows of a cell differ in beside seeds."""
+
+
+NUMBERED = (
+    *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
+    *("trained_epoch", "reference_cell", "deep_cell"),
+)
+"""Numbers of things, of which a mean says nothing."""
 
 
 def everything(table: str, frame: pl.LazyFrame) -> list[str]:

@@ -64,6 +64,16 @@ def test_cells_are_compared_that_differ_in_one_axis(analysed: Sweep) -> None:
     assert table.filter(pl.col("dee").is_null() != pl.col("beyond").is_not_null()).is_empty()
 
 
+def test_a_query_of_equivalents_keeps_metrics_apart(analysed: Sweep) -> None:
+    with pytest.raises(UserError, match="metrics are not averaged\n  --by classifier,metric"):
+        analysed.query("dee", by=["classifier"])
+    found = analysed.query("dee", by=True)
+    assert {"axis", "deep_value", "metric", "members"} <= set(found.columns)
+    assert found["n"].max() <= 2  # test sets
+    sizes = analysed.query("uncertainty", by=True, columns=["cll"])
+    assert sizes.group_by("classifier").agg(pl.col("members").n_unique())["members"].min() > 1
+
+
 def test_a_second_analysis_measures_nothing_again(
     analysed: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -323,6 +323,22 @@ def test_the_shell_completes(
     completed(tmp_path)  # no sweep: nothing is said
 
 
+def test_a_sweeps_own_files_are_not_written_over(sweep: Sweep) -> None:
+    for file in (sweep.paths.table("runs"), sweep.paths.sweep_file, sweep.paths.plan / "x.csv"):
+        before = file.read_bytes() if file.exists() else None
+        code, told = inside("query", sweep.directory, "-o", file, "-f", "csv")
+        assert (code, "is among its files" in told) == (2, True)
+        assert (file.read_bytes() if file.exists() else None) == before
+
+
+def test_numbers_of_things_are_not_averaged_unless_asked_for(sweep: Sweep) -> None:
+    found = sweep.query("ranking", by=["classifier"])
+    assert "rank" in found.columns
+    assert not {"cell", "repeat_index", "run_index"} & set(found.columns)
+    asked_for = sweep.query("runs", by=["classifier"], columns=["repeat_index"])
+    assert asked_for["repeat_index"].to_list() == [0.5, 0.5]
+
+
 def test_half_finished_sweeps_say_what_is_missing(sweep: Sweep, tmp_path: Path) -> None:
     assert "Analysed" not in asked(sweep)
     copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "sweep"))
@@ -333,5 +349,11 @@ def test_half_finished_sweeps_say_what_is_missing(sweep: Sweep, tmp_path: Path) 
     told = asked(copy, "--by", "classifier")
     assert "Analysed 64 of 64 finished runs, of 128 planned." in told
     assert "16 of 16 repeats lack runs" in told
+    assert "cells have no finished run" not in told
+    file = tmp_path / "more.toml"
+    file.write_text(copy.paths.sweep_file.read_text().replace('"xgb"]', '"xgb", "svm-sgd"]'))
+    Sweep.plan(file, copy.directory)
+    told = asked(copy, "--by", "classifier")
+    assert "4 of 12 cells have no finished run that was analysed: cancer × svm-sgd." in told
     notes = json.loads(asked(copy, "--json"))["notes"]
     assert notes[0] == "Analysed 64 of 64 finished runs, of 128 planned."

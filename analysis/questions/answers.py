@@ -15,7 +15,7 @@ from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import CONFIDENCE, Options
-from manyseed.analysis.questions.howmany import Answer, for_mean
+from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.spreads import Spreads, spreads
 from manyseed.analysis.questions.standings import Standings, standings
@@ -117,6 +117,8 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     runs = f"{most.runs:,}" if most.runs == least.runs else f"{most.runs:,} and {least.runs:,}"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
     over = f"over {runs} runs of each on the {basis} that {all_of} have"
+    if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
+        over += "; the intervals are for normal values, and these are skewed: they may miss"
     if found.left:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few to be compared"

@@ -28,13 +28,17 @@ _CLUSTER = ["classifier", "stratum", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of one classifier: its standard deviation between seeds, with an interval, and its runs."""
+    """Of one classifier: its standard deviation between seeds, with an interval, and its runs.
+
+    `skewness` is that of their deviations from the mean of their repeat.
+    """
 
     classifier: str
     sd: float
     low: float
     high: float
     runs: int
+    skewness: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +92,21 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
         .sort(*key, "run_index")
     )
     n = pl.len().over(key)
-    squares = (pl.col("accuracy") - pl.col("accuracy").mean().over(key)) ** 2
+    deviation = pl.col("accuracy") - pl.col("accuracy").mean().over(key)
+    squares = deviation**2
     rows = rows.with_columns(
         n=n,
         # a part of the deviation from a mean of n is lost: of squares, and again of their spread
         square=squares * ((n - 1) / (n - 2)).sqrt(),
         plain=squares,
+        cube=deviation**3,
         stratum=pl.format("{}/{}", "dataset", "repeat_index"),
         cluster=pl.col("run_index"),
     )
     found = rows.group_by("classifier", maintain_order=True).agg(
-        total(pl.col("plain")).alias("squares"), pl.len().alias("runs")
+        total(pl.col("plain")).alias("squares"),
+        total(pl.col("cube")).alias("cubes"),
+        pl.len().alias("runs"),
     )
     of_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
         total(pl.col("plain")).alias("squares"), (pl.len() - 1).cast(pl.Float64).alias("free")
@@ -143,7 +151,8 @@ def _spread(row: dict[str, float], confidence: float) -> Spread:
     low, high = _ends(
         row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
     )
-    return Spread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]))
+    skewness = row["cubes"] / row["runs"] / (row["squares"] / row["runs"]) ** 1.5
+    return Spread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
 
 
 def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:

@@ -65,6 +65,15 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
         assert row.low < planted_sd < row.high
 
 
+def test_skewed_accuracies_are_told():
+    """Of 2 datasets and 3 schemes of 60 runs each, around exponential ones."""
+    size = {"datasets": 2, "schemes": ("none", "x", "y"), "repeats": 3, "runs": 20}
+    assert "these are skewed: they may miss" in said(planted(**size, skewed=True))["spread"]
+    assert "skewed" not in said(planted(**size))["spread"]
+    (one, other) = spreads(planted(**size, skewed=True)).rows
+    assert min(one.skewness, other.skewness) > 1.2  # 2, less what few runs a repeat take off
+
+
 def test_spreads_that_are_alike_are_not_told_apart():
     text = said(planted(datasets=2))["spread"]
     assert text.startswith("Which classifier varies most between seeds cannot be told")

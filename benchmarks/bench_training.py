@@ -41,12 +41,13 @@ NAMES = classifiers.names()
 QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
 IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more an order costs
 IMAGE = (32, 32, 3)
+ON_IMAGES = ("cnn", "convnet", "vit", "vit-transfer")
 TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
 
 
 def options(name: str, quick: bool) -> dict[str, Any]:
     """Return a classifier's table: fewer epochs than by default, the same work in each."""
-    if name in ("cnn", "vit", "vit-transfer"):
+    if name in ON_IMAGES:
         return {"epochs": 1 if quick else 3}
     return {"epochs": 2 if quick else 20} if name == "mlp" else {}
 
@@ -66,7 +67,7 @@ def image_rows(quick: bool, distinct: int | None = None) -> TrainingSet:
 
 def product(name: str, quick: bool) -> Callable[[int], float]:
     """Return the warm worker: a function of the run's number that gives its `fit_seconds`."""
-    if name not in ("cnn", "vit", "vit-transfer"):
+    if name not in ON_IMAGES:
         info = classifiers.resolve(name, options(name, quick), TABLE)
         cell, trainer = resolve_cell(1, TABLE, info).cell, Trainer()
         return lambda run: trainer.train(Run(cell, 0, run)).fit_seconds
@@ -85,7 +86,7 @@ def plain(name: str, quick: bool) -> Callable[[int], float]:
     """Return the plain version: a function of the seed."""
     from plain_training import fitter, standardised
 
-    if name in ("cnn", "vit", "vit-transfer"):
+    if name in ON_IMAGES:
         info = classifiers.resolve(name, options(name, quick), replace(TABLE, image=IMAGE))
         data = image_rows(quick, (16 if quick else 64) if name == "vit-transfer" else None)
         X, X_test = (rows.reshape(-1, *IMAGE) for rows in (data.X, data.X_test))

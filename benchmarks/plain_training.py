@@ -142,6 +142,19 @@ def _cnn(X: Any, *_: Any) -> Any:
     return nn.Sequential(*convolutions, nn.Flatten(), hidden, nn.ReLU(), nn.Linear(64, 2))
 
 
+def _convnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    from torch import nn
+
+    width, norm = hparams["width"], hparams["batch_norm"]
+    layers: list[nn.Module] = []
+    for number in range(hparams["depth"]):
+        inputs = width if number else X.shape[1]
+        layers.append(nn.Conv2d(inputs, width, 3, padding=1, bias=not norm))
+        layers += [*([nn.BatchNorm2d(width)] if norm else []), nn.ReLU()]
+    logits = nn.Linear(width * (X.shape[2] // 2) * (X.shape[3] // 2), 2)
+    return nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), logits)
+
+
 def _vit(X: Any, hparams: Mapping[str, Any], canonical: Mapping[str, Any]) -> Any:
     from manyseed.jobs.torchvision_import import torchvision
 
@@ -163,7 +176,7 @@ def _head(X: Any, *_: Any) -> Any:
     return nn.Linear(X.shape[1], 2)
 
 
-_BUILDERS = {"mlp": _mlp, "cnn": _cnn, "vit": _vit, "vit-transfer": _head}
+_BUILDERS = {"mlp": _mlp, "cnn": _cnn, "convnet": _convnet, "vit": _vit, "vit-transfer": _head}
 
 
 def standardised(X: NDArray[Any], X_test: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

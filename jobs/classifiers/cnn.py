@@ -53,13 +53,14 @@ def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
     return nn.Sequential(OrderedDict(layers))
 
 
-def _initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
+def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
+    """Fill all weights of a network of convolutions from a run's stream."""
     import torch
     from torch.nn.utils import convert_conv2d_weight_memory_format
 
-    from manyseed.jobs.training.layers import initialise
+    from manyseed.jobs.training import layers
 
-    initialise(model, stream)
+    layers.initialise(model, stream)
     convert_conv2d_weight_memory_format(model, torch.channels_last)  # faster; the same numbers
 
 
@@ -76,5 +77,5 @@ CNN = Classifier(
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,
-    fit=Network(build=network, encode=lambda data, *_: pixels(data), initialise=_initialise),
+    fit=Network(build=network, encode=lambda data, *_: pixels(data), initialise=initialise),
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused, UnknownOption, integer
 from manyseed.jobs.classifiers.cnn import CNN
+from manyseed.jobs.classifiers.convnet import CONVNET
 from manyseed.jobs.classifiers.mlp import MLP
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Defaults, Unsuitable
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
@@ -26,7 +27,7 @@ from manyseed.jobs.training.prediction import prediction
 T = TypeVar("T")
 
 CLASSIFIERS: dict[str, Classifier] = {
-    record.name: record for record in (LR_SGD, SVM_SGD, XGB, MLP, CNN, VIT, VIT_TRANSFER)
+    record.name: record for record in (LR_SGD, SVM_SGD, XGB, MLP, CNN, CONVNET, VIT, VIT_TRANSFER)
 }
 """By the names that sweep files use; a classifier is added by its record here."""
 

@@ -2,6 +2,9 @@
 
 A numeric hparam is perturbed on a scale of its own: `position` maps a value to the scale, `settle`
 maps any position back to the nearest value that the hparam can take.
+
+A **structural** hparam says which network is trained, such as its depth: it is fixed or in a grid,
+never moved by a scheme and never searched for.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ class Continuous:
     default: float
     log: bool = False
     when: When | None = None
+    structural: bool = False
 
     def check(self, value: object) -> float:
         """Return the value as a float, or raise Refused with the range."""
@@ -73,6 +77,7 @@ class Ordinal:
     levels: Sequence[int]
     default: int
     when: When | None = None
+    structural: bool = False
 
     def check(self, value: object) -> int:
         """Return the value as an int, or raise Refused with the levels."""
@@ -105,6 +110,7 @@ class Categorical:
     levels: tuple[Value, ...]
     default: Value
     when: When | None = None
+    structural: bool = False
 
     def check(self, value: object) -> Value:
         """Return the value, or raise Refused with the levels."""

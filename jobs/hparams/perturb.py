@@ -11,7 +11,8 @@ x is the anchor, or its log10 for hparams on a log scale (the result is then 10^
 adds 10^e to the anchor, which would move it one way only). The result is clipped to the range, for
 ordinals to the nearest level. A categorical hparam is re-drawn uniformly from its levels with
 probability P, under sig-digit never. The suffix ``:scaled`` sets that probability so that one
-categorical change a run is expected, which the source meant to do.
+categorical change a run is expected, which the source meant to do. Structural hparams stay at their
+anchors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -61,7 +62,8 @@ class _Scheme:
         """Return the probability that a categorical hparam is re-drawn."""
         if self.scaled:
             # A re-draw of one of L levels changes the value with probability 1 - 1/L.
-            changes = sum(1 - 1 / len(h.levels) for h in space if isinstance(h, Categorical))
+            redrawn = (h for h in space if isinstance(h, Categorical) and not h.structural)
+            changes = sum(1 - 1 / len(h.levels) for h in redrawn)
             return min(1.0, 1 / changes) if changes else 0.0
         return 0.0 if self.method == "sig-digit" else self.amount
 
@@ -138,6 +140,8 @@ def perturb(
 def _move(
     hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float, u: float, v: float
 ) -> Value:
+    if hparam.structural:
+        return cast(Value, anchor)
     if isinstance(hparam, Categorical):
         return hparam.levels[int(v * len(hparam.levels))] if u < probability else anchor
     position = hparam.position(anchor)
@@ -151,10 +155,10 @@ def unmoved(
 ) -> tuple[str, ...]:
     """Return the hparams that a scheme cannot move from their anchors, or moves without effect.
 
-    These are zeros and, on a log scale, ones under the two methods that scale with the anchor;
-    ordinals whose neighbours are out of reach; categoricals under sig-digit; and hparams that do
-    not act at the anchors, such as l1_ratio unless the penalty is elasticnet, where the scheme
-    cannot switch them on either.
+    These are structural ones; zeros and, on a log scale, ones under the two methods that scale with
+    the anchor; ordinals whose neighbours are out of reach; categoricals under sig-digit; and
+    hparams that do not act at the anchors, such as l1_ratio unless the penalty is elasticnet, where
+    the scheme cannot switch them on either.
     """
     parsed = _parse(scheme)
     probability = parsed.redraw_probability(space)
@@ -170,6 +174,8 @@ def unmoved(
 
 
 def _can_move(hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float) -> bool:
+    if hparam.structural:
+        return False
     if isinstance(hparam, Categorical):
         return probability > 0
     position = hparam.position(anchor)

@@ -26,14 +26,15 @@ def draw(
     space : tuple of Hparam
         The classifier's hparams.
     fixed : mapping
-        Hparams that are not searched.
+        Hparams that are not searched. Structural ones never are: they keep their defaults.
     generator : numpy.random.Generator
         The draw's stream ``tune``.
     """
     # Frozen: one raw word an hparam, used or not, in the order of the space.
     uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53
+    held = {hparam.name: hparam.default for hparam in space if hparam.structural} | dict(fixed)
     return {
-        hparam.name: fixed[hparam.name] if hparam.name in fixed else _at(hparam, float(u))
+        hparam.name: held[hparam.name] if hparam.name in held else _at(hparam, float(u))
         for hparam, u in zip(space, uniforms, strict=True)
     }
 

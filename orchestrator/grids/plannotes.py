@@ -31,7 +31,7 @@ class Notes:
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None
-        elif axis == "perturb_hparams" and value != "none":
+        elif axis == "perturb_hparams" and value != "none" and names["hparams"] != "tuned":
             self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
@@ -103,9 +103,15 @@ def _axes(configurations: Sequence[str]) -> str:
         for part in each.split(","):
             name, _, value = part.partition("=")
             values.setdefault(name, {})[value] = None
-    axes = ", ".join(f"{name} = {' | '.join(found)}" for name, found in values.items())
+    axes = ", ".join(f"{name} = {_some(list(found))}" for name, found in values.items())
     n = len(configurations)
     return f"{n:,} {'configuration' if n == 1 else 'configurations'}: {axes}"
+
+
+def _some(values: Sequence[str]) -> str:
+    if len(values) <= 2 * _SHOWN:
+        return " | ".join(values)
+    return f"{' | '.join(values[:_SHOWN])} and {len(values) - _SHOWN} more"
 
 
 def _values(values: list[str]) -> str:

@@ -180,8 +180,9 @@ class Resolver:
             raise
         except Refused as error:
             raise self._refused(error, f"classifier.{toml_key(classifier)}", options) from None
-        fixed = options.get("hparams", {})
-        search: dict[str, object] = {name: resolved.hparams[name] for name in fixed}
+        fixed = {hparam.name for hparam in resolved.record.space if hparam.structural}
+        fixed |= {*options.get("hparams", {})}
+        search: dict[str, object] = {name: resolved.hparams[name] for name in sorted(fixed)}
         search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}
         return Pair(self._sweep.seed, info, replace(resolved, name=classifier), search)
 

@@ -61,6 +61,8 @@ def test_spaces_hold_the_published_defaults():
         "width2": 256,
     }
     assert anchors("cnn") == {"lr": 1e-3, "weight_decay": 1e-8, "batch": 32}
+    shape = {"depth": 2, "width": 16, "batch_norm": False}
+    assert anchors("convnet") == {**anchors("cnn"), **shape}
     assert anchors("vit") == {**anchors("cnn"), "dropout": 0.0}
     assert anchors("vit-transfer") == anchors("cnn")
 
@@ -219,11 +221,22 @@ def test_every_other_hparam_moves(classifier, scheme):
         ("cnn", {}, "relative:0.5", ()),
         ("mlp", {"dropout": 0.0}, "relative:0.1", ("dropout",)),
         ("cnn", {}, "none", ("lr", "weight_decay", "batch")),
+        ("convnet", {}, "absolute:0.9", ("depth", "width", "batch_norm")),
+        ("convnet", {}, "relative:0.5:scaled", ("depth", "width", "batch_norm")),
     ],
 )
 def test_unmoved_names_what_a_scheme_cannot_move(classifier, overrides, scheme, fixed):
     values = anchors(classifier, overrides)
     assert hparams.unmoved(SPACES[classifier], values, scheme) == fixed
+
+
+@pytest.mark.parametrize("scheme", [s for s in SCHEMES if s != "none"])
+def test_structural_hparams_stay_and_leave_the_others_where_they_are(scheme):
+    shape = {"depth": 3, "width": 5, "batch_norm": True}
+    found = draws("convnet", anchors("convnet", shape), scheme, 50)
+    assert all(run.items() >= shape.items() for run in found)
+    of_cnn = draws("convnet", anchors("cnn"), scheme, 1, SPACES["cnn"])
+    assert {name: found[0][name] for name in of_cnn[0]} == of_cnn[0]
 
 
 def test_none_draws_nothing():

@@ -19,6 +19,7 @@ OPTIONS = {
     "xgb": {},
     "mlp": {"epochs": 4, "hparams": {"lr": 0.01, "width1": 32, "width2": 33}},
     "cnn": {"epochs": 4, "hparams": {"lr": 0.01}},
+    "convnet": {"epochs": 4, "hparams": {"lr": 0.01, "width": 8, "batch_norm": True}},
     "vit": {"epochs": 3, "hparams": {"lr": 0.002, "dropout": 0.1}},
     "vit-transfer": {"epochs": 4, "hparams": {"lr": 0.02}},
 }
@@ -26,7 +27,7 @@ OPTIONS = {
 # Where these are too few epochs to learn the structure.
 LEARNING = OPTIONS | {"vit": {"epochs": 8, "hparams": {"lr": 0.002, "batch": 16}}}
 
-IMAGES_ONLY = ("cnn", "vit", "vit-transfer")
+IMAGES_ONLY = ("cnn", "convnet", "vit", "vit-transfer")
 
 
 def _set(X, y, n_classes, cardinality=None, image=None):

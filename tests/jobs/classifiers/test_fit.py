@@ -210,6 +210,14 @@ CHANGES = {
     },
     "mlp": {"lr": 0.02, "weight_decay": 0.5, "dropout": 0.5, "width1": 40, "width2": 40},
     "cnn": {"lr": 0.02, "weight_decay": 0.1, "batch": 16},
+    "convnet": {
+        "lr": 0.02,
+        "weight_decay": 0.1,
+        "batch": 16,
+        "depth": 1,
+        "width": 9,
+        "batch_norm": False,
+    },
     "vit": {"lr": 0.02, "weight_decay": 0.1, "batch": 16, "dropout": 0.2},
     "vit-transfer": {"lr": 0.04, "weight_decay": 0.1, "batch": 16},
 }
@@ -232,7 +240,7 @@ def test_no_hparam_is_left_out_above(name):
     assert set(CHANGES[name]) == set(classifiers.resolve(name, {}, info(data)).hparams)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "vit-transfer"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "convnet", "vit", "vit-transfer"])
 def test_snapshots_are_the_same_training_s_earlier_epochs(name):
     data, _ = DATA[name]()
     options = {**examples.OPTIONS[name], "snapshots": [2, 1]}
@@ -240,7 +248,7 @@ def test_snapshots_are_the_same_training_s_earlier_epochs(name):
     assert kept.scores.shape[0] == 3
     np.testing.assert_array_equal(kept.scores[-1], last.scores[0])
     assert not np.array_equal(kept.scores[0], kept.scores[1])
-    if name in ("cnn", "vit-transfer"):  # the rate does not depend on the number of epochs
+    if name in ("cnn", "convnet", "vit-transfer"):  # whose rate does not depend on the epochs
         short = fit(name, data, {**examples.OPTIONS[name], "epochs": 2})
         np.testing.assert_array_equal(kept.scores[1], short.scores[0])
 

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import kstest
 from torch import nn
 
-from manyseed.jobs.classifiers import cnn, mlp, vit
+from manyseed.jobs.classifiers import cnn, convnet, mlp, vit
 from manyseed.jobs.streams import stream
 from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.training.encode import dense, pixels
@@ -66,6 +66,26 @@ class PlainCnn(nn.Module):
         x = self.pool(torch.relu(self.conv1(x)))
         x = self.pool(torch.relu(self.conv2(x)))
         return self.logits(torch.relu(self.hidden(x.flatten(1))))
+
+
+class PlainConvnet(nn.Module):
+    """Channels first, ReLU before pooling."""
+
+    def __init__(self, height, width, channels, n_classes, depth, filters, norm):
+        super().__init__()
+        self.blocks = nn.ModuleList()
+        for number in range(depth):
+            inputs = filters if number else channels
+            convolution = nn.Conv2d(inputs, filters, 3, padding=1, bias=not norm)
+            norms = [nn.BatchNorm2d(filters)] if norm else []
+            self.blocks.append(nn.Sequential(convolution, *norms))
+        self.logits = nn.Linear(filters * math.ceil(height / 2) * math.ceil(width / 2), n_classes)
+
+    def forward(self, x):
+        x = x.permute(0, 3, 1, 2).contiguous()
+        for block in self.blocks:
+            x = torch.relu(block(x))
+        return self.logits(nn.functional.max_pool2d(x, 2, ceil_mode=True).flatten(1))
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +190,27 @@ def test_cnn_has_a_known_number_of_parameters():
     count = sum(p.numel() for p in cnn.network((32, 32, 3), 2).parameters())
     convolutions = 3 * 32 * 9 + 32 + 32 * 16 * 9 + 16
     assert count == convolutions + 16 * 8 * 8 * 64 + 64 + 64 * 2 + 2
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(("depth", "width"), [(1, 8), (3, 5)])
+@pytest.mark.parametrize("shape", [(8, 8, 1), (5, 7, 3), (1, 1, 1)])
+def test_convnet_is_convolutions_a_pool_and_logits(shape, depth, width, norm):
+    values = {"depth": depth, "width": width, "batch_norm": norm}
+    plain = PlainConvnet(*shape, 4, depth, width, norm)
+    assert_same_network(convnet.network(shape, 4, {}, values), plain, torch.randn(6, *shape))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_convnet_fit_is_adam_at_a_constant_rate(norm):
+    data, _ = image()
+    seed_as_init()
+    plain = PlainConvnet(8, 8, 1, 3, 2, 8, norm)
+    adam = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=0.01)
+    expected = plain_training(plain, adam, data, 2, 32)
+    values = {"lr": 1e-3, "weight_decay": 0.01, "depth": 2, "width": 8, "batch_norm": norm}
+    result = fit("convnet", data, {"epochs": 2, "hparams": values})
+    np.testing.assert_allclose(result.scores[0], expected, rtol=1e-2, atol=1e-3)
 
 
 VIT = {"patch": 4, "layers": 2, "heads": 4, "width": 64, "mlp_width": 128}

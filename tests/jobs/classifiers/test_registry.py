@@ -69,6 +69,16 @@ def test_planning_imports_no_training_library():
             },
         ),
         (
+            "convnet",
+            {
+                "name": "convnet",
+                "version": 1,
+                "epochs": 40,
+                "optimizer": "adam",
+                "schedule": "constant",
+            },
+        ),
+        (
             "vit",
             {
                 "name": "vit",
@@ -97,6 +107,7 @@ def test_what_a_classifier_is_like():
         "xgb": "softmax",
         "mlp": "softmax",
         "cnn": "softmax",
+        "convnet": "softmax",
         "vit": "softmax",
         "vit-transfer": "softmax",
     }
@@ -106,6 +117,7 @@ def test_what_a_classifier_is_like():
         "xgb": frozenset(),
         "mlp": {"init", "batch"},
         "cnn": {"init", "batch"},
+        "convnet": {"init", "batch"},
         "vit": {"init", "batch"},
         "vit-transfer": {"init", "batch"},
     }
@@ -115,6 +127,7 @@ def test_what_a_classifier_is_like():
         "xgb": None,
         "mlp": 20,
         "cnn": 50,
+        "convnet": 40,
         "vit": 50,
         "vit-transfer": 5,
     }

@@ -21,7 +21,7 @@ from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
-NETWORKS = ("mlp", "cnn", "vit", "vit-transfer")
+NETWORKS = ("mlp", "cnn", "convnet", "vit", "vit-transfer")
 
 # Trains with a checkpoint after every epoch; in the middle of epoch `stop` it says so and waits.
 PROCESS = """

@@ -12,7 +12,7 @@ from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
 NO_GPU = not torch.cuda.is_available()
-NETWORKS = ("mlp", "cnn", "vit", "vit-transfer")
+NETWORKS = ("mlp", "cnn", "convnet", "vit", "vit-transfer")
 
 
 def test_the_cpu_is_always_there():

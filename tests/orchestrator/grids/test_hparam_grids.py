@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import polars as pl
@@ -10,9 +11,13 @@ import pytest
 
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.run import Cell, Run
+from manyseed.jobs.trainer import run_hparams
+from manyseed.jobs.tuning import drawn
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.planning import plan_change
 
 HERE = Path("sweep.toml")
@@ -128,6 +133,37 @@ def test_a_tuned_cell_searches_what_a_grid_varies():
     assert any("no [[grid]] asks for" in note for note in with_grid.notes)
 
 
+def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
+    shape = {"depth": [1, 3], "batch_norm": [True, False]}
+    tables = {"convnet": {"hparams": {"width": 8}, "grid": {**shape, "lr": [1e-3]}}}
+    grid = {
+        "dataset": ["sklearn:digits"],
+        "classifier": ["convnet"],
+        "hparams": ["grid", "tuned"],
+        "perturb_hparams": ["relative:0.1"],
+    }
+    found = cells(grid, classifier=tables)
+    assert found.cells["hparams"].to_list() == [
+        "batch_norm=true,depth=1,lr=0.001",
+        "batch_norm=false,depth=1,lr=0.001",
+        "batch_norm=true,depth=3,lr=0.001",
+        "batch_norm=false,depth=3,lr=0.001",
+        "tuned",
+    ]
+    for canonical in found.cells["canonical"]:
+        run = Run(Cell.from_canonical(json.loads(canonical)), 1, 2)
+        if "tuned" in run.cell.hparams:
+            assert run.cell.hparams.keys() == {"tuned", "depth", "width", "batch_norm"}
+            fitted = drawn(run.cell, 3)
+        else:
+            fitted = run_hparams(run)
+            assert fitted["lr"] != run.cell.hparams["lr"]
+        for name in ("depth", "width", "batch_norm"):
+            assert fitted[name] == run.cell.hparams[name]
+    note = 'perturb_hparams = "relative:0.1" cannot move these hparams of convnet: batch, depth'
+    assert any(line.startswith(note) for line in found.notes), found.notes
+
+
 @pytest.mark.parametrize(
     ("tables", "hparams", "message"),
     [
@@ -203,6 +239,20 @@ def test_hparams_that_noise_cannot_move_at_some_points_are_told():
     grid = {"dataset": ["sklearn:wine"], "classifier": ["xgb"], "hparams": ["grid"]}
     found = cells({**grid, "perturb_hparams": ["relative:0.1"]}, classifier=tables)
     assert any("eta (at some configurations)" in note for note in found.notes), found.notes
+
+
+def test_a_sweep_holds_no_more_configurations_than_the_store_can_number(tmp_path, monkeypatch):
+    text = (
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["sklearn:wine"]\nclassifier = ["mlp"]\n'
+        'hparams = ["default", "grid"]\n[classifier.mlp]\ngrid = { lr = [1e-3, 1e-2] }\n'
+    )
+    file, directory = tmp_path / "sweep.toml", tmp_path / "out"
+    file.write_text(text)
+    monkeypatch.setattr(planning, "MAX_CONFIGURATIONS", 3)
+    planning.plan_sweep(file, directory)
+    file.write_text(text.replace("1e-2]", "1e-2, 1e-1]"))
+    with pytest.raises(UserError, match="4 values of hparams; a sweep holds up to 3"):
+        planning.plan_sweep(file, directory)
 
 
 def test_each_configuration_is_priced_by_itself(tmp_path):

@@ -97,7 +97,7 @@ def test_the_model_meets_the_studys_table(name, highest, slow):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("mlp", {}), ("cnn", {}), ("vit", {}), ("vit-transfer", {})],
+    [("mlp", {}), ("cnn", {}), ("convnet", {}), ("vit", {}), ("vit-transfer", {})],
 )
 def test_epochs_count(name, options, tmp_path, monkeypatch):
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
@@ -108,6 +108,22 @@ def test_epochs_count(name, options, tmp_path, monkeypatch):
     dataset = datasets.resolve(source)
     few, many = (whole(dataset, name, epochs=n, **options) for n in (2, 20))
     assert many == pytest.approx(10 * few, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("hparams", "measured"),
+    [
+        ({"depth": 1, "width": 8}, 25.1),
+        ({"depth": 3, "width": 16, "batch_norm": True}, 67.7),
+        ({"depth": 8, "width": 16}, 125.3),
+        ({"depth": 2, "width": 16, "batch": 128}, 23.7),
+    ],
+)
+def test_a_convnet_is_priced_by_its_shape(hparams, measured):
+    """Within a fourth of the CPU time of a row and epoch of digits, in microseconds."""
+    digits = datasets.resolve("sklearn:digits")
+    found = whole(digits, "convnet", hparams=hparams, epochs=100) / 100 / digits.n_train
+    assert found * 1e6 == pytest.approx(measured, rel=0.25)
 
 
 def test_every_cell_has_seconds_on_the_device_that_is_asked_for(tmp_path):

@@ -56,7 +56,7 @@
   // "0.9796 ± 0.0066" is two columns; marks and thousands' commas are left out.
   function csv(table, rows) {
     const clean = (said) => {
-      const plain = said.replace(/[†‡*]/g, "").replace(/\u2212/g, "-").trim();
+      const plain = said.replace(/[\u2020\u2021*]/g, "").replace(/\u2212/g, "-").trim();
       const value = plain === "–" ? "" : /^[+-]?[\d,]+(\.\d+)?$/.test(plain) ? plain.replace(/,/g, "") : plain;
       return /[",\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : value;
     };

@@ -84,6 +84,16 @@ def test_intervals_over_test_sets_hold_the_truth(tmp_path: Path, table: str) -> 
     assert 0.85 < (high - low).to_numpy().mean() / wide < 1.05
 
 
+def test_intervals_hold_the_truth_where_runs_are_missing_at_random(tmp_path: Path) -> None:
+    random = np.random.default_rng(105)
+    cells = [
+        (axes, np.where(random.random(v.shape) < 0.4, np.nan, v)) for axes, v in drawn(5, 400, 5, 5)
+    ]
+    found = query(tables(tmp_path, cells), "runs", by=["perturb_continuous"], columns=["accuracy"])
+    held = ((found["accuracy_ci_low"] <= 0.825) & (found["accuracy_ci_high"] >= 0.825)).mean()
+    assert 0.92 <= held <= 0.98
+
+
 @pytest.mark.parametrize(("table", "column"), [("runs", "accuracy"), ("cells", "accuracy_mean")])
 def test_with_one_test_set_intervals_are_over_seeds(
     tmp_path: Path, table: str, column: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Ordinal
@@ -73,7 +74,10 @@ CNN = Classifier(
     space=IMAGES,
     probability="softmax",
     streams=frozenset({"init", "batch"}),
-    settings=lambda *_: {"optimizer": "adam", "schedule": "constant"},
+    settings=lambda _, options: with_optimizer(
+        {"optimizer": "adam", "schedule": "constant"}, options
+    ),
+    options=OPTIONS,
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,

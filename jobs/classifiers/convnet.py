@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.classifiers.cnn import IMAGES, initialise
+from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
@@ -86,7 +87,10 @@ CONVNET = Classifier(
     ),
     probability="softmax",
     streams=frozenset({"init", "batch"}),
-    settings=lambda *_: {"optimizer": "adam", "schedule": "constant"},
+    settings=lambda _, options: with_optimizer(
+        {"optimizer": "adam", "schedule": "constant"}, options
+    ),
+    options=OPTIONS,
     epochs=40,
     images_only=True,
     core_seconds=_core_seconds,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 from manyseed.jobs.training.encode import dense
@@ -68,9 +69,10 @@ def size_class(n_train: int) -> SizeClass:
     return "medium" if n_train < 50_000 else "large"
 
 
-def _settings(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
+def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     batch_size = _BATCH[size_class(dataset.n_train)]
-    return {"batch_size": batch_size, "optimizer": "adamw", "schedule": "cosine"}
+    own = {"batch_size": batch_size, "optimizer": "adamw", "schedule": "cosine"}
+    return with_optimizer(own, options)
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
@@ -94,6 +96,7 @@ MLP = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,
+    options=(*OPTIONS, "batch_size"),
     epochs=20,
     core_seconds=_core_seconds,
     fit=Network(build=network, encode=lambda data, *_: dense(data), smallest_batch=2),

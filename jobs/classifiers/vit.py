@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyseed.jobs.classifiers.cnn import IMAGES
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
 from manyseed.jobs.torchvision_import import torchvision
@@ -113,10 +114,10 @@ def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
                 nn.init.zeros_(weights)
 
 
-def _settings(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
+def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     assert dataset.image is not None
     side = max(dataset.image[:2])
-    return {
+    own = {
         # At most 8 × 8 patches of at least 2 × 2 pixels, so that no image costs more than others.
         "patch": max(2, -(-side // 8)),
         "layers": 4,
@@ -126,6 +127,7 @@ def _settings(dataset: DatasetInfo, _: object) -> Mapping[str, Any]:
         "optimizer": "adamw",
         "schedule": "cosine",
     }
+    return with_optimizer(own, options)
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
@@ -141,6 +143,7 @@ VIT = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,
+    options=OPTIONS,
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import weights
 from manyseed.jobs.classifiers.cnn import IMAGES
+from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.run import TrainingSet
@@ -47,12 +48,13 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     if channels not in (1, 3):
         reason = f"{backbone} takes images of 1 or 3 channels, and these have {channels}"
         raise Unsuitable("image", dataset.image, reason)
-    return {
+    own = {
         "backbone": backbone,
         "weights": digest,
         "optimizer": "adam",
         "schedule": "constant",
     }
+    return with_optimizer(own, options)
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
@@ -65,7 +67,7 @@ VIT_TRANSFER = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,
-    options=("backbone", "weights"),
+    options=("backbone", "weights", *OPTIONS),
     epochs=5,
     images_only=True,
     prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),

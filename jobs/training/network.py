@@ -25,9 +25,9 @@ Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 class Network:
     """The `fit` of a network's record.
 
-    The record's settings name the ``optimizer`` (adam or adamw) and the ``schedule`` (constant or
-    cosine) and its space has ``lr``, ``weight_decay`` and, unless a setting ``batch_size`` says
-    it, ``batch``: the rows of a step.
+    The settings name the ``optimizer`` and the ``schedule``, of `jobs.classifiers.optimizers`, with
+    ``momentum`` where they name SGD, and the record's space has ``lr``, ``weight_decay`` and,
+    unless a setting ``batch_size`` says it, ``batch``: the rows of a step.
 
     Attributes
     ----------
@@ -74,13 +74,11 @@ class Network:
         model = self.build(X.shape[1:], data.n_classes, settings, hparams, masks)
         (self.initialise or layers.initialise)(model, generators.init)
         model.to(place)
-        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings["optimizer"]](
-            model.parameters(), lr=hparams["lr"], weight_decay=hparams["weight_decay"], fused=True
-        )
+        optimizer = _optimizer(model, settings, hparams)
         plan = loop.TrainingPlan(
             epochs=settings["epochs"],
             batch_size=hparams["batch"] if "batch" in hparams else settings["batch_size"],
-            learning_rate=loop.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
+            rate=loop.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
@@ -102,3 +100,19 @@ class Network:
             checkpoint=handling.checkpoint,
         )
         return fitted._replace(seconds=built + fitted.seconds)
+
+
+def _optimizer(model: torch.nn.Module, settings: Named, hparams: Named) -> torch.optim.Optimizer:
+    """Return an optimizer of the model's parameters; SGD's weight decay is a gradient's part."""
+    import torch
+
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+    more = {"momentum": settings["momentum"]} if "momentum" in settings else {}
+    made: torch.optim.Optimizer = kinds[settings["optimizer"]](
+        model.parameters(),
+        lr=hparams["lr"],
+        weight_decay=hparams["weight_decay"],
+        fused=True,
+        **more,
+    )
+    return made

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHEDULES
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam
@@ -20,6 +21,29 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
+
+_OPTIMIZERS: Mapping[str, Schema] = {
+    "optimizer": {
+        "description": "What trains it; by default the classifier's own.",
+        "enum": [*OPTIMIZERS],
+    },
+    "momentum": {
+        "description": "Of optimizer = sgd (default: 0.9).",
+        "type": "number",
+        "minimum": 0,
+        "exclusiveMaximum": 1,
+    },
+    "schedule": {
+        "description": "Of the learning rate; by default the classifier's own, of sgd the last.",
+        "enum": [*SCHEDULES],
+    },
+    "batch_size": {
+        "description": "Rows a step; by default the dataset's size decides.",
+        "type": "integer",
+        "minimum": 2,
+        "maximum": LARGEST_BATCH,
+    },
+}
 
 
 def schema() -> Schema:
@@ -110,7 +134,10 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             "description": "Whose defaults the anchors are (default: study).",
             "enum": [*get_args(Defaults)],
         }
-    options |= {key: {"description": f"Option of {record.name}."} for key in record.options}
+    options |= {
+        key: dict(_OPTIMIZERS.get(key, {"description": f"Option of {record.name}."}))
+        for key in record.options
+    }
     kind = table["properties"]["kind"] | {"const": record.name}
     properties = {"kind": kind, **options}
     return {

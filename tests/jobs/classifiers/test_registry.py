@@ -175,6 +175,43 @@ def test_options_are_resolved():
     assert classifiers.resolve("xgb", {}, TABLE).snapshots == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "optimizer", "schedule"),
+    [
+        ("mlp", "adamw", "cosine"),
+        ("cnn", "adam", "constant"),
+        ("convnet", "adam", "constant"),
+        ("vit", "adamw", "cosine"),
+        ("vit-transfer", "adam", "constant"),
+    ],
+)
+def test_an_optimizer_is_in_the_identity_where_it_is_not_the_records(name, optimizer, schedule):
+    def canonical(**options):
+        return classifiers.resolve(name, options, IMAGES).canonical
+
+    plain = canonical()
+    own = {"optimizer": optimizer, "schedule": schedule}
+    assert canonical(**own) == plain
+    assert plain.items() >= own.items()
+    assert "momentum" not in plain
+    sgd = {"optimizer": "sgd", "schedule": "piecewise-linear", "momentum": 0.9}
+    assert canonical(optimizer="sgd") == canonical(**sgd) == plain | sgd
+    assert canonical(schedule="piecewise-linear") == plain | {"schedule": "piecewise-linear"}
+    mine = {"optimizer": "sgd", "schedule": "constant", "momentum": 0}
+    found = canonical(**mine)
+    assert found == plain | mine
+    assert repr(found["momentum"]) == "0.0"  # as 0.0 is written: one identity
+
+
+def test_the_batch_of_an_mlp_can_be_said():
+    plain = classifiers.resolve("mlp", {}, TABLE).canonical
+    said = classifiers.resolve("mlp", {"batch_size": plain["batch_size"]}, TABLE)
+    assert said.canonical == plain
+    assert classifiers.resolve("mlp", {"batch_size": 32}, TABLE).canonical == (
+        plain | {"batch_size": 32}
+    )
+
+
 def test_the_librarys_defaults_are_other_values_and_nothing_else():
     for name, changed in {"lr-sgd": {}, "svm-sgd": {}, "xgb": {"alpha": 0.0, "gamma": 0.0}}.items():
         study, library = (
@@ -211,6 +248,14 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
         ("lr-sgd", {"device": "gpu"}, "device = 'gpu': unknown; there are cpu$"),
         ("cnn", {}, "cnn needs images"),
         ("vit", {}, "vit needs images"),
+        ("mlp", {"optimizer": "SGD"}, "optimizer = 'SGD': unknown; there are adam, adamw, sgd"),
+        ("mlp", {"schedule": "step"}, "schedule = 'step': unknown; there are constant, cosine"),
+        ("mlp", {"schedule": 1}, "schedule = 1: unknown"),
+        ("mlp", {"momentum": 0.9}, "momentum = 0.9: adamw has none to set; .*optimizer = 'sgd'"),
+        ("mlp", {"optimizer": "sgd", "momentum": 1}, "momentum = 1: .*below 1"),
+        ("mlp", {"optimizer": "sgd", "momentum": True}, "momentum = True: "),
+        ("mlp", {"batch_size": 1}, "batch_size = 1: .*from 2"),
+        ("xgb", {"optimizer": "sgd"}, "optimizer = 'sgd': unknown; there are kind"),
         ("vit", {"backbone": "swin_t"}, "backbone = 'swin_t': unknown"),
         ("vit-transfer", {}, "vit-transfer needs images"),
     ],

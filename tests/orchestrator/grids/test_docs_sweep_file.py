@@ -23,6 +23,7 @@ from manyseed.orchestrator.plans.planning import plan_change
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sweep-file.md").read_text()
 FURTHER = {"hparams", "grid", "defaults", "epochs", "snapshots", "device"}
+FURTHER |= set(classifiers.CLASSIFIERS["mlp"].options)
 
 
 def section(title: str) -> str:

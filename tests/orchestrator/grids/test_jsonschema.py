@@ -107,6 +107,10 @@ def test_a_planted_mistake_is_seen_where_it_stands(schema: dict[str, Any], mista
         ("[classifier.mlp]\ngrid = { lr = [1] }\n", "mlp.grid.lr[0]: 1 is greater than the"),
         ("[classifier.mlp]\ngrid = { lr = 0.1 }\n", "mlp.grid.lr: 0.1 is not of type 'array'"),
         ("[classifier.mlp]\ngrid = { epochs = [1] }\n", "mlp.grid: Additional properties"),
+        ('[classifier.mlp]\noptimizer = "SGD"\n', ".mlp.optimizer: 'SGD' is not one of ['adam'"),
+        ("[classifier.cnn]\nbatch_size = 8\n", "$.classifier.cnn: Additional properties"),
+        ("[classifier.mlp]\nbatch_size = 1\n", ".mlp.batch_size: 1 is less than the minimum of 2"),
+        ("[keep]\ntrain_accuracy = 1\n", "$.keep.train_accuracy: 1 is not of type 'boolean'"),
         ("[tune]\ndraws = 0\n", "$.tune.draws: 0 is less than the minimum of 1"),
     ],
 )

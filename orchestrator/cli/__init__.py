@@ -5,6 +5,7 @@ Importing this imports nothing else: a Ctrl-C is heard from the first moment on.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from contextlib import suppress
 
@@ -99,5 +100,15 @@ def _say_error(message: str, code: int, facts: dict[str, object] | None = None) 
 
     with suppress(OSError):  # a terminal that is gone
         say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)
-    if "--json" in sys.argv[1:] and not answers:
+    if _as_json(sys.argv[1:]) and not answers:
         print_json({"error": {"message": message, **(facts or {}), "exit_code": code}})
+
+
+def _as_json(arguments: list[str]) -> bool:
+    """Return whether a command was asked for JSON."""
+    named = itertools.pairwise(arguments)
+    return (
+        "--json" in arguments
+        or "--format=json" in arguments
+        or any(option in ("-f", "--format") and value == "json" for option, value in named)
+    )

@@ -43,7 +43,7 @@ def query(
     directories: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR…",
+            metavar="DIR",
             help="The sweep directory; of several, the column sweep says which.",
             show_default=False,
         ),

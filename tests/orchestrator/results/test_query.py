@@ -323,6 +323,14 @@ def test_the_shell_completes(
     completed(tmp_path)  # no sweep: nothing is said
 
 
+@pytest.mark.parametrize("how", [("--json",), ("-f", "json"), ("--format=json",)])
+def test_an_error_is_an_object_where_json_is_asked_for(sweep: Sweep, how: tuple[str, ...]) -> None:
+    code, told = inside("query", sweep.directory, "-w", "classifier = mlp", *how)
+    found = json.loads(told[told.index("{") :])
+    assert (code, found["schema"], found["error"]["exit_code"]) == (2, 1, 2)
+    assert "write 'mlp' in single quotes" in found["error"]["remedy"]
+
+
 def test_a_sweeps_own_files_are_not_written_over(sweep: Sweep) -> None:
     for file in (sweep.paths.table("runs"), sweep.paths.sweep_file, sweep.paths.plan / "x.csv"):
         before = file.read_bytes() if file.exists() else None

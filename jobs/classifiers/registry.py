@@ -125,7 +125,7 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
             reason = f"hparams fixes {name} already: take it out of one of them"
             raise Refused(f"grid.{name}", lists[name], reason)
         if name in ("epochs", *record.options):
-            reason = f"{name} is no hparam: give each value a table [classifier.NAME] of its own"
+            reason = f"{name} is no hparam: give each value a classifier of its own"
             raise Refused(f"grid.{name}", lists[name], reason)
     return tuple(grid.written(each) for each in grid.configurations(record.space, lists))
 

@@ -10,7 +10,6 @@ import contextlib
 import io
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +36,8 @@ def file_clock(folder: Path) -> float:
     A server stamps files by its own clock, which may differ from this machine's; that is asked
     where the folder may not be written to.
     """
+    import tempfile  # a task, which looks at no clock, does without
+
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return os.fstat(file.fileno()).st_mtime

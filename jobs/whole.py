@@ -7,7 +7,6 @@ found, and removing it stops a writer that was merely suspended: its rename fail
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import uuid
@@ -38,6 +37,8 @@ def partial_of(path: Path) -> Path:
 
 def sha256(path: Path) -> str:
     """Return the checksum of a file, in hexadecimal."""
+    import hashlib  # a task that compares no data does without
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

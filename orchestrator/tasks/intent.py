@@ -5,7 +5,6 @@ Read by tasks as they start: imports neither a table library nor a validating on
 
 from __future__ import annotations
 
-import getpass
 import math
 import os
 import time
@@ -118,6 +117,8 @@ class Intent:
     @classmethod
     def now(cls, cluster: str) -> Intent:
         """Return the intent of this process and user, of nothing yet."""
+        import getpass  # a task, which reads intents alone, does without
+
         return cls(
             cluster=cluster,
             submitter=processes.fingerprint(os.getpid()),

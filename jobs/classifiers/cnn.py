@@ -81,5 +81,10 @@ CNN = Classifier(
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,
-    fit=Network(build=network, encode=lambda data, *_: pixels(data), initialise=initialise),
+    fit=Network(
+        build=network,
+        encode=lambda data, *_: pixels(data),
+        initialise=initialise,
+        first_block="relu1",
+    ),
 )

@@ -99,5 +99,6 @@ CONVNET = Classifier(
         encode=lambda data, *_: pixels(data),
         initialise=initialise,
         smallest_batch=2,
+        first_block="relu1",
     ),
 )

@@ -16,7 +16,7 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
 from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.training.encode import pixels
-from manyseed.jobs.training.network import Network
+from manyseed.jobs.training.network import Network, Part
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +87,27 @@ def _replace_dropout(module: torch.nn.Module, p: float, masks: torch.Generator) 
             _replace_dropout(child, p, masks)
 
 
+def halves(model: Any) -> tuple[Part, Part]:
+    """Cut a model behind the first layer of its encoder (`Network.halves`)."""
+    import torch
+
+    images, padding, transformer = model
+    encoder = transformer.encoder
+
+    def head(x: torch.Tensor) -> torch.Tensor:
+        patches = transformer._process_input(padding(images(x)))
+        start = transformer.class_token.expand(len(patches), -1, -1)
+        tokens = torch.cat([start, patches], dim=1) + encoder.pos_embedding
+        hidden: torch.Tensor = encoder.layers[0](encoder.dropout(tokens))
+        return hidden
+
+    def tail(hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = transformer.heads(encoder.ln(encoder.layers[1:](hidden))[:, 0])
+        return logits
+
+    return head, tail
+
+
 def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
     """Fill the weights from a run's stream, with the distributions of torchvision's own layers."""
     import torch
@@ -147,5 +168,10 @@ VIT = Classifier(
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,
-    fit=Network(build=network, encode=lambda data, *_: pixels(data), initialise=initialise),
+    fit=Network(
+        build=network,
+        encode=lambda data, *_: pixels(data),
+        initialise=initialise,
+        first_block=halves,
+    ),
 )

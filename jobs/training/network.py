@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # planning reads networks' records and need not wait for torc
 
 Named = Mapping[str, Any]
 Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
+Part = Callable[["torch.Tensor"], "torch.Tensor"]
+"""A part of a network, with the network's own weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,9 @@ class Network:
         A last batch with fewer rows joins the one before (batch norm cannot train on one row).
     encodes_once : bool
         Whether a dataset's runs share what `encode` returns: its time is then no fit's.
+    first_block : str or callable, optional
+        The layer that ends the network's first block, by its name in a sequence of layers, or a
+        function that cuts the model there as `halves` does; None where nothing is hidden.
     """
 
     build: Callable[[tuple[int, ...], int, Named, Named, torch.Generator], torch.nn.Module]
@@ -51,6 +56,7 @@ class Network:
     initialise: Callable[[Any, np.random.Generator], object] | None = None
     smallest_batch: int = 1
     encodes_once: bool = False
+    first_block: str | Callable[[Any], tuple[Part, Part]] | None = None
 
     def __call__(
         self,
@@ -100,6 +106,37 @@ class Network:
             checkpoint=handling.checkpoint,
         )
         return fitted._replace(seconds=built + fitted.seconds)
+
+    def halves(self, model: torch.nn.Module) -> tuple[Part, Part]:
+        """Cut a model behind its first block, after that block's non-linearity.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            As `build` returns it; both parts share its weights and its mode.
+
+        Returns
+        -------
+        tuple of callable
+            From rows to the block's output (row, ...), and from there to logits (row, class): one
+            after the other they compute what the model does, bit for bit.
+
+        Raises
+        ------
+        ValueError
+            For a network without a hidden layer.
+        """
+        from torch import nn
+
+        if self.first_block is None:
+            raise ValueError("the network has no hidden layer")
+        if callable(self.first_block):
+            return self.first_block(model)
+        layers = dict(model.named_children())
+        end = 1 + [*layers].index(self.first_block)
+        parts = [*layers.values()]
+        # in the mode that the layers are in: a new sequence sets none
+        return nn.Sequential(*parts[:end]), nn.Sequential(*parts[end:])
 
 
 def _optimizer(model: torch.nn.Module, settings: Named, hparams: Named) -> torch.optim.Optimizer:

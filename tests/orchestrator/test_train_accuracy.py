@@ -133,6 +133,7 @@ def test_query_and_report_show_it(kept: Sweep) -> None:
     page = kept.report().read_text()
     assert "On training rows" in page
     assert "Gap ±" in page
+    assert "Gap: that minus accuracy" in page
 
 
 def test_predictions_are_those_of_a_sweep_that_does_not_keep_it(
@@ -158,7 +159,9 @@ def test_predictions_are_those_of_a_sweep_that_does_not_keep_it(
     runs = other.results["runs"]
     assert runs["train_accuracy"].is_null().all()
     assert "train_accuracy" not in other.query("runs").columns
-    assert "On training rows" not in other.report().read_text()
+    page = other.report().read_text()
+    assert "On training rows" not in page
+    assert "Gap: that minus" not in page
 
 
 def test_a_run_is_rerun_bit_for_bit_with_it(kept: Sweep) -> None:

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import zarr
 
+from benchmarks.storm.adversary import _is_whole
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.sweep import Sweep
+from tests.orchestrator.conftest import QUICK, write
 from tests.orchestrator.store.journals.test_journal import fill
 
 
@@ -47,6 +50,30 @@ def test_a_finished_run_that_is_there_no_more_is_lost(quick: Sweep, tmp_path: Pa
     group = ledger.groups()[0]
     (group.folder / "status" / "c.0").unlink()
     assert {lost.what for lost in ledger.look()} == {"lost"}
+
+
+def test_optional_arrays_are_compared(tmp_path: Path) -> None:
+    text = QUICK + "\n[keep]\ntrain_accuracy = true\n"
+    sweep = Sweep.plan(write(tmp_path / "kept.toml", text), tmp_path / "kept")
+    sweep.submit(workers=2)
+    sweep.wait()
+    sweep.compact()
+    assert list(differences(sweep.directory, sweep.directory)) == []
+    subprocess.run(["cp", "-a", sweep.directory, tmp_path / "other"], check=True)
+    group = Ledger(SweepPaths(tmp_path / "other")).groups()[0]
+    array = zarr.open_array(group.folder / "final_train_accuracy", mode="r+")
+    array[0] = 1 - array[0]
+    found = list(differences(tmp_path / "other", sweep.directory))
+    assert any("final_train_accuracy: 1 runs differ" in text for text in found)
+    assert any("differ from their own checksum" in text for text in found)
+
+
+@pytest.mark.parametrize("ending", ["zip", "parquet"])
+def test_an_export_that_was_ended_late_is_whole(quick: Sweep, tmp_path: Path, ending: str) -> None:
+    file = quick.export(tmp_path / f"e.{ending}")
+    assert _is_whole(file)
+    file.write_bytes(file.read_bytes()[:-100])
+    assert not _is_whole(file)
 
 
 def test_one_bit_is_a_difference(quick: Sweep, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@
     });
   }
 
-  // "0.9796 ± 0.0066" is two columns; marks and thousands' commas are left out.
+  // "0.9796 ± 0.0066" is two columns; marks and thousands' commas go.
   function csv(table, rows) {
     const clean = (said) => {
       const plain = said.replace(/[\u2020\u2021*]/g, "").replace(/\u2212/g, "-").trim();

@@ -110,7 +110,7 @@ def test_the_bootstrap_over_pairs_finds_the_same_interval():
         method="percentile",
         vectorized=False,
         n_resamples=4000,
-        rng=rng,
+        random_state=rng,
     )
     width = found.seeds[1] - found.seeds[0]
     assert found.seeds == pytest.approx(tuple(drawn.confidence_interval), abs=0.06 * width)

@@ -21,7 +21,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.store.journals.records import HEADER_SIZE
+from manyseed.orchestrator.store.journals.records import HEADER_SIZE, PREAMBLE_SIZE
 from manyseed.orchestrator.store.layout.groups import list_groups
 from tests.orchestrator.conftest import (
     MANYSEED,
@@ -277,7 +277,7 @@ def test_a_torn_record_is_trained_again_and_the_others_are_not(
     record = HEADER_SIZE + sum(list_groups(sweep.paths.store)[0].spec.part_bytes)
     assert journal.stat().st_size >= 3 * record
     with journal.open("r+b") as file:
-        file.seek(record + (10 if part == "header" else HEADER_SIZE + 10))
+        file.seek(PREAMBLE_SIZE + record + (10 if part == "header" else HEADER_SIZE + 10))
         file.write(bytes(b ^ 255 for b in range(20)))
     assert len(journaled(sweep)) == len(before) - (part == "header")
     go_on(sweep)

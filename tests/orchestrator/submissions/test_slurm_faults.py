@@ -243,14 +243,15 @@ def test_the_controller_may_be_away_for_a_while(
 ) -> None:
     file = profile(slurm, tmp_path)
     submission = submitted(sweep, file)
-    training(sweep, submission)
-    slurm.cluster.daemons.stop("slurmctld", 20)
-    try:
-        told = json.loads(command("status", sweep.directory, "--json").stdout)
-        assert "does not answer" in told["cluster_silent"]
-        assert told["runs"]["done"] > 0
-    finally:
-        slurm.cluster.start_controller()
+    task = training(sweep, submission)
+    with frozen(task):  # else all may be trained before somebody asks
+        slurm.cluster.daemons.stop("slurmctld", 20)
+        try:
+            told = json.loads(command("status", sweep.directory, "--json").stdout)
+            assert "does not answer" in told["cluster_silent"]
+            assert told["runs"]["done"] > 0
+        finally:
+            slurm.cluster.start_controller()
     sweep.wait()
     sweep.submit(cluster=file)
     finish(sweep, expected)

@@ -25,7 +25,7 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
-from manyseed.orchestrator.store.layout.optional import DECLARED, TRAIN_ACCURACY
+from manyseed.orchestrator.store.layout.optional import COORDINATES, DECLARED, TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
 
 _FIXED = {
@@ -220,10 +220,17 @@ def _how(spec: GroupSpec, array: str) -> object:
     return found is not None and (not found.dims or [*found.shape, found.dtype])
 
 
+def _along(spec: GroupSpec, coordinate: str) -> object:
+    """Return a coordinate of a group's optional arrays; an empty list where it has none."""
+    found = [one for one in spec.coordinates if one.name == coordinate]
+    return [[*one.values, *one.meanings] for one in found]
+
+
 def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
     """Return a group's layout; one that exists never changes."""
     facts = [(name, getattr(held, field), getattr(wanted, field)) for field, name in _FIXED.items()]
     facts += [(name, _how(held, array), _how(wanted, array)) for array, name in _KEPT.items()]
+    facts += [(name, _along(held, name), _along(wanted, name)) for name in COORDINATES]
     for name, before, now in facts:
         if before != now:
             raise UserError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, OptionalArray
+from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, Coordinate, OptionalArray
 
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
@@ -61,6 +61,7 @@ class Kept:
     has_clipped: bool
     curves: bool
     optional: tuple[OptionalArray, ...]
+    coordinates: tuple[Coordinate, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -291,4 +292,14 @@ def _coordinates(kept: Kept) -> list[ArraySpec]:
     array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.", ("epoch",))
     if kept.curves:
         array("trained_epoch", "int32", 0, "number of the epoch", "", ("trained_epoch",))
+    for one in kept.coordinates:
+        known, words = one.declared, one.meanings
+        attributes: dict[str, Any] = {"long_name": known.long_name, "units": known.units}
+        attributes |= {"comment": known.comment} if known.comment else {}
+        if words:
+            attributes |= {"flag_values": [*range(len(words))], "flag_meanings": " ".join(words)}
+        fill = math.nan if known.dtype.startswith("float") else -1
+        arrays.append(
+            ArraySpec(one.name, known.dtype, known.dims, fill, "coordinate", True, attributes)
+        )
     return arrays

@@ -21,7 +21,7 @@ from manyseed.orchestrator.store.layout.arrays import (
     itemsize,
     label_dtype,
 )
-from manyseed.orchestrator.store.layout.optional import OptionalArray, UnknownArray
+from manyseed.orchestrator.store.layout.optional import Coordinate, OptionalArray, UnknownArray
 
 LAYOUT_VERSION = 2
 """The highest that is read. Groups with optional arrays are of layout 2, all others of 1."""
@@ -76,6 +76,8 @@ class GroupSpec:
         Whether learning curves are kept: a number for each epoch up to the last snapshot.
     optional : tuple of OptionalArray
         What is kept besides, in the order in which it is stored.
+    coordinates : tuple of Coordinate
+        What the places along those arrays' own dimensions stand for.
     """
 
     number: int
@@ -92,6 +94,7 @@ class GroupSpec:
     split_length: int
     curves: bool = False
     optional: tuple[OptionalArray, ...] = ()
+    coordinates: tuple[Coordinate, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -122,6 +125,11 @@ class GroupSpec:
             for dim, length in zip(array.dims, array.shape, strict=True):
                 if lengths.setdefault(dim, length) != length:
                     raise ValueError(f"{array.name} has {dim} {length}, others {lengths[dim]}")
+        own = {dim: lengths[dim] for dim in lengths.keys() - self._lengths(1, 1).keys()}
+        for one in self.coordinates:
+            for dim, length in zip(one.declared.dims, one.shape, strict=True):
+                if own.get(dim) != length:
+                    raise ValueError(f"{one.name} has {dim} {length}, arrays {own.get(dim)}")
 
     @classmethod
     def create(
@@ -139,6 +147,7 @@ class GroupSpec:
         repeats: int = 1,
         curves: bool = False,
         optional: tuple[OptionalArray, ...] = (),
+        coordinates: tuple[Coordinate, ...] = (),
         runs: int | None = None,
     ) -> GroupSpec:
         """Choose the lengths of shards and chunks.
@@ -168,6 +177,8 @@ class GroupSpec:
             Whether there are learning curves.
         optional : tuple of OptionalArray
             What is kept besides.
+        coordinates : tuple of Coordinate
+            Of their dimensions.
         runs : int, optional
             How many are planned.
 
@@ -208,6 +219,7 @@ class GroupSpec:
             split_length=max(1, min(repeats, SPLIT_BYTES // index)),
             curves=curves,
             optional=tuple(optional),
+            coordinates=tuple(coordinates),
         )
 
     @property
@@ -252,6 +264,7 @@ class GroupSpec:
                 has_clipped=self.has_clipped,
                 curves=self.curves,
                 optional=self.optional,
+                coordinates=self.coordinates,
             )
         )
 
@@ -353,8 +366,9 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        if not self.optional:
-            del fields["optional"]
+        for field in ("optional", "coordinates"):
+            if not fields[field]:
+                del fields[field]
         return {"layout": 2 if self.optional else 1, **fields}
 
     @classmethod
@@ -378,7 +392,7 @@ class GroupSpec:
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
-        value = {"curves": False, "optional": [], **value}
+        value = {"curves": False, "optional": [], "coordinates": [], **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
@@ -386,6 +400,7 @@ class GroupSpec:
             known[field] = tuple(known[field])
         try:
             known["optional"] = tuple(map(OptionalArray.from_attributes, known["optional"]))
+            known["coordinates"] = tuple(map(Coordinate.from_attributes, known["coordinates"]))
         except UnknownArray as error:
             raise LayoutTooNew(
                 f"{where}: this manyseed does not know the array {error.name}: upgrade manyseed"

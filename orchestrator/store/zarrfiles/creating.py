@@ -204,6 +204,9 @@ def _column(
         return np.array(group.spec.epochs, dtype=array.dtype), None
     if array.name == "trained_epoch":
         return np.arange(1, group.spec.epochs[-1] + 1, dtype=array.dtype), None
+    for one in group.spec.coordinates:
+        if one.name == array.name:
+            return np.array(one.values, dtype=array.dtype), None
     if array.name in FLAGS:
         meanings = []
         if group.rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import struct
 import zipfile
 
@@ -21,10 +22,13 @@ from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout import schema
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups
 from manyseed.orchestrator.store.layout.optional import (
+    COORDINATES,
     DECLARED,
     NAN,
     TRAIN_ACCURACY,
+    Coordinate,
     Declared,
+    DeclaredCoordinate,
     OptionalArray,
 )
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -32,6 +36,7 @@ from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.exchange import export_zip
 from manyseed.orchestrator.store.reading.lazy import open_runs
 from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.zarrfiles.creating import wrong_coordinates
 from tests.orchestrator.store.care.test_verify import forget, overwrite, reseal
 from tests.orchestrator.store.world import (
     NUMBER,
@@ -39,6 +44,7 @@ from tests.orchestrator.store.world import (
     assert_true_rows,
     finished,
     prediction,
+    rows,
     spec,
     truth,
     values,
@@ -303,3 +309,87 @@ def test_attributes_that_lost_an_array_are_damage(tmp_path):
     file.write_text(json.dumps(document))
     with pytest.raises(DamagedGroup, match="another group than was planned"):
         find_group(world.store, world.spec)
+
+
+@pytest.fixture
+def along(further, monkeypatch) -> tuple[Coordinate, ...]:
+    """What the places along the dimensions of `further` stand for."""
+    epochs = DeclaredCoordinate("taken_epoch", "int32", ("member",), "epoch of a member")
+    names = DeclaredCoordinate("response", "int16", ("response",), "what was done to inputs")
+    moved = DeclaredCoordinate(
+        "moved_by", "float64", ("response", "magnitude"), "how much", "1", "NaN beyond a short grid"
+    )
+    for one in (epochs, names, moved):
+        monkeypatch.setitem(COORDINATES, one.name, one)
+    return (
+        epochs.of([2, 6, 10]),
+        names.of([0, 1], ["intra", "rotate:90"]),
+        moved.of([[0.0, 0.25, 0.5, math.nan], [-90, -30.5, 30.5, 90]]),
+    )
+
+
+def test_coordinates_stand_beside_their_arrays(tmp_path, further, along):
+    made = spec(3, optional=further, coordinates=along)
+    text = json.dumps(made.to_attributes(), allow_nan=False)
+    assert GroupSpec.from_attributes(json.loads(text)) == made
+    assert {**made.to_attributes(), "coordinates": ()} == {
+        **spec(3, optional=further).to_attributes(),
+        "coordinates": (),
+    }
+    world = World(tmp_path, made)
+    world.write_splits()
+    world.finish(0, 1)
+    publish(world.group, 0, world.index(), world.watch)
+    opened = xr.open_zarr(world.store, group=made.path, consolidated=False)
+    expected = {
+        "taken_epoch": (("member",), [2, 6, 10]),
+        "response": (("response",), [0, 1]),
+        "moved_by": (("response", "magnitude"), [[0, 0.25, 0.5, np.nan], [-90, -30.5, 30.5, 90]]),
+    }
+    for held in (opened, open_runs(world.group)):
+        for name, (dims, wanted) in expected.items():
+            assert name in held.coords
+            assert held[name].dims == dims
+            np.testing.assert_array_equal(held[name], wanted)
+        assert held["response"].attrs["flag_meanings"] == "intra rotate:90"
+        assert held["moved_by"].attrs["comment"] == "NaN beyond a short grid"
+        assert held["response_right"].dims == ("run", "response", "magnitude")
+    assert list(verify(world.group)) == []
+
+
+def test_a_damaged_coordinate_is_written_again(tmp_path, further, along):
+    world = World(tmp_path, spec(3, optional=further, coordinates=along))
+    assert wrong_coordinates(world.group, [rows(10)], mend=False) == []
+    for name in ("taken_epoch", "moved_by"):
+        file = world.group.file(world.spec.array(name), 0)
+        before = file.read_bytes()
+        file.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        assert wrong_coordinates(world.group, [rows(10)], mend=True) == [name]
+        assert file.read_bytes() == before
+
+
+def test_coordinates_fit_what_is_declared_and_their_arrays(further, along):
+    with pytest.raises(ValueError, match="taken_epoch has member 2, arrays 3"):
+        spec(3, optional=further, coordinates=(COORDINATES["taken_epoch"].of([1, 2]),))
+    with pytest.raises(ValueError, match="taken_epoch has member 3, arrays None"):
+        spec(3, optional=KEPT, coordinates=(along[0],))
+    with pytest.raises(ValueError, match="two of one name"):
+        spec(3, optional=further, coordinates=(along[0], along[0]))
+    for name, places, meanings, problem in (
+        ("taken_epoch", [1.5, 2, 3], (), "cannot be"),
+        ("taken_epoch", [], (), "cannot be"),
+        ("taken_epoch", [True], (), "cannot be"),
+        ("moved_by", [[1.0], [1.0, 2.0]], (), "no table of response by magnitude"),
+        ("moved_by", [1.0, 2.0], (), "no table of response by magnitude"),
+        ("moved_by", [["a"]], (), "cannot be"),
+        ("response", [0, 2], ["a", "b"], "cannot mean"),
+        ("response", [0, 1], ["a b", "c"], "cannot mean"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            COORDINATES[name].of(places, meanings)
+    attributes = json.loads(
+        json.dumps(spec(3, optional=further, coordinates=along).to_attributes())
+    )
+    attributes["coordinates"][0]["name"] = "later"
+    with pytest.raises(LayoutTooNew, match="x: this manyseed does not know the array later"):
+        GroupSpec.from_attributes(attributes, "x")

@@ -3,8 +3,9 @@
 Two intervals are taken, and the wider counts. One is as if runs differed as much on every test set:
 χ² for a variance, `difference_limits` for a covariance, t with the jackknife over runs for others.
 The other is that of t over repeats, which also holds where test sets, or what is held fixed on
-each, matter; of two repeats, where it hardly ends, it is taken if they differ by more than the
-jackknife expects. What cannot be negative is taken by its logarithm, which is less skewed.
+each, matter. Of two repeats it hardly ends: it is taken if they differ by more than the jackknife
+expects, and the first is as if both repeats said no more than one. What cannot be negative is taken
+by its logarithm, which is less skewed.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Estimates:
             Of a covariance: the mean squares of the sum and of the difference of both sides, each
             in units of its standard deviation, times the product of these.
         """
-        value, freedom = self.value, float(self.freedom.sum())
+        n = self.own.size
+        share = 1 / 2 if n == 2 else 1.0
+        value, freedom, within = self.value, share * float(self.freedom.sum()), self.within / share
         tail = (1 - confidence) / 2
         if kind == "variance":
             low, high = (freedom * value / chi2.ppf(p, freedom) for p in (1 - tail, tail))
@@ -92,8 +95,7 @@ class Estimates:
             plus, minus = (mean / 4 for mean in scale)
             low, high = difference_limits(plus, freedom, minus, freedom, confidence)
         else:
-            low, high = _around(value, t.ppf(1 - tail, freedom) * self.within**0.5, kind)
-        n = self.own.size
+            low, high = _around(value, t.ppf(1 - tail, freedom) * within**0.5, kind)
         if n > 2 or (n > 1 and self.between > self.within):
             ends = _around(value, t.ppf(1 - tail, n - 1) * self.between**0.5, kind)
             low, high = min(low, ends[0]), max(high, ends[1])

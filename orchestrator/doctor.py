@@ -24,9 +24,10 @@ from manyseed.slurm.discover import discover
 
 LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "polars", "dask", "distributed", "zarr", "xarray"),
-    *("submitit", "torch", "torchvision"),
+    "submitit",
 )
-"""Beside XGBoost, of which one of two builds does."""
+"""Beside those that train networks, and XGBoost, of which one of two builds does."""
+_NETWORKS = ("torch", "torchvision")
 _BUILDS = ("xgboost-cpu", "xgboost")
 _MOST_SKEW, _SLOW, _FEW_FILES, _LITTLE = 30.0, 0.25, 10_000, 10**9
 _TRIES = 5
@@ -76,6 +77,11 @@ def _libraries() -> Iterator[Check]:
             lacking.append(name)
     problem = f"{', '.join(lacking)}: not installed; install manyseed again" if lacking else ""
     yield Check("libraries", ", ".join(found), problem, needed=True)
+    networks = [f"{name} {version(name)}" for name in _NETWORKS if _is_installed(name)]
+    problem = ""
+    if len(networks) < len(_NETWORKS):
+        problem = "networks cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
+    yield Check("PyTorch", ", ".join(networks) or "none", problem)
     builds = [f"{name} {version(name)}" for name in _BUILDS if _is_installed(name)]
     problem = ""
     if not builds:

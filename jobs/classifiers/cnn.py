@@ -81,6 +81,7 @@ CNN = Classifier(
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,
+    packages=("torch",),
     fit=Network(
         build=network,
         encode=lambda data, *_: pixels(data),

@@ -94,6 +94,7 @@ CONVNET = Classifier(
     epochs=40,
     images_only=True,
     core_seconds=_core_seconds,
+    packages=("torch",),
     fit=Network(
         build=network,
         encode=lambda data, *_: pixels(data),

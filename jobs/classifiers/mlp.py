@@ -99,6 +99,7 @@ MLP = Classifier(
     options=(*OPTIONS, "batch_size"),
     epochs=20,
     core_seconds=_core_seconds,
+    packages=("torch",),
     fit=Network(
         build=network, encode=lambda data, *_: dense(data), smallest_batch=2, first_block="2"
     ),

@@ -76,6 +76,8 @@ class Classifier:
     image_seconds : callable, optional
         ``image_seconds(settings)``: seconds on one core of an image's features, which fits on the
         same images share where the settings have the same `weights`.
+    packages : tuple of str
+        What a fit imports that not every installation has.
     version : int
         Part of the identity; raised when a fit's meaning changes.
     """
@@ -95,6 +97,7 @@ class Classifier:
     library: Hparams | None = None
     prepare: Callable[[Options], object] | None = None
     image_seconds: Callable[[Settings], float] | None = None
+    packages: tuple[str, ...] = ()
     version: int = 1
 
     def consumes(self, hparams: Hparams | None) -> frozenset[str]:

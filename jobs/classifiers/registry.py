@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -33,6 +34,12 @@ CLASSIFIERS: dict[str, Classifier] = {
 
 _START = 0.005
 """Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
+
+
+def lacking(name: str) -> tuple[str, ...]:
+    """Return the packages that a fit of a classifier needs and this installation lacks."""
+    record = CLASSIFIERS.get(name)
+    return tuple(one for one in record.packages if find_spec(one) is None) if record else ()
 
 
 def names() -> tuple[str, ...]:

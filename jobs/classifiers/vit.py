@@ -168,6 +168,7 @@ VIT = Classifier(
     epochs=50,
     images_only=True,
     core_seconds=_core_seconds,
+    packages=("torch",),
     fit=Network(
         build=network,
         encode=lambda data, *_: pixels(data),

@@ -73,5 +73,6 @@ VIT_TRANSFER = Classifier(
     prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_core_seconds,
+    packages=("torch", "torchvision"),
     fit=Network(build=_head, encode=_features, encodes_once=True),
 )

@@ -36,12 +36,8 @@ def fit(
     Missing values and categorical features are XGBoost's own. A class without training
     rows is boosted on negative examples alone.
     """
-    try:
-        import xgboost
-    except ImportError as error:
-        raise MachineError(
-            "xgb needs XGBoost: install manyseed[cpu], or manyseed[gpu] on machines with GPUs"
-        ) from error
+    import xgboost
+
     if handling.device == "gpu":
         if not xgboost.build_info().get("USE_CUDA"):
             raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
@@ -112,4 +108,5 @@ XGB = Classifier(
     library={"alpha": 0.0, "gamma": 0.0},  # outside of the study's ranges
     core_seconds=_core_seconds,
     fit=fit,
+    packages=("xgboost",),
 )

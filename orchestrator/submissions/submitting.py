@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
+from manyseed.jobs import classifiers
 from manyseed.jobs.whole import appearing
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.lease import Lease
@@ -118,6 +119,7 @@ def submit(
         devices = cells["device"].unique().sort()
         gpu = _gpu_here(devices, request)
         _check_recipe(paths, state, devices, gpu, request)
+        _check_packages(state, cells, request)
         _check_data(paths, state, rows)
         groups = Groups.read(paths)
         _check_room(paths, state, groups, rows)
@@ -359,6 +361,20 @@ def _held(
         elif alive:
             parts.append(held_rows(alive))
     return pl.concat(parts), n_alive
+
+
+def _check_packages(state: Survey, cells: pl.DataFrame, request: Request) -> None:
+    if request.profile is not None:  # what nodes have, they say themselves
+        return
+    one_each = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
+    kinds = dict.fromkeys(str(state.plan.cell(cell).classifier["name"]) for cell in one_each)
+    missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
+    if missing:
+        lacking = ", ".join(dict.fromkeys(one for each in missing.values() for one in each))
+        raise UnavailableError(
+            f"{', '.join(missing)} cannot be trained here: {lacking} not installed\n"
+            "  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
+        )
 
 
 def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:

@@ -1,6 +1,7 @@
 """Datasets: what the plan knows of them, fetching, loading, preparation and splits."""
 
 from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.columns import ColumnInfo
 from manyseed.jobs.datasets.fetching import fetch, is_fetched, needs_fetching
 from manyseed.jobs.datasets.info import DatasetInfo, dataset_id
 from manyseed.jobs.datasets.prepare import Dataset, load
@@ -8,6 +9,7 @@ from manyseed.jobs.datasets.resolution import resolve
 from manyseed.jobs.datasets.sources import bare_names, names, suite
 
 __all__ = [
+    "ColumnInfo",
     "Dataset",
     "DatasetInfo",
     "bare_names",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from manyseed.jobs.datasets.columns import ColumnInfo
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
 
 OFFICIAL = "official"
@@ -37,6 +38,8 @@ class DatasetInfo:
         Samples of the source whose class no group names.
     location : str or None
         Where a file is that `fetch` reads; no part of the description.
+    columns : tuple of ColumnInfo
+        What a file's columns but the target are taken for; empty for other sources.
     """
 
     canonical: Mapping[str, Any]
@@ -51,6 +54,7 @@ class DatasetInfo:
     n_test: int
     n_dropped: int = 0
     location: str | None = None
+    columns: tuple[ColumnInfo, ...] = ()
 
     @property
     def has_one_test_set(self) -> bool:

@@ -90,6 +90,7 @@ def resolve(
         n_test=n_test,
         n_dropped=shape.n_samples - n_samples,
         location=shape.location,
+        columns=shape.columns,
     )
 
 

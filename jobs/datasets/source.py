@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.columns import ColumnInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class DataShape:
         Samples of each class in the official test part, where there is one.
     location : str or None
         Where `DatasetSource.fetch` finds the data, where the provenance does not say it.
+    columns : tuple of ColumnInfo
+        What a file's columns but the target are taken for; empty for other sources.
     """
 
     provenance: Mapping[str, Any]
@@ -47,6 +50,7 @@ class DataShape:
     labelled: bool = True
     test_counts: tuple[int, ...] | None = None
     location: str | None = None
+    columns: tuple[ColumnInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

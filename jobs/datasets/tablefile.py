@@ -6,17 +6,22 @@ import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
-PARAMETERS = ("target", "categorical")
+if TYPE_CHECKING:
+    import polars as pl
+
+PARAMETERS = ("target", "categorical", "continuous", "ignore")
+_LISTS = PARAMETERS[1:]
 
 FORMATS = (".csv", ".npz", ".parquet")
 
@@ -27,18 +32,18 @@ MISSING = ["", "?", "NA", "NaN", "nan"]
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
-    target, categorical = _parameters(path, given)
+    target, lists = _parameters(path, given)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise Refused("source", f"file:{name}", f"cannot be read: {error.strerror}") from error
-    samples = _samples(path, content, target, categorical)
+    samples, columns = _samples(path, content, target, lists)
     return DataShape(
         provenance={
             "source": "file",
             "digest": hashlib.sha256(content).hexdigest(),
             "target": target,
-            "categorical": categorical,
+            **lists,
         },
         n_samples=len(samples.y),
         n_features=len(samples.cardinality),
@@ -46,6 +51,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         class_names=samples.class_names,
         class_counts=tuple(np.bincount(samples.y).tolist()),
         location=str(path),
+        columns=columns,
     )
 
 
@@ -63,39 +69,64 @@ def _fetch(provenance: Mapping[str, Any], location: str | None, _: Path) -> Samp
             f"file:{path} has changed: its SHA-256 is {digest}, it was planned with "
             f"{provenance['digest']}"
         )
-    return _samples(path, content, provenance["target"], provenance["categorical"])
+    lists = {key: provenance.get(key, []) for key in _LISTS}
+    return _samples(path, content, provenance["target"], lists)[0]
 
 
-def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
+    """Return the target, and the lists of columns as the description holds them.
+
+    Those that came later are left out of it while they are empty: identities stay.
+    """
     if path.suffix not in FORMATS:
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
-    target, categorical = given.get("target"), given.get("categorical", [])
+    target = given.get("target")
     if not isinstance(target, str):
         raise Refused("target", target, allowed="the name of the column to predict")
-    if isinstance(categorical, str) or not isinstance(categorical, Sequence):
-        raise Refused("categorical", categorical, allowed="a list of columns")
-    return target, sorted({str(name) for name in categorical})
+    lists: dict[str, list[str]] = {}
+    named: dict[str, str] = {}
+    for key in _LISTS:
+        names = given.get(key, [])
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise Refused(key, names, allowed="a list of columns")
+        lists[key] = sorted({str(name) for name in names})
+        for name in lists[key]:
+            if name in named:
+                raise Refused(key, name, f"is in {named[name]}, too")
+            named[name] = key
+    return target, {key: names for key, names in lists.items() if names or key == "categorical"}
 
 
-def _samples(path: Path, content: bytes, target: str, categorical: Sequence[str]) -> Samples:
+def _samples(
+    path: Path, content: bytes, target: str, lists: Mapping[str, Sequence[str]]
+) -> tuple[Samples, tuple[ColumnInfo, ...]]:
+    """Return the samples of a file, and what its columns are taken for, in its order."""
+    sets = {key: set(lists.get(key, ())) for key in _LISTS}
     read = _read_npz if path.suffix == ".npz" else _read_table
-    columns = read(path, content, target, set(categorical))
+    columns = read(path, content, target, sets)
     if target not in columns:
         raise Refused("target", target, "unknown column", columns)
-    for name in categorical:
-        if name not in columns or name == target:
-            others = [column for column in columns if column != target]
-            raise Refused("categorical", name, "unknown column", others)
-    return to_samples(
-        f"file:{path}",
-        [column for name, column in columns.items() if name != target],
-        columns[target],
+    for key, names in lists.items():
+        for name in names:
+            if name not in columns or name == target:
+                others = [column for column in columns if column != target]
+                raise Refused(key, name, "unknown column", others)
+    features = {name: found for name, found in columns.items() if found and name != target}
+    truth = columns[target]
+    assert truth is not None  # never ignored: the target is no other column
+    samples = to_samples(f"file:{path}", list(features.values()), truth)
+    infos = tuple(
+        column_info(name, found.values) if found else ColumnInfo(name, "ignored")
+        for name, found in columns.items()
+        if name != target
     )
+    return samples, infos
 
 
 def _read_table(
-    path: Path, content: bytes, target: str, categorical: set[str]
-) -> dict[str, DataColumn]:
+    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]]
+) -> dict[str, DataColumn | None]:
+    """Read the columns of a table; None for those that are ignored."""
     import polars as pl
 
     try:
@@ -107,12 +138,19 @@ def _read_table(
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
         raise _refused(path, f"is no {path.suffix[1:]} file: {reason}") from error
-    columns = {}
+    columns: dict[str, DataColumn | None] = {}
     for series in frame:
+        if series.name in lists["ignore"] and series.name != target:
+            columns[series.name] = None
+            continue
+        if series.name in lists["continuous"]:
+            series = _numbers(series)
         kind = series.dtype
-        as_text = series.name == target or series.name in categorical or not kind.is_numeric()
+        labelled = series.name == target or series.name in lists["categorical"]
+        as_text = labelled or not kind.is_numeric()
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
-            raise _refused(path, f"holds {kind} in column {series.name!r}, no numbers or labels")
+            reason = f"holds {kind} in column {series.name!r}, no numbers or labels"
+            raise _refused(path, f"{reason}; leave it out with ignore")
         if kind.is_float():
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
@@ -120,9 +158,20 @@ def _read_table(
     return columns
 
 
+def _numbers(series: pl.Series) -> pl.Series:
+    """Return a column that is declared continuous as numbers."""
+    import polars as pl
+
+    numbers = series.cast(pl.Float64, strict=False)
+    if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
+        reason = f"holds {str(wrong[0])!r}, no number"
+        raise Refused("continuous", series.name, reason)
+    return numbers
+
+
 def _read_npz(
-    path: Path, content: bytes, target: str, categorical: set[str]
-) -> dict[str, DataColumn]:
+    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]]
+) -> dict[str, DataColumn | None]:
     """Read the array ``X`` (sample, feature), its columns named by number, and the target's."""
     try:
         if not is_zipfile(io.BytesIO(content)):
@@ -143,8 +192,10 @@ def _read_npz(
         )
     names = [str(j) for j in range(X.shape[1])]
     columns = {
-        name: DataColumn(
-            name, _labels(X[:, j]) if name in categorical else X[:, j].astype(np.float64)
+        name: None
+        if name in lists["ignore"]
+        else DataColumn(
+            name, _labels(X[:, j]) if name in lists["categorical"] else X[:, j].astype(np.float64)
         )
         for j, name in enumerate(names)
     }

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from manyseed.jobs.cells import ResolvedCell
-from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.orchestrator.errors import toml_value
 
 _SHOWN = 5
+_LOOKS = {
+    "id": "looks like a number or name of rows, and is taken as a feature",
+    "date": "looks like dates, and is taken as a feature",
+    "distinct": "has labels that hardly repeat, and is taken as a category",
+}
 _LACKING = {
     "perturb_continuous": "continuous features",
     "perturb_categorical": "categorical features",
@@ -46,8 +51,26 @@ class Notes:
                 self._others.append(
                     f"{name}: {info.n_dropped:,} samples belong to classes that no group names"
                 )
+            self._columns(name, info.columns)
             if info.has_one_test_set:
                 self._others.append(f"{name}: the official test set makes one repeat")
+
+    def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
+        """Note what a file's columns are taken for, and which of them a user should look at."""
+        if not columns:
+            return
+        kinds: dict[str, list[str]] = {"continuous": [], "categorical": [], "ignored": []}
+        for one in columns:
+            labels = f" ({one.n_labels:,})" if one.kind == "categorical" else ""
+            kinds[one.kind].append(f"{one.name}{labels}")
+        said = [f"{len(found)} {kind}: {_listed(found)}" for kind, found in kinds.items() if found]
+        self._others.append(f"{name} has columns that are " + "; ".join(said))
+        for one in columns:
+            if one.looks:
+                self._others.append(
+                    f"{name}: {one.name} {_LOOKS[one.looks]}; "
+                    f"if it is no feature: ignore = [{toml_value(one.name)}]"
+                )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:
         """Note what hparam grids come to, and those that no grid of the file asks for."""

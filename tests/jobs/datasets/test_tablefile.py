@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve
 from manyseed.jobs.run import MachineError
 
@@ -158,3 +159,83 @@ def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
     pl.DataFrame({"x": [[1], [2]], "y": [0, 1]}).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"holds List.* in column 'x'"):
         resolve(f"file:{tmp_path}/a.parquet", target="y")
+
+
+PATIENTS = pl.DataFrame(
+    {
+        "patient_id": list(range(4000, 4040)),
+        "admitted": [f"2020-03-{1 + i % 28:02d}" for i in range(40)],
+        "day": [20200301 + i % 28 for i in range(40)],
+        "ward": [f"w{i % 3}" for i in range(40)],
+        "note": [f"text {i}" for i in range(40)],
+        "size": [i / 7 for i in range(40)],
+        "visits": [i % 11 for i in range(40)],
+        "code": [str(i % 5) if i else "n/a" for i in range(40)],
+        "ill": ["yes", "no"] * 20,
+    }
+)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_are_described_and_those_to_look_at_are_found(tmp_path, suffix):
+    path = tmp_path / f"patients.{suffix}"
+    getattr(PATIENTS, f"write_{suffix}")(path)
+    info = resolve(f"file:{path}", target="ill", ignore=["note"])
+    found = {one.name: (one.kind, one.n_labels, one.looks) for one in info.columns}
+    assert found == {
+        "patient_id": ("continuous", 0, "id"),
+        "admitted": ("categorical", 28, "date"),
+        "day": ("continuous", 0, "date"),
+        "ward": ("categorical", 3, ""),
+        "note": ("ignored", 0, ""),
+        "size": ("continuous", 0, ""),
+        "visits": ("continuous", 0, ""),
+        "code": ("categorical", 6, ""),
+    }
+    assert info.n_features == 7
+    assert info.canonical["ignore"] == ["note"]
+    whole = resolve(f"file:{path}", target="ill")
+    assert "ignore" not in whole.canonical
+    assert {one.name: one.looks for one in whole.columns}["note"] == "distinct"
+    fetch(info)
+    fetch(whole)
+    assert (load(info.canonical).X.shape[1], load(whole.canonical).X.shape[1]) == (7, 8)
+
+
+def test_columns_that_are_ignored_may_hold_anything(tmp_path):
+    path = tmp_path / "table.parquet"
+    dates = pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 1, 6), eager=True)
+    TABLE.with_columns(when=dates, many=pl.Series([[1.0]] * 6)).write_parquet(path)
+    with pytest.raises(Refused, match=r"'when'.*leave it out with ignore"):
+        resolve(f"file:{path}", target="kind", test=2)
+    info = resolve(f"file:{path}", target="kind", ignore=["many", "when"], test=2)
+    plain = tmp_path / "plain.parquet"
+    TABLE.write_parquet(plain)
+    other = resolve(f"file:{plain}", target="kind", test=2)
+    fetch(info)
+    fetch(other)
+    np.testing.assert_array_equal(load(info.canonical).X, load(other.canonical).X)
+
+
+def test_labels_that_are_numbers_are_read_as_such_where_asked_for(tmp_path):
+    text = "x,y\n" + "".join(f"{v},{'ab'[i % 2]}\n" for i, v in enumerate(["1", "2.5", "?", "7"]))
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"x": ["1", "2.5", None, "7"], "y": ["a", "b", "a", "b"]}).write_parquet(path)
+    info = resolve(f"file:{path}", target="y", continuous=["x"], test=2)
+    fetch(info)
+    np.testing.assert_array_equal(load(info.canonical).X[:, 0], [1, 2.5, np.nan, 7])
+    source = csv(tmp_path, text.replace("7,", "seven,"))
+    with pytest.raises(Refused, match="continuous = 'x': holds 'seven', no number"):
+        resolve(source, target="y", continuous=["x"], test=2)
+    with pytest.raises(Refused, match="ignore = 'x': is in continuous, too"):
+        resolve(source, target="y", continuous=["x"], ignore=["x"], test=2)
+    with pytest.raises(Refused, match="ignore = 'y': unknown column"):
+        resolve(source, target="y", ignore=["y"], test=2)
+
+
+def test_columns_of_arrays_are_ignored_by_number(tmp_path):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, X=np.arange(12.0).reshape(6, 2), y=np.array(list("ababab")))
+    info = resolve(f"file:{path}", target="y", ignore=["0"], test=2)
+    fetch(info)
+    np.testing.assert_array_equal(load(info.canonical).X[:, 0], np.arange(1, 12, 2))

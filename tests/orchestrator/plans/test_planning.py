@@ -417,3 +417,31 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     fetch_datasets(infos)
     table.unlink()
     require_fetched(planned, file)
+
+
+def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
+    table, file = tmp_path / "table.csv", tmp_path / "s.toml"
+    rows = (f"{i + 100},2020-01-{1 + i % 9:02d},{i % 3},{i / 7},{'ab'[i % 2]}" for i in range(40))
+    table.write_text("patient,admitted,site,size,y\n" + "\n".join(rows) + "\n")
+    text = (
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
+        f'[dataset.d]\nsource = "file:{table}"\ntarget = "y"\ncategorical = ["site"]\n'
+    )
+    file.write_text(text)
+    notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
+    assert (
+        "d has columns that are 2 continuous: patient, size; 2 categorical: admitted (9), site (3)"
+    ) in notes
+    assert [note for note in notes if "ignore =" in note] == [
+        "d: patient looks like a number or name of rows, and is taken as a feature; "
+        'if it is no feature: ignore = ["patient"]',
+        "d: admitted looks like dates, and is taken as a feature; "
+        'if it is no feature: ignore = ["admitted"]',
+    ]
+    file.write_text(text + 'ignore = ["patient", "admitted"]\n')
+    notes = plan_sweep(file, tmp_path / "second").summary()["notes"]
+    assert not [note for note in notes if "ignore =" in note]
+    assert any("2 ignored: patient, admitted" in note for note in notes)
+    file.write_text(text + 'ignore = ["patent"]\n')
+    with pytest.raises(UserError, match=r"dataset\.d\.ignore = .*patent.*unknown column"):
+        plan_sweep(file, tmp_path / "third")

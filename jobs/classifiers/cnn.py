@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.classifiers.images import network_on_pixels
+from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Continuous, Hparam, Ordinal
-from manyseed.jobs.training.encode import pixels
-from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:
     import torch
-
-IMAGES: tuple[Hparam, ...] = (
-    Continuous("lr", 1e-5, 0.1, 1e-3, log=True),
-    Continuous("weight_decay", 1e-8, 0.1, 1e-8, log=True),
-    Ordinal("batch", (16, 32, 64, 128), 32),
-)
-"""The space of all networks for images: a choice, since their sources give no ranges."""
 
 _BATCH = 32  # of the measured times
 
@@ -54,38 +42,8 @@ def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
     return nn.Sequential(OrderedDict(layers))
 
 
-def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
-    """Fill all weights of a network of convolutions from a run's stream."""
-    import torch
-    from torch.nn.utils import convert_conv2d_weight_memory_format
-
-    from manyseed.jobs.training import layers
-
-    layers.initialise(model, stream)
-    convert_conv2d_weight_memory_format(model, torch.channels_last)  # faster; the same numbers
-
-
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
     return float(info.canonical["epochs"]) * rows * (2.5e-3 / _BATCH + 2e-7 * dataset.n_features)
 
 
-CNN = Classifier(
-    name="cnn",
-    space=IMAGES,
-    probability="softmax",
-    streams=frozenset({"init", "batch"}),
-    settings=lambda _, options: with_optimizer(
-        {"optimizer": "adam", "schedule": "constant"}, options
-    ),
-    options=OPTIONS,
-    epochs=50,
-    images_only=True,
-    core_seconds=_core_seconds,
-    packages=("torch",),
-    fit=Network(
-        build=network,
-        encode=lambda data, *_: pixels(data),
-        initialise=initialise,
-        first_block="relu1",
-    ),
-)
+CNN = network_on_pixels("cnn", network, core_seconds=_core_seconds, first_block="relu1")

@@ -10,13 +10,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.cnn import IMAGES, initialise
-from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
+from manyseed.jobs.classifiers.images import network_on_pixels
+from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
-from manyseed.jobs.training.encode import pixels
-from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:
     import torch
@@ -77,29 +74,16 @@ def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> fl
     return float(info.canonical["epochs"]) * rows * (step + 3.6e-6 + height * width * pixel)
 
 
-CONVNET = Classifier(
-    name="convnet",
-    space=(
-        *IMAGES,
+CONVNET = network_on_pixels(
+    "convnet",
+    network,
+    hparams=(
         Ordinal("depth", range(1, 17), 2, structural=True),
         Ordinal("width", range(1, 513), 16, structural=True),
         Categorical("batch_norm", (False, True), default=False, structural=True),
     ),
-    probability="softmax",
-    streams=frozenset({"init", "batch"}),
-    settings=lambda _, options: with_optimizer(
-        {"optimizer": "adam", "schedule": "constant"}, options
-    ),
-    options=OPTIONS,
     epochs=40,
-    images_only=True,
     core_seconds=_core_seconds,
-    packages=("torch",),
-    fit=Network(
-        build=network,
-        encode=lambda data, *_: pixels(data),
-        initialise=initialise,
-        smallest_batch=2,
-        first_block="relu1",
-    ),
+    smallest_batch=2,
+    first_block="relu1",
 )

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.classifiers.cnn import IMAGES
-from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
+from manyseed.jobs.classifiers.images import network_on_pixels
+from manyseed.jobs.classifiers.optimizers import with_optimizer
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
 from manyseed.jobs.torchvision_import import torchvision
-from manyseed.jobs.training.encode import pixels
-from manyseed.jobs.training.network import Network, Part
+from manyseed.jobs.training.network import Part
 
 if TYPE_CHECKING:
     import torch
@@ -158,21 +157,13 @@ def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> fl
     return float(info.canonical["epochs"]) * rows * 6.5e-5 * patches
 
 
-VIT = Classifier(
-    name="vit",
-    space=(*IMAGES, Continuous("dropout", 0.0, 0.5, 0.0)),
-    probability="softmax",
-    streams=frozenset({"init", "batch"}),
+VIT = network_on_pixels(
+    "vit",
+    network,
+    hparams=(Continuous("dropout", 0.0, 0.5, 0.0),),
     settings=_settings,
-    options=OPTIONS,
-    epochs=50,
-    images_only=True,
     core_seconds=_core_seconds,
-    packages=("torch",),
-    fit=Network(
-        build=network,
-        encode=lambda data, *_: pixels(data),
-        initialise=initialise,
-        first_block=halves,
-    ),
+    initialise=initialise,
+    first_block=halves,
+    packages=("torch", "torchvision"),
 )

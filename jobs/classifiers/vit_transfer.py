@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import weights
-from manyseed.jobs.classifiers.cnn import IMAGES
+from manyseed.jobs.classifiers.images import SPACE
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
@@ -63,7 +63,7 @@ def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> fl
 
 VIT_TRANSFER = Classifier(
     name="vit-transfer",
-    space=IMAGES,
+    space=SPACE,
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,

@@ -19,8 +19,10 @@ if TYPE_CHECKING:  # planning reads networks' records and need not wait for torc
 
 Named = Mapping[str, Any]
 Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
+Build = Callable[[tuple[int, ...], int, Named, Named, "torch.Generator"], "torch.nn.Module"]
 Part = Callable[["torch.Tensor"], "torch.Tensor"]
 """A part of a network, with the network's own weights."""
+FirstBlock = str | Callable[[Any], tuple[Part, Part]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +53,12 @@ class Network:
         function that cuts the model there as `halves` does; None where nothing is hidden.
     """
 
-    build: Callable[[tuple[int, ...], int, Named, Named, torch.Generator], torch.nn.Module]
+    build: Build
     encode: Callable[[TrainingSet, Named, torch.device], Encoded]
     initialise: Callable[[Any, np.random.Generator], object] | None = None
     smallest_batch: int = 1
     encodes_once: bool = False
-    first_block: str | Callable[[Any], tuple[Part, Part]] | None = None
+    first_block: FirstBlock | None = None
 
     def __call__(
         self,

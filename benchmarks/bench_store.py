@@ -33,9 +33,10 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.store.care.compact import compact
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.lazy import open_runs
@@ -57,7 +58,7 @@ Targets: publish under 0.1 ms per run; 10 000 runs under 200 files and folders; 
 
 
 def spec_of(points: int, n_classes: int = 2, repeats: int = REPEATS) -> GroupSpec:
-    return GroupSpec.create(
+    return planned_group(
         number=0,
         dataset="bench",
         classifier="mlp",

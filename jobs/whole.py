@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ class Taken(FileExistsError):
 
 def partial_of(path: Path) -> Path:
     """Return a name beside a file that nobody else uses, on no machine."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
+    return path.with_name(f".{path.name}.{os.urandom(16).hex()}{PARTIAL}")
 
 
 def sha256(path: Path) -> str:

@@ -15,7 +15,6 @@ Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -273,8 +272,10 @@ def first_line(error: BaseException) -> str:
 
 def nearest(value: str, options: Iterable[str]) -> str:
     """Return a remedy: the nearest valid name where there is one, and all of them."""
+    from difflib import get_close_matches  # a task that has no error does without
+
     options = list(options)
-    close = difflib.get_close_matches(value, options, n=1, cutoff=0.5)
+    close = get_close_matches(value, options, n=1, cutoff=0.5)
     listed = ", ".join(options) if len(options) <= 20 else ", ".join(options[:20]) + ", …"
     return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"
 

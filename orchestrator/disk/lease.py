@@ -19,7 +19,6 @@ import math
 import os
 import threading
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -176,7 +175,7 @@ class Lease:
         self.watch = watch
         self.name = name
         self._doing, self._vanishes = doing, vanishes
-        self._id = uuid.uuid4().hex
+        self._id = os.urandom(16).hex()
         self._generation: int | None = None
         self._counter = 0
         self._beaten = 0.0

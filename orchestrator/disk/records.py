@@ -17,7 +17,7 @@ from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserErro
 from manyseed.slurm.processes import Process
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
     from manyseed.orchestrator.disk.lease import Lease
 
@@ -88,15 +88,10 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     DamagedFile
         For a special file, other text than JSON, and missing or invalid values.
     """
-    from pydantic import ValidationError
-
     try:
-        record: T = _validator(kind).validate_json(_read(path))
-    except ValidationError as error:
-        raise DamagedFile(path, _first(error), remedy) from None
+        return _record(_read(path), kind, path)
     except DamagedFile as error:
         raise DamagedFile(path, error.reason, remedy) from None
-    return record
 
 
 def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T]:
@@ -104,29 +99,31 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
 
     A last line that is not complete is left out: it is being written, or its writer was killed.
     """
-    from pydantic import ValidationError
-
     found: list[T] = []
     try:
         *lines, last = read_plain(path).split(b"\n")
         for line in lines:
-            found += [_validator(kind).validate_json(line)]
+            found.append(_record(line, kind, path, f"line {len(found) + 1}: "))
         if not b'{"'.startswith(last[:2]):
             raise DamagedFile(path, f"line {len(found) + 1}: is no record and begins none")
     except FileNotFoundError:
         return []
-    except ValidationError as error:
-        raise DamagedFile(path, f"line {len(found) + 1}: {_first(error)}", remedy) from None
     except DamagedFile as error:
         raise DamagedFile(path, error.reason, remedy) from None
     return found
 
 
-def _first(error: ValidationError) -> str:
-    """Return the first thing that is wrong, and where."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]
+def _record(text: bytes, kind: type[T], path: Path, line: str = "") -> T:
+    """Return the record that a text is; `DamagedFile` says what is wrong first, and where."""
+    from pydantic import ValidationError  # a task that reads nothing does without
+
+    try:
+        record: T = _validator(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DamagedFile(path, line + (f"{where}: " if where else "") + first["msg"]) from None
+    return record
 
 
 def _read(path: Path) -> bytes:
@@ -152,7 +149,7 @@ def _validator(kind: Any) -> TypeAdapter[Any]:
 @cache
 def _cached_validator(kind: Any) -> TypeAdapter[Any]:
     """Return pydantic's validator of a type."""
-    from pydantic import TypeAdapter  # a task that reads nothing does without
+    from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 

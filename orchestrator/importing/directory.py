@@ -22,6 +22,7 @@ from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.store.layout.groups import open_group
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import write_splits
 from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
@@ -72,7 +73,7 @@ def _legible(name: str) -> str:
 def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
     specs, cells, rows, first = [], [], [], 0
     for number, source in enumerate(sources):
-        spec = GroupSpec.create(
+        spec = planned_group(
             number=number,
             dataset=source.dataset,
             classifier=source.classifier,

@@ -25,6 +25,7 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import COORDINATES, DECLARED, TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
 
@@ -197,7 +198,7 @@ def _spec(
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))
-    return GroupSpec.create(
+    return planned_group(
         number=number,
         dataset=dataset,
         classifier=classifier,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.store.journals.records import HEADER_SIZE
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 _CHEAPER = (
@@ -46,7 +47,7 @@ class GroupRoom:
         named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
-        spec = GroupSpec.create(**named | keep, repeats=self.repeats, runs=self.rows)
+        spec = planned_group(**named | keep, repeats=self.repeats, runs=self.rows)
         return GroupRoom(spec, self.rows, self.repeats)
 
 

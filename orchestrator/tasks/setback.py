@@ -6,7 +6,7 @@ plain; once it is set back only what is written here shows it.
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +33,9 @@ def set_back(paths: SweepPaths, rows: Mapping[int, Collection[int]]) -> None:
     }
     if attempts:
         numbers = {group: sorted(some) for group, some in rows.items()}
-        write_json(paths.set_back(uuid.uuid4().hex), asdict(_SetBack(numbers, sorted(attempts))))
+        write_json(
+            paths.set_back(os.urandom(16).hex()), asdict(_SetBack(numbers, sorted(attempts)))
+        )
 
 
 def failures(paths: SweepPaths, attempts: Iterable[Path] | None = None) -> Iterator[Failure]:

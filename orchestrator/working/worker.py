@@ -9,7 +9,6 @@ import os
 import signal
 import time
 import traceback
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,7 +87,7 @@ class TaskAttempt:
         self.task = Task.read(files.task(number))
         self.intent = Intent.read(submission)
         self.earlier = read_attempts(submission, number)
-        self.folder = files.attempt(number, uuid.uuid4().hex[:8])
+        self.folder = files.attempt(number, os.urandom(4).hex())
         self.folder.mkdir(parents=True)
         # room to report how the attempt ended, on a disk that is full by then
         self.reserve = self.folder / RESERVE

@@ -22,7 +22,7 @@ from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.caveats import amounts
 from manyseed.orchestrator.store.care import intact
 from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.groups import Group, open_group
 from manyseed.orchestrator.store.publishing.shards import lease_name
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits

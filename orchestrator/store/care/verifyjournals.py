@@ -8,7 +8,8 @@ import numpy as np
 
 from manyseed.orchestrator.errors import DamagedShard
 from manyseed.orchestrator.store.care.verify import Finding, wrong_values
-from manyseed.orchestrator.store.journals.index import JournalIndex, Place
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.payloads import Place
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.publishing.splits import read_splits

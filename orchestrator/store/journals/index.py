@@ -7,14 +7,12 @@ journal name and place: everybody prefers the same one.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,31 +20,21 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.disk.placing import open_plain, unavailable
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 from manyseed.orchestrator.paths import JOURNAL, TOMBSTONE
+from manyseed.orchestrator.store.journals.payloads import Place, read_header, read_payloads
 from manyseed.orchestrator.store.journals.records import (
     HEADER_SIZE,
     PREAMBLE_SIZE,
     Header,
     Record,
-    checksum,
     cut,
     find_header,
     parse_header,
-    parse_headers,
     parse_preamble,
 )
-from manyseed.orchestrator.store.journals.tombstones import Tombstone, read_tombstone
 from manyseed.orchestrator.store.layout.arrays import COPY
 
-_MOST_BUFFERS = 1024  # that one call of Linux takes
-_CACHED_BYTES = 2**20  # are checked while the processor has them at hand
-
-
-class Place(NamedTuple):
-    """Where a record is; in this order the first is preferred."""
-
-    journal: str
-    offset: int
-    is_copy: bool = False
+if TYPE_CHECKING:
+    from manyseed.orchestrator.store.journals.tombstones import Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +145,17 @@ class JournalIndex:
                     found[entry.name] = Path(entry.path)
         stones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE)}
         for name in stones - self._tombstones.keys():
-            self._tombstones[name] = read_tombstone(self.folder / name)
-            self._made = None
+            self._read_tombstone(name)
         for name, number in self._numbers.items():
             self._set_gone(self._journals[number], name not in found)
         for name, path in found.items():
             self._refresh_journal(name, path)
+
+    def _read_tombstone(self, name: str) -> None:
+        from manyseed.orchestrator.store.journals.tombstones import read_tombstone  # few tasks do
+
+        self._tombstones[name] = read_tombstone(self.folder / name)
+        self._made = None
 
     def _refresh_journal(self, name: str, path: Path) -> None:
         number = self._numbers.setdefault(name, len(self._journals))
@@ -278,7 +271,8 @@ class JournalIndex:
 
     def rows(self, group: int) -> NDArray[np.int64]:
         """Return the rows of a group that journals hold, ascending, each once."""
-        return np.unique(self._table.of(group).row)
+        rows = self._table.of(group).row  # ascending
+        return rows[np.flatnonzero(np.diff(rows, prepend=-1))]
 
     def records(self, group: int, start: int, stop: int) -> dict[int, list[Place]]:
         """Return, for each row of a range, the places of its records, preferred first."""
@@ -304,10 +298,7 @@ class JournalIndex:
 
     def header(self, place: Place) -> Header | None:
         """Return what a record says; None where it is damaged: it no longer counts."""
-        header = None
-        with unavailable("read", path := self.folder / place.journal), _opened(path) as file:
-            if file is not None:
-                header = parse_header(os.pread(file, HEADER_SIZE, place.offset))
+        header = read_header(self.folder, place)
         if header is None:
             self._distrust(place)
         return header
@@ -315,43 +306,8 @@ class JournalIndex:
     def fill(
         self, places: Sequence[Place], at: Sequence[int], parts: Sequence[NDArray[Any]]
     ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-        """Read records into rows of arrays, in the order of the files.
-
-        Parameters
-        ----------
-        places : sequence of Place
-            Where the records are.
-        at : sequence of int
-            Which row of `parts` takes which payload.
-        parts : sequence of 2-D arrays
-            Contiguous; a payload is cut into rows of theirs, one after the other.
-
-        Returns
-        -------
-        fields : structured array (len(places),)
-            The headers, as `records.parse_headers` returns them.
-        good : bool array (len(places),)
-            False where there is no record or its checksum does not fit: it no longer counts. A
-            payload of another length than a row is good, but not what is in `parts`.
-        """
-        heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
-        checksums = np.zeros(len(places), dtype=np.uint32)
-        payloads = [[part[row] for part in parts] for row in at]
-        length = sum(part.nbytes // len(part) for part in parts)
-        order = sorted(range(len(places)), key=places.__getitem__)
-        for journal, group in itertools.groupby(order, key=lambda n: places[n].journal):
-            numbers = list(group)
-            with unavailable("read", path := self.folder / journal), _opened(path) as file:
-                if file is None:
-                    continue
-                offsets = np.array([places[n].offset for n in numbers])
-                for part in _adjacent(offsets, HEADER_SIZE + length, 1 + len(parts)):
-                    here = [[heads[n], *payloads[n]] for n in numbers[part]]
-                    _read_all(file, int(offsets[part][0]), here)
-                    checksums[numbers[part]] = [checksum(payloads[n]) for n in numbers[part]]
-        fields, good = parse_headers(heads)
-        lengths = fields["label"] + fields["score"] + fields["confidence"] + fields["source"]
-        good &= (checksums == fields["crc"]) | (lengths != length)
+        """Read records as `read_payloads` does; one that is not good no longer counts."""
+        fields, good = read_payloads(self.folder, places, at, parts)
         for n in np.flatnonzero(~good).tolist():
             self._distrust(places[n])
         return fields, good
@@ -391,39 +347,6 @@ class JournalIndex:
             for group, rows in stone.rows.items():
                 keep &= ~(here & (every.group == group) & np.isin(every.row, list(rows)))
         return np.flatnonzero(keep)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int | None]:
-    """Open a file that may have been removed."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield None
-        return
-    try:
-        yield file
-    finally:
-        os.close(file)
-
-
-def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[slice]:
-    """Cut ascending offsets into stretches that one call reads: record after record."""
-    most = max(1, min(_MOST_BUFFERS // buffers, _CACHED_BYTES // size))
-    starts = [0, *(np.flatnonzero(np.diff(offsets) != size) + 1).tolist(), len(offsets)]
-    for start, stop in itertools.pairwise(starts):
-        for first in range(start, stop, most):
-            yield slice(first, min(first + most, stop))
-
-
-def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
-    """Read adjacent records into buffers; what the file lacks stays as it is."""
-    size = sum(part.nbytes for part in records[0])
-    while records:
-        n = os.preadv(file, [part for record in records for part in record], offset)
-        if (whole := n // size) == 0:
-            return
-        records, offset = records[whole:], offset + whole * size
 
 
 def _ints(column: array[int]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import LeaseLost
 from manyseed.orchestrator.paths import JOURNAL
 from manyseed.orchestrator.store.journals import records
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.arrays import NO_RECIPE
 
 SYNC_SECONDS = 30.0

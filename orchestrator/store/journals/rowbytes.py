@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.scores import true_margin
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.arrays import CURVES
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Prediction
-
-
-@dataclass(frozen=True, slots=True)
-class RowBytes:
-    """A row as stored, little-endian, C order.
-
-    Attributes
-    ----------
-    label, score, confidence : bytes
-        `score` is the score or the margin; parts that the group does not keep are empty.
-    clipped : int
-        How many scores exceeded the range of float16.
-    optional : bytes
-        Learning curves, then the group's optional arrays, one after the other.
-    """
-
-    label: bytes
-    score: bytes = b""
-    confidence: bytes = b""
-    clipped: int = 0
-    optional: bytes = b""
-
-    def parts(self, spec: GroupSpec) -> dict[str, bytes]:
-        """Return the bytes of each array of predictions of the group, in their order."""
-        payload, found = self.label + self.score + self.confidence + self.optional, {}
-        start = 0
-        for name, size in spec.array_bytes.items():
-            found[name] = payload[start : start + size]
-            start += size
-        return found
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Bytes of label, score, confidence, and all that follows."""
-        return len(self.label), len(self.score), len(self.confidence), len(self.optional)
-
-    @property
-    def crc(self) -> int:
-        """CRC-32C over label, score, confidence, curves, optional arrays."""
-        crc = google_crc32c.value(self.label)
-        crc = google_crc32c.extend(crc, self.score)
-        crc = google_crc32c.extend(crc, self.confidence)
-        return int(google_crc32c.extend(crc, self.optional))
 
 
 def encode_row(

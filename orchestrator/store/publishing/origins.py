@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from manyseed.orchestrator.errors import StoreError
-from manyseed.orchestrator.store.journals.index import JournalIndex, Place
+from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.payloads import Place
 from manyseed.orchestrator.store.journals.records import Header
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, NO_RECIPE
 from manyseed.orchestrator.store.layout.groups import Group

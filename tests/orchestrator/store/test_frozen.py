@@ -10,7 +10,7 @@ import pytest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.store.journals import records
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.zarrfiles.metadata import array_metadata
 from tests.orchestrator.store.world import World, spec, values
 

@@ -12,9 +12,11 @@ from manyseed.jobs.run import Prediction
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes, encode_row
+from manyseed.orchestrator.store.journals.records import RowBytes
+from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, FLAGS
 from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import NAN, OptionalArray
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import write_splits
@@ -28,7 +30,7 @@ NUMBER = 7
 def spec(n_classes: int = 2, shard: int = 4, chunk: int = 2, **options: object) -> GroupSpec:
     names = tuple(f"class {n}" for n in range(n_classes))
     keywords = {"samples": SAMPLES, "epochs": (1, 5), "repeats": REPEATS, **options}
-    made = GroupSpec.create(
+    made = planned_group(
         number=NUMBER,
         dataset="openml:vehicle",
         classifier="mlp",

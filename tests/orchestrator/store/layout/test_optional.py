@@ -21,6 +21,7 @@ from manyseed.orchestrator.store.journals import records
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout import schema
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups
+from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
     COORDINATES,
     DECLARED,
@@ -166,7 +167,7 @@ def test_arrays_of_a_group_fit_each_other(further, monkeypatch):
     with pytest.raises(ValueError, match="cannot have"):
         DECLARED["member_score"].of((3, 0))
     large = spec(2, samples=6, optional=(DECLARED["member_score"].of((5_000_000, 6)),))
-    chosen = GroupSpec.create(
+    chosen = planned_group(
         number=0,
         dataset="d",
         classifier="c",

@@ -14,7 +14,7 @@ from zarr.storage import ZipStore
 from manyseed.orchestrator.errors import DamagedShard, StoreError, StoreUnavailable
 from manyseed.orchestrator.paths import BESIDE
 from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.journals.rowbytes import RowBytes
+from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.dee import DeepAnswers
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.plotting import Plots
     from manyseed.orchestrator.results.variance import Split
     from manyseed.orchestrator.submissions.submission import Submission
 
@@ -230,6 +231,22 @@ class Learning:
         from manyseed.orchestrator.results.variance import variance
 
         return variance(self.results, where)
+
+    def answers(self) -> list[str]:
+        """Return what the page begins with: what the tables say, in sentences."""
+        from manyseed.orchestrator.results.reporting import answers
+
+        return [one.text for one in answers(self.paths)]
+
+    @property
+    def plot(self) -> Plots:
+        """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
+
+        ``sweep.plot.kinds`` lists them; `orchestrator.results.plotting` says more.
+        """
+        from manyseed.orchestrator.results.plotting import Plots
+
+        return Plots(self.paths)
 
     def report(self) -> Path:
         """Write the report's page; return where it is."""

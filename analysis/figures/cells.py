@@ -15,14 +15,20 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.mlab import GaussianKDE
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from manyseed.analysis.figures.described import AXES_TOLD, described, differing, not_drawn
-from manyseed.analysis.figures.style import CELLS, Plot, colour, styled
-from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.figures.levels import (
+    LEVELS,
+    NOTHING,
+    axis_of_levels,
+    mark_resolution,
+)
+from manyseed.analysis.figures.quantities import MAIN, Quantities, Quantity
+from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
+from manyseed.analysis.figures.style import CELLS, Plot, colour, styled, wide
 from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]
@@ -33,31 +39,24 @@ BELOW = 0.28  # inches, of the labels below
 LINE = 0.17  # inches, of a line of the legend
 LETTER = 0.068  # inches, about
 LETTERS = 26  # of a line of what a row is
-FEWEST = 6  # values that a violin is drawn of
-DOTTED = 30  # values up to which each is drawn
 RICH = 200  # cells of a page up to which violins are drawn
 ROWS = 72  # cells of a figure
 MOST = 2400  # cells that are drawn
-OUTLINE = 24  # points of a violin's side
-NOTHING = 5e-4  # α̂ that is shown as 0.000
-LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
 _DOT = 1e-6  # of an axis, the length of a stroke that is drawn as a dot
-_KEY = ["cell", "repeat_index"]
-PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A column of a figure: values of each cell, and what is said of them."""
+def of_datasets(tables: Tables, of: Quantities = MAIN, name: str = "") -> list[Plot]:
+    """Draw the cells of each dataset, `ROWS` of them in a figure, `MOST` in all.
 
-    name: str
-    label: str
-    values: pl.DataFrame
-    said: str
-
-
-def of_datasets(tables: Tables) -> list[Plot]:
-    """Draw the cells of each dataset, `ROWS` of them in a figure, `MOST` in all."""
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined.
+    of : callable
+        Which quantities are drawn: of tables, a list of `Quantity`.
+    name : str
+        What the figures' names end with, beside numbers.
+    """
     cells = tables.cells.sort(pl.col("dataset").cast(pl.String), "cell")
     rich = cells["cell"].n_unique() <= RICH
     drawn: list[Plot] = []
@@ -69,8 +68,8 @@ def of_datasets(tables: Tables) -> list[Plot]:
                 out += len(rows)
                 continue
             told = f", part {part + 1} of {len(parts)}" if len(parts) > 1 else ""
-            name = f"{CELLS}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
-            plot = of_dataset(tables, rows, name, told, rich=rich)
+            one = f"{CELLS}{name}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
+            plot = of_dataset(tables, rows, one, told, rich=rich, of=of)
             if plot is not None:
                 drawn.append(plot)
                 left -= len(rows)
@@ -94,7 +93,13 @@ def _parts(own: pl.DataFrame) -> Iterator[list[int]]:
 
 @styled
 def of_dataset(
-    tables: Tables, cells: Sequence[int], name: str, part: str = "", *, rich: bool = True
+    tables: Tables,
+    cells: Sequence[int],
+    name: str,
+    part: str = "",
+    *,
+    rich: bool = True,
+    of: Quantities = MAIN,
 ) -> Plot | None:
     """Draw the cells of one dataset, a row each; None where none of them has a run.
 
@@ -108,33 +113,41 @@ def of_dataset(
         The figure's name, and what its title ends with.
     rich : bool
         Whether violins and dots are drawn, or bars alone.
+    of : callable
+        As `of_datasets` has it.
     """
     place = {cell: index for index, cell in enumerate(cells)}
     here = pl.col("cell").is_in(list(place))
     own = Tables(
         *(getattr(tables, one).filter(here) for one in ("runs", "pairs", "repeats", "cells"))
     )
-    shown = [one for one in quantities(own) if one.values.height]
+    shown = [one for one in of(own) if one.values.height]
     if not shown or own.runs.is_empty():
         return None
     classifiers = tables.cells["classifier"].cast(pl.String).unique().sort().to_list()
     rows = _Rows.of(own.cells, cells, tables.cells)
-    drawn = [one for one in shown if not _says_nothing(one)]
+    drawn = [one for one in shown if not says_nothing(one)]
+    if not drawn:
+        return None
     there = own.cells["classifier"].cast(pl.String).unique().sort().to_list()
     told = there if rows.by_classifier and len(classifiers) > 1 else []
     columns = _legend_columns(told)
     above = 0.5 + (LINE * (1 + -(-len(told) // columns)) if told else 0)
     tall = above + BELOW + ROW * rows.height
-    figure = Figure(figsize=(WIDTH, tall))
+    figure = Figure(figsize=(wide(WIDTH), tall))
     beside = max(len(line) for label in rows.labels for line in label.split("\n")) * LETTER + 0.12
-    axes = list(figure.subplots(1, max(len(drawn), 1), squeeze=False, sharey=True).flat)
+    axes = list(figure.subplots(1, len(drawn), squeeze=False, sharey=True).flat)
     # a layout of its own: matplotlib's takes longer than all else
     figure.subplots_adjust(
-        left=beside / WIDTH, right=0.985, top=1 - above / tall, bottom=BELOW / tall, wspace=0.17
+        left=beside / wide(WIDTH),
+        right=0.985,
+        top=1 - above / tall,
+        bottom=BELOW / tall,
+        wspace=0.17,
     )
     for axis, quantity in zip(axes, drawn, strict=True):
         _column(axis, quantity, rows, classifiers, rich)
-        if quantity.name == "alpha_hat":
+        if quantity.name in LEVELS:
             axis_of_levels(axis)
             mark_resolution(axis, own.repeats)
     axes[0].set_yticks(rows.ticks, rows.labels)
@@ -157,59 +170,19 @@ def of_dataset(
     dataset = str(own.cells["dataset"][0])
     varied = AXES_TOLD.join(differing(tables.cells)).replace("_", " ")
     said = [f"Rows: {varied}." if varied else "", *(one.said for one in shown)]
-    said += [_nothing(one, own.repeats) for one in shown if _says_nothing(one)]
+    said += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
     n = own.runs.filter(~pl.col("identical")).height
     return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
     widest = max((len(name) for name in names), default=1) * LETTER + 0.6
-    return int(np.clip(WIDTH // widest, 1, max(len(names), 1)))
+    return int(np.clip(wide(WIDTH) // widest, 1, max(len(names), 1)))
 
 
-def quantities(tables: Tables) -> list[Quantity]:
-    """Return what is drawn of cells: their runs, repeats and pairs, identical ones left out."""
-    runs = tables.runs.filter(~pl.col("identical"))
-    levels = varying(tables.runs, tables.repeats).filter(pl.col("alpha_hat").is_not_null())
-    pairs = varying(tables.pairs, tables.repeats)
-    defined = pairs.filter(pl.col("ec_local").is_not_null())
-    repeats = tables.repeats.filter(VARIES, pl.col("accuracy_range").is_not_null())
-    without = pairs.height - defined.height
-    copies = int(tables.runs["identical"].sum())
-    same = int(tables.repeats["identical"].sum())
-    left = f" ({copies:,} identical copies left out)" if copies else ""
-    out = f" ({same:,} repeats of identical runs left out)" if same else ""
-    free = f" ({without:,} pairs without any error left out)" if without else ""
-    level = f"α̂: n = {levels.height:,} runs{probe(levels)}; dashed: δ. {resolution(tables.repeats)}"
-    return [
-        _quantity("accuracy", "accuracy", runs, f"Accuracy: n = {runs.height:,} runs{left}."),
-        _quantity(
-            "accuracy_range",
-            "accuracy range",
-            repeats,
-            f"Accuracy range: n = {repeats.height:,} repeats{out}.",
-        ),
-        _quantity(
-            "ec_local", "EC local", defined, f"EC local: n = {defined.height:,} pairs{free}."
-        ),
-        _quantity("ec_global", "EC global", pairs, f"EC global: n = {pairs.height:,} pairs."),
-        _quantity("alpha_hat", "α̂", levels, level),
-    ]
-
-
-def _quantity(name: str, label: str, frame: pl.DataFrame, said: str) -> Quantity:
-    values = frame.select("cell", pl.col(name).alias("value")).drop_nulls()
-    return Quantity(name, label, values, said)
-
-
-def varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
-    """Return the runs or pairs of repeats whose runs vary."""
-    return rows.join(repeats.filter(VARIES).select(_KEY), on=_KEY, how="semi")
-
-
-def _says_nothing(quantity: Quantity) -> bool:
+def says_nothing(quantity: Quantity) -> bool:
     """Return whether it is α̂, and 0 throughout."""
-    return quantity.name == "alpha_hat" and float(quantity.values["value"].max()) < NOTHING  # type: ignore[arg-type]
+    return quantity.name in LEVELS and float(quantity.values["value"].max()) < NOTHING  # type: ignore[arg-type]
 
 
 def _nothing(quantity: Quantity, repeats: pl.DataFrame) -> str:
@@ -282,7 +255,7 @@ def _column(
     axis.grid(visible=False, axis="y")
     for one, drawn in by_classifier.items():
         look = colour(classifiers.index(one))
-        shaped = rich and quantity.name != "alpha_hat"  # its axis is not linear
+        shaped = rich and quantity.name not in LEVELS  # its axis is not linear
         outlines = [outline(values, y) for y, values in drawn if shaped and values.size >= FEWEST]
         shapes = [shape for shape in outlines if shape is not None]
         if shapes:
@@ -299,11 +272,16 @@ def _column(
             (value, value + tiny, y + up)
             for y, v in drawn
             if v.size < FEWEST or (rich and v.size <= DOTTED)
-            for value, up in zip(v, _scattered(v.size), strict=True)
+            for value, up in zip(v, scattered(v.size), strict=True)
         ]
         if dots:
             axis.plot(
-                *_strokes(dots), color=look, linewidth=2.4, solid_capstyle="round", alpha=0.75
+                *_strokes(dots),
+                color=look,
+                linewidth=2.4,
+                solid_capstyle="round",
+                alpha=0.75,
+                snap=False,  # a stroke of no length would not be drawn as pixels
             )
         medians = [(float(np.median(v)), y) for y, v in drawn]
         xs = np.array([[x, x, np.nan] for x, _ in medians]).ravel()
@@ -314,78 +292,8 @@ def _column(
     axis.locator_params(axis="x", nbins=4)
 
 
-def outline(values: Real, y: float, height: float = 0.45) -> Real | None:
-    """Return the outline of a violin at y: (point, 2); None where all values are the same."""
-    if values[0] == values[-1]:
-        return None
-    over = np.linspace(values[0], values[-1], OUTLINE)
-    density = GaussianKDE(values).evaluate(over)
-    up = height * density / density.max()
-    return np.column_stack(
-        [
-            np.concatenate([over, over[::-1], over[:1]]),
-            np.concatenate([y - up, (y + up)[::-1], y - up[:1]]),
-        ]
-    )
-
-
 def _strokes(ends: Sequence[tuple[float, float, float]]) -> tuple[Real, Real]:
     """Return x and y of horizontal strokes from, to, at; one line, interrupted."""
     xs = np.array([[low, high, np.nan] for low, high, _ in ends]).ravel()
     ys = np.array([[y, y, np.nan] for _, _, y in ends]).ravel()
     return xs, ys
-
-
-def _scattered(n: int) -> Real:
-    """Return offsets that fill a row evenly; nothing is random, one value stands in the middle."""
-    if n == 1:
-        return np.zeros(1)
-    golden = (np.sqrt(5) - 1) / 2
-    return np.asarray(0.6 * ((np.arange(1, n + 1) * golden) % 1 - 0.5))
-
-
-def axis_of_levels(axis: Axes) -> None:
-    """Give α̂ an axis on which many zeros and few large values can be read."""
-    axis.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
-    axis.set_xticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
-    axis.set_xticks([], minor=True)
-    axis.set_xlim(-0.15 * LINEAR, 1.3)
-
-
-def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) -> None:
-    """Draw δ as a dashed line, with its value beside the panel, where no dot can be."""
-    line = axis.axhline if across else axis.axvline
-    for value in repeats["delta"].drop_nulls().unique().sort().to_list()[:1]:
-        line(value, color="black", linewidth=0.9, linestyle=(0, (4, 3)))
-        axis.annotate(
-            f"δ =\n{value:.3f}" if across else f"δ = {value:.3f}",
-            (1, value) if across else (value, 1),
-            xycoords=("axes fraction", "data") if across else ("data", "axes fraction"),
-            xytext=(3, 0) if across else (0, 2),
-            textcoords="offset points",
-            va="center" if across else "bottom",
-            ha="left" if across else "center",
-            fontsize=7.5,
-        )
-
-
-def resolution(repeats: pl.DataFrame) -> str:
-    """Say δ and N, or from which to which they go."""
-    known = repeats.filter(pl.col("alpha_hat_mean").is_not_null())
-    if known.is_empty():
-        return ""
-    deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
-    if deltas.len() == 1:
-        return f"δ = {deltas[0]:.3f} with N = {sides[0]} test points on each side."
-    return (
-        f"δ = {deltas[0]:.3f} to {deltas[-1]:.3f} with N = {sides[-1]} to {sides[0]} test points "
-        "on each side."
-    )
-
-
-def probe(runs: pl.DataFrame) -> str:
-    """Say what α̂ is of."""
-    known = runs["probe"].drop_nulls().cast(pl.String).unique().sort().to_list()
-    names = [PROBES.get(name, name) for name in known]
-    both = "; the two aren't comparable" if len(names) > 1 else ""
-    return f" (probe: {' and '.join(names)}{both})" if names else ""

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from manyseed.analysis.figures.cells import NOTHING
 from manyseed.analysis.figures.described import AXES_TOLD, described, differing
-from manyseed.analysis.figures.style import GREY, Plot, styled
+from manyseed.analysis.figures.levels import NOTHING
+from manyseed.analysis.figures.style import GREY, Plot, styled, wide
 
 WIDTH = 8.6  # inches
 ROW = 0.17  # inches, of a dataset
@@ -51,13 +51,13 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         (row["classifier"] if apart else "", row["dataset"], row[key]): row[name]
         for row in named.iter_rows(named=True)
     }
-    wide = min(len(panels), WIDEST if len(across) <= NARROW else 4)
-    deep = -(-len(panels) // wide)
+    beside = min(len(panels), WIDEST if len(across) <= NARROW else 4)
+    deep = -(-len(panels) // beside)
     letters = max(map(len, across)) if len(across) <= LABELLED else 0
     tall = deep * (0.35 + ROW * max(len(datasets), 3)) + 0.5 + min(letters, 40) * 0.065
-    figure = Figure(figsize=(WIDTH, tall))
+    figure = Figure(figsize=(wide(WIDTH), tall))
     figure.set_layout_engine("constrained", h_pad=0.05)
-    axes = figure.subplots(deep, wide, squeeze=False, sharex=True, sharey=True)
+    axes = figure.subplots(deep, beside, squeeze=False, sharex=True, sharey=True)
     ends = {"vmin": shown[name].min(), "vmax": shown[name].max()}
     for index, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
         field = np.array(
@@ -67,7 +67,7 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         axis.grid(visible=False)
         axis.set_title(panel)
         axis.set_yticks(range(len(datasets)), [textwrap.shorten(one, 30) for one in datasets])
-        last = index + wide >= len(panels)
+        last = index + beside >= len(panels)
         labels = [textwrap.shorten(one, 40) for one in across] if letters and last else []
         axis.set_xticks(range(len(labels)), labels, rotation=90)
         axis.tick_params(length=0, labelbottom=last)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
@@ -23,6 +25,7 @@ WIDTH = 7.2  # inches, the text width of a page
 CHARACTER = 0.072  # inches, about, of a letter in a legend
 TITLE_CHARACTER = 0.078  # inches, about, of a letter in a panel's title
 BESIDE = 0.5  # inches, about, of a panel's labels to its left
+PANEL = 1.7  # inches that a panel is wide, at least
 SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
 LINE = 0.17  # inches, of a line of a legend
 CELLS = "cells-"  # what figures of the cells of a dataset are named
@@ -100,6 +103,24 @@ class Plot:
         return compact(buffer.getvalue(), self.name)
 
 
+_asked: ContextVar[float | None] = ContextVar("width", default=None)
+
+
+@contextmanager
+def drawn_wide(inches: float | None) -> Iterator[None]:
+    """Draw figures as wide as this; None: as wide as the page has them."""
+    token = _asked.set(inches)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def wide(default: float = WIDTH) -> float:
+    """Return how wide a figure is to be, in inches."""
+    return _asked.get() or default
+
+
 def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
     """Draw in the common style, leaving matplotlib's own settings as they are."""
 
@@ -111,19 +132,28 @@ def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
     return wrapper
 
 
-def panels(titles: Sequence[str], label: str) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel a title, up to three side by side, and one vertical label."""
-    wide = 2 if len(titles) == 4 else min(len(titles), 3)
-    deep = -(-len(titles) // wide)
-    figure = Figure(figsize=(WIDTH, 0.5 + 2.3 * deep))
+def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a panel a title, up to three side by side, and one vertical label.
+
+    Parameters
+    ----------
+    titles : sequence of str
+    label : str
+    least : float
+        How wide a panel is, at least, in inches, unless the figure is narrower.
+    """
+    most = max(1, min(3, int(wide() / least)))
+    beside = min(2, most) if len(titles) == 4 else min(len(titles), most)
+    deep = -(-len(titles) // beside)
+    figure = Figure(figsize=(wide(), 0.5 + 2.3 * deep))
     figure.set_layout_engine("constrained", h_pad=0.08)
-    axes = list(figure.subplots(deep, wide, squeeze=False).flat)
+    axes = list(figure.subplots(deep, beside, squeeze=False).flat)
     for extra in axes[len(titles) :]:
         extra.remove()
-    letters = int((WIDTH / wide - BESIDE) / TITLE_CHARACTER)
+    letters = int((wide() / beside - BESIDE) / TITLE_CHARACTER)
     for axis, title in zip(axes, titles, strict=False):
         axis.set_title(textwrap.fill(title, letters))
-    for axis in axes[: len(titles) : wide]:
+    for axis in axes[: len(titles) : beside]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
 
@@ -141,7 +171,7 @@ def marker(index: int) -> str:
 def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
     """Explain the colours above the panels, in as many columns as the page is wide."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL
-    columns = int(np.clip(WIDTH // widest, 1, len(handles)))
+    columns = int(np.clip(wide() // widest, 1, len(handles)))
     figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // columns))
     figure.legend(
         handles.values(),

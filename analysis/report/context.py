@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.cells import PROBES
-from manyseed.analysis.figures.draw import all_figures
+from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.levels import PROBES
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
@@ -162,17 +162,9 @@ def context(
     own, compared = twins.once(tables), compared or twins.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
-    figures = all_figures(own, curves, ensembles, options.close, uncertainty, dee)
+    figures = all_figures(Given(own, curves, ensembles, options.close, uncertainty, dee))
     by_classifier = effects(compared, by=("classifier",))
-    found = answers(
-        own,
-        by_classifier,
-        variance,
-        options,
-        planned=counts.planned,
-        finished=counts.shown,
-        failed=counts.failed,
-    )
+    found = answered(own, by_classifier, variance, options, counts)
     return Context(
         name=name,
         counts=counts,
@@ -193,6 +185,36 @@ def context(
         provenance=provenance,
         sweep_file=sweep_file,
         citations=citations(tables, options, uncertainty=uncertainty is not None),
+    )
+
+
+def answered(
+    tables: Tables,
+    by_classifier: pl.DataFrame,
+    variance: pl.DataFrame | None,
+    options: Options,
+    counts: Counts,
+) -> list[Sentence]:
+    """Answer what tables of one snapshot answer, the same fits once, over the runs that are shown.
+
+    Parameters
+    ----------
+    tables : Tables
+    by_classifier : polars frame
+        Their effects by classifier (`analysis.questions.effects.effects`).
+    variance : polars frame or None
+        The table of variances.
+    options : Options
+    counts : Counts
+    """
+    return answers(
+        tables,
+        by_classifier,
+        variance,
+        options,
+        planned=counts.planned,
+        finished=counts.shown,
+        failed=counts.failed,
     )
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from manyseed.orchestrator.cli.analyze import analyze, report
+from manyseed.orchestrator.cli.answers import answers
 from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.compact import compact
@@ -23,6 +24,7 @@ from manyseed.orchestrator.cli.importing import import_
 from manyseed.orchestrator.cli.logs import logs
 from manyseed.orchestrator.cli.pause import pause
 from manyseed.orchestrator.cli.plan import plan
+from manyseed.orchestrator.cli.plot import plot
 from manyseed.orchestrator.cli.query import QueryCommand, query
 from manyseed.orchestrator.cli.rerun import rerun
 from manyseed.orchestrator.cli.resume import resume
@@ -70,7 +72,7 @@ def _main(
 _PANELS = {
     "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
     "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, query, howmany, compare, dee, variance, report, show),
+    "Learn": (analyze, answers, query, howmany, compare, dee, variance, plot, report, show),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

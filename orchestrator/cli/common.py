@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyseed.orchestrator.cli.formats import is_pipe
 from manyseed.orchestrator.errors import UserError
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.sweep import Sweep
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
@@ -89,3 +93,14 @@ def whole_numbers(text: str, key: str, example: str) -> list[int]:
     except ValueError:
         remedy = f"such as: {key} {example}"
         raise UserError("no list of whole numbers", key=key, value=text, remedy=remedy) from None
+
+
+def require_outside(output: Path | None, sweep: Sweep) -> None:
+    """Refuse to write among the files of a sweep."""
+    if output is None or is_pipe(output):
+        return
+    target, paths = output.resolve(), sweep.paths
+    own = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
+    if any(target.is_relative_to(place.resolve()) for place in own):
+        remedy = "write elsewhere: what is there is the sweep's own"
+        raise UserError("is among its files", key="--output", value=str(output), remedy=remedy)

@@ -25,6 +25,15 @@ def tables(incomplete: str) -> list[str]:
     return _beginning(ALL_TABLES, incomplete)
 
 
+def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the kind of a figure."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    with suppress(Exception):
+        return _beginning(Sweep(ctx.params["directory"]).plot.kinds["kind"], incomplete)
+    return []
+
+
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the last of column names that are separated by commas."""
     before, comma, begun = incomplete.rpartition(",")

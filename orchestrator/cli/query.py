@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from manyseed.orchestrator.cli import completing, formats
-from manyseed.orchestrator.cli.common import Json, names, where_option
+from manyseed.orchestrator.cli.common import Json, names, require_outside, where_option
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
 
@@ -161,7 +161,7 @@ def query(
     form = _form(form, output, as_json)
     sweeps = {str(directory): Sweep(directory) for directory in directories}
     for sweep in sweeps.values():
-        _require_outside(output, sweep)
+        require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
     if sql is not None:
         given = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
@@ -184,17 +184,6 @@ def query(
     frame = ask(results, question)
     notes = _notes(list(sweeps.values()), question, frame)
     _show(frame, form, output, limit, {"table": question.table}, notes, _nothing(question))
-
-
-def _require_outside(output: Path | None, sweep: Sweep) -> None:
-    """Refuse to write among the files of a sweep."""
-    if output is None or formats.is_pipe(output):
-        return
-    target, paths = output.resolve(), sweep.paths
-    own = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
-    if any(target.is_relative_to(place.resolve()) for place in own):
-        remedy = "write elsewhere: what is there is the sweep's own"
-        raise UserError("is among its files", key="--output", value=str(output), remedy=remedy)
 
 
 def _require_alone(given: dict[str, str | None]) -> None:

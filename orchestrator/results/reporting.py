@@ -6,10 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.analysis.report.context import Counts, context, summary, varying_axes
+from manyseed.analysis.questions.answers import Sentence
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.report.context import Counts, answered, context, summary, varying_axes
 from manyseed.analysis.report.page import render
-from manyseed.analysis.tables.snapshots import last
-from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
+from manyseed.analysis.tables.snapshots import at_last, last
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, once, paired
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
@@ -17,6 +19,7 @@ from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.effects import compared
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.origin import origin, sweep_text
+from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
     CURVES,
     DEE,
@@ -33,19 +36,11 @@ def report(paths: SweepPaths, name: str) -> Path:
     results = read_results(paths)
     tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
     options, record = read_analysis(paths)
-    counts = survey(paths).counts
     ensembles = results.get(ENSEMBLES)
     page = render(
         context(
             name,
-            Counts(
-                planned=counts["runs"],
-                done=counts["done"],
-                copies=counts["copy"],
-                failed=counts["failed"],
-                missing=counts["missing"],
-                analysed=record.runs.get("analysed"),
-            ),
+            _counts(paths, record),
             tables,
             options,
             origin(paths, tables.cells, record.packages, record.analysed),
@@ -68,6 +63,33 @@ def report(paths: SweepPaths, name: str) -> Path:
     )
     place(paths.report, page.encode())
     return paths.report
+
+
+def answers(paths: SweepPaths) -> list[Sentence]:
+    """Return the sentences that the page begins with.
+
+    Each has its `text`, what it is `about`, and `links`: what of the page shows it.
+    """
+    results = read_results(paths)
+    tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
+    options, record = read_analysis(paths)
+    tables = at_last(tables)
+    pairs = compared(results) or paired(tables)
+    variance = last(results[VARIANCE]) if VARIANCE in results else None
+    by_classifier = effects(pairs, by=("classifier",))
+    return answered(once(tables), by_classifier, variance, options, _counts(paths, record))
+
+
+def _counts(paths: SweepPaths, record: Analysis) -> Counts:
+    counts = survey(paths).counts
+    return Counts(
+        planned=counts["runs"],
+        done=counts["done"],
+        copies=counts["copy"],
+        failed=counts["failed"],
+        missing=counts["missing"],
+        analysed=record.runs.get("analysed"),
+    )
 
 
 def summary_table(cells: pl.DataFrame) -> pl.DataFrame:

@@ -11,10 +11,11 @@ import pytest
 
 from manyseed.analysis.figures import cells as of_cells
 from manyseed.analysis.figures import curves as of_curves
-from manyseed.analysis.figures import deep, draw, sizes
+from manyseed.analysis.figures import deep, scatters, sizes
 from manyseed.analysis.figures.compact import compact
 from manyseed.analysis.figures.curves import learning_curves, over_repeats
 from manyseed.analysis.figures.described import first_of_each
+from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
 from tests.analysis.planted import planted
@@ -55,7 +56,7 @@ def test_learning_curves_are_over_all_runs_of_all_repeats():
 
 
 def test_ensembles_are_drawn_by_size_with_their_resolution():
-    shares = draw.ensembles_close(ENSEMBLES, 0.05)
+    shares = sizes.ensembles_close(ENSEMBLES, 0.05)
     axis = {axis.get_title(loc="left"): axis for axis in shares.figure.axes}["vehicle"]
     accepted, close = axis.get_lines()
     assert accepted.get_ydata().tolist() == [0.1, 0.2]
@@ -65,17 +66,17 @@ def test_ensembles_are_drawn_by_size_with_their_resolution():
     assert (
         "40 of each size, out of 8 to 12 runs, those of one repeat of cells 0, 4." in shares.caption
     )
-    assert draw.ensembles_close(ENSEMBLES.clear(), 0.05) is None
+    assert sizes.ensembles_close(ENSEMBLES.clear(), 0.05) is None
     assert "No solid line" not in shares.caption
     weak = ENSEMBLES.with_columns(close=pl.lit(None, dtype=pl.Float64))
-    assert "No solid line where δ is above 0.05" in draw.ensembles_close(weak, 0.05).caption
-    few = draw.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
+    assert "No solid line where δ is above 0.05" in sizes.ensembles_close(weak, 0.05).caption
+    few = sizes.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
     assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
 
 
 def test_datasets_without_room_are_told(monkeypatch):
     monkeypatch.setattr(sizes, "MAX_PANELS", 1)
-    for plot in (draw.ensembles_close(ENSEMBLES, 0.05), draw.ensembles_accuracy(ENSEMBLES)):
+    for plot in (sizes.ensembles_close(ENSEMBLES, 0.05), sizes.ensembles_accuracy(ENSEMBLES)):
         assert len(plot.figure.axes) == 1
         assert "1 more dataset is not drawn" in plot.caption
 
@@ -180,9 +181,9 @@ def test_levels_that_are_all_zero_are_a_line_not_a_panel():
     assert len(zero.figure.axes) == 4
     (some,) = of_cells.of_datasets(planted(alpha=0.2, delta=0.3))
     assert [text.get_text() for text in some.figure.axes[4].texts] == ["δ = 0.300"]
-    assert draw.alpha_hat_against_accuracy(*_of(planted())) is None
+    assert scatters.alpha_hat_against_accuracy(*_of(planted())) is None
     one = planted(datasets=3, alpha=lambda dataset, *_: 0.3 * (dataset == "data-01"))
-    plot = draw.alpha_hat_against_accuracy(*_of(one))
+    plot = scatters.alpha_hat_against_accuracy(*_of(one))
     assert [axis.get_title(loc="left") for axis in plot.figure.axes] == ["data-01"]
     assert "2 of 3 datasets are not drawn: α̂ is 0 in all their runs." in plot.caption
 
@@ -252,7 +253,7 @@ def test_ranks_are_drawn_with_wins_and_critical_difference():
     tables = planted(
         datasets=3, classifiers=("a", "b", "c"), accuracy=lambda _, one, *__: level[one], runs=3
     )
-    (plot,) = (plot for plot in draw.all_figures(tables) if plot.name == "mean-ranks")
+    (plot,) = (plot for plot in all_figures(Given(tables)) if plot.name == "mean-ranks")
     (axis,) = plot.figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "c", "a"]
     assert [line.get_xdata()[0] for line in axis.get_lines()] == [1, 2, 3]
@@ -261,7 +262,7 @@ def test_ranks_are_drawn_with_wins_and_critical_difference():
     assert grey.get_x() == 1
     assert grey.get_width() == pytest.approx(2.343 * (3 * 4 / (6 * 3)) ** 0.5, abs=1e-3)
     assert "n = 3 datasets" in plot.caption
-    alone = draw.all_figures(planted(classifiers=("a", "b"), runs=3))
+    alone = all_figures(Given(planted(classifiers=("a", "b"), runs=3)))
     assert "mean-ranks" not in [plot.name for plot in alone]
 
 
@@ -378,7 +379,7 @@ def test_drawing_leaves_the_users_settings_alone(tables):
 
 
 def test_the_resolution_stands_where_no_dot_can_be():
-    plot = draw.alpha_hat_against_accuracy(*_of(planted(datasets=2, alpha=0.2)))
+    plot = scatters.alpha_hat_against_accuracy(*_of(planted(datasets=2, alpha=0.2)))
     plot.figure.draw_without_rendering()
     for axis in plot.figure.axes:
         (label,) = axis.texts
@@ -415,7 +416,7 @@ def test_a_compact_figure_is_the_same_picture():
 
 def test_figures_are_the_same_each_time_and_share_no_name():
     tables = planted(datasets=2, alpha=0.2)
-    one, other = ([plot.svg() for plot in draw.all_figures(tables)] for _ in range(2))
+    one, other = ([plot.svg() for plot in all_figures(Given(tables))] for _ in range(2))
     assert one == other
     ids = [
         element.get("id")

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.figures import draw
+from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.context import (
     Counts,
@@ -77,7 +77,7 @@ class Page(HTMLParser):
 
 def test_every_figure_is_there_with_caption_and_n(page, tables):
     parsed = Page(page)
-    plots = draw.all_figures(tables)
+    plots = all_figures(Given(tables))
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
     names = [*overviews, "overview-alpha-hat-mean", "mean-ranks", "cells-1", "cells-2"]
     names.append("alpha-hat-accuracy")
@@ -216,7 +216,7 @@ def test_figures_without_values_are_left_out(tables):
         tables.repeats.with_columns(alpha_hat_mean=nothing, delta=nothing, n_side=nothing),
         tables.cells,
     )
-    plots = draw.all_figures(without)
+    plots = all_figures(Given(without))
     assert [plot.name for plot in plots if plot.of_cells] == ["cells-1", "cells-2"]
     assert not any(plot.name.startswith("alpha") for plot in plots)
     columns = [axis.get_title(loc="left") for axis in plots[-1].figure.axes]

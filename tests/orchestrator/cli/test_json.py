@@ -42,6 +42,7 @@ def documented(verb: str) -> set[str]:
         ("query", "--table", "runs"),
         ("howmany", "--sizes", "1,2", "--draws", "10"),
         ("compare",),
+        ("answers",),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -51,7 +52,7 @@ def test_answers_have_the_keys_that_are_documented(
     verb, *others = arguments
     shutil.copytree(quick.directory, tmp_path / "copy")
     sweep = Sweep(tmp_path / "copy")
-    if verb in ("query", "howmany", "compare"):
+    if verb in ("query", "howmany", "compare", "answers"):
         sweep.analyze()
     what = quick.paths.sweep_file if verb == "plan" else sweep.directory
     result = command(verb, what, *others, "--json")

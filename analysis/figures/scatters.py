@@ -1,37 +1,20 @@
-"""The figures of a sweep.
-
-Every function takes result tables with the columns of `analysis.axes.AXES` joined and
-returns a `Plot`, or None where nothing that it draws is defined. A run that was copied because
-nothing of its training varies is drawn once, and pairs and repeats of identical runs are left out;
-captions say how many. Cells are never put together: each has a row or a panel of its own, and where
-there is no room for all, the caption says how many are left out.
-"""
+"""Runs as dots: one of their metrics against another."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
 
-from manyseed.analysis.figures.cells import (
+from manyseed.analysis.figures.levels import (
     LINEAR,
     NOTHING,
     mark_resolution,
-    of_datasets,
     probe,
     resolution,
-    varying,
+    upright_axis_of_levels,
 )
-from manyseed.analysis.figures.curves import learning_curves
-from manyseed.analysis.figures.deep import (
-    equivalents,
-    likelihood_against,
-    likelihood_by_size,
-)
-from manyseed.analysis.figures.overview import QUANTITIES, overview
-from manyseed.analysis.figures.ranks import mean_ranks
-from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
+from manyseed.analysis.figures.quantities import varying
 from manyseed.analysis.figures.style import (
     VECTORS,
     Plot,
@@ -42,38 +25,10 @@ from manyseed.analysis.figures.style import (
     styled,
     thinned,
 )
-from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.effects import UNPERTURBED
-from manyseed.analysis.questions.standings import standings
-from manyseed.analysis.tables.schema import Tables
 
 MAX_PANELS = 12  # of a scatter
-
-
-def all_figures(
-    tables: Tables,
-    curves: pl.DataFrame | None = None,
-    ensembles: pl.DataFrame | None = None,
-    close: float = CLOSE,
-    uncertainty: pl.DataFrame | None = None,
-    dee: pl.DataFrame | None = None,
-) -> list[Plot]:
-    """Draw every figure that the tables allow; `close` is the option that they were made with."""
-    drawn = [overview(tables.cells, name) for name in QUANTITIES]
-    if (ranks := standings(tables.cells)) is not None:
-        drawn.append(mean_ranks(ranks, _values(tables.cells, "classifier")))
-    drawn += of_datasets(tables)
-    drawn.append(alpha_hat_against_accuracy(tables.runs, tables.repeats))
-    if ensembles is not None:
-        drawn += [ensembles_close(ensembles, close), ensembles_accuracy(ensembles)]
-    if curves is not None:
-        drawn += [learning_curves(curves, of, tables.cells) for of in ("accuracy", "loss")]
-    drawn += [likelihood_against(tables.runs, other) for other in ("brier", "error")]
-    if uncertainty is not None:
-        drawn.append(likelihood_by_size(uncertainty))
-    if dee is not None:
-        drawn += [equivalents(dee, metric) for metric in ("cll", "error")]
-    return [plot for plot in drawn if plot is not None]
+BESIDE = 2.3  # inches of a panel with δ beside it
 
 
 @styled
@@ -92,7 +47,7 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
     by = _colour_by(shown)
     levels = _values(runs, by)
     datasets = _values(shown, "dataset")
-    figure, axes = panels(datasets, "α̂")
+    figure, axes = panels(datasets, "α̂", BESIDE)
     handles = {}
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
@@ -112,7 +67,7 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
         axis.grid(visible=True, axis="both")
         axis.set_xlabel("accuracy")
         axis.locator_params(axis="x", nbins=3 if _columns(axis) > 2 else 5)
-        _axis_of_levels(axis)
+        upright_axis_of_levels(axis)
         mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
     if len(levels) > 1:
         legend(figure, handles, by.replace("_", " "))
@@ -147,15 +102,6 @@ def _columns(axis: Axes) -> int:
     place = axis.get_subplotspec()
     assert place is not None
     return place.get_gridspec().ncols
-
-
-def _axis_of_levels(axis: Axes) -> None:
-    """Give α̂ the same axis in all panels, on which many zeros and few large values can be read."""
-    axis.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
-    axis.set_yticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
-    axis.set_yticks([0.02, 0.03, 0.05, 0.2, 0.3, 0.5], minor=True)
-    axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.set_ylim(-0.15 * LINEAR, 1.3)
 
 
 def _identical(repeats: pl.DataFrame) -> str:

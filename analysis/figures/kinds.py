@@ -1,0 +1,229 @@
+"""The kinds of figures: what each shows, and how it is drawn; the page holds some of them.
+
+Beside those that are listed, every column of numbers of the tables of runs, pairs and repeats is a
+kind: a row a cell, or violins by one or two of what cells differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from manyseed.analysis.figures import deep, quantities
+from manyseed.analysis.figures.cells import of_datasets
+from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.overview import overview
+from manyseed.analysis.figures.ranks import mean_ranks
+from manyseed.analysis.figures.scatters import alpha_hat_against_accuracy
+from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
+from manyseed.analysis.figures.style import CELLS, Plot
+from manyseed.analysis.figures.violins import levels, violins
+from manyseed.analysis.options import CLOSE
+from manyseed.analysis.questions.standings import standings
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import Tables
+
+WIDEST = 5.5  # inches below which what has many columns is not drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What figures are drawn of.
+
+    Attributes
+    ----------
+    tables : Tables
+        With the columns of `analysis.axes.AXES` joined, of one snapshot of each cell.
+    curves, ensembles, uncertainty, dee : polars frames or None
+        Further tables, where there are any.
+    close : float
+        The option that they were made with.
+    meanings : mapping
+        Unit and meaning of columns, by their names.
+    """
+
+    tables: Tables
+    curves: pl.DataFrame | None = None
+    ensembles: pl.DataFrame | None = None
+    close: float = CLOSE
+    uncertainty: pl.DataFrame | None = None
+    dee: pl.DataFrame | None = None
+    meanings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+Draw = Callable[[Given], "list[Plot] | Plot | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of figures that has a name of its own.
+
+    Attributes
+    ----------
+    name : str
+    shows : str
+        In a few words.
+    draw : callable
+    of : str
+        Which further table it needs.
+    least : float
+        How wide it is drawn, at least, in inches.
+    """
+
+    name: str
+    shows: str
+    draw: Draw
+    of: str = ""
+    least: float = 0
+
+    def plots(self, given: Given) -> list[Plot]:
+        """Draw it; empty where the tables do not hold what it shows."""
+        if self.of and getattr(given, self.of) is None:
+            return []
+        found = self.draw(given)
+        return found if isinstance(found, list) else [found] if found is not None else []
+
+
+def _overview(column: str, shows: str) -> Kind:
+    name = f"overview-{column.replace('_', '-')}"
+    return Kind(name, shows, lambda given: overview(given.tables.cells, column), least=WIDEST)
+
+
+def _ranks(given: Given) -> Plot | None:
+    cells = given.tables.cells
+    found = standings(cells)
+    return None if found is None else mean_ranks(found, levels(cells, "classifier"))
+
+
+def _of(table: str, draw: Callable[[pl.DataFrame, Given], Plot | None]) -> Draw:
+    return lambda given: draw(getattr(given, table), given)
+
+
+KINDS: tuple[Kind, ...] = (
+    _overview("accuracy_mean", "mean accuracy of all cells, a field each"),
+    _overview("accuracy_std", "spread between seeds of all cells"),
+    _overview("ec_local_mean", "local error consistency of all cells"),
+    _overview("alpha_hat_mean", "mean α̂ of all cells"),
+    Kind("mean-ranks", "ranks of classifiers across datasets", _ranks),
+    Kind(
+        CELLS.rstrip("-"),
+        "accuracy, its range, error consistency and α̂, a row a cell, a figure a dataset",
+        lambda given: of_datasets(given.tables),
+        least=WIDEST,
+    ),
+    Kind(
+        "alpha-hat-accuracy",
+        "α̂ of each run against its accuracy",
+        lambda given: alpha_hat_against_accuracy(given.tables.runs, given.tables.repeats),
+    ),
+    Kind(
+        "ensembles-close",
+        "share of ensembles of each size that stand for the training",
+        _of("ensembles", lambda table, given: ensembles_close(table, given.close)),
+        of="ensembles",
+    ),
+    Kind(
+        "ensembles-accuracy",
+        "accuracy of ensembles of each size",
+        _of("ensembles", lambda table, _: ensembles_accuracy(table)),
+        of="ensembles",
+    ),
+    Kind(
+        "curves-accuracy",
+        "accuracy after each epoch",
+        _of("curves", lambda table, given: learning_curves(table, "accuracy", given.tables.cells)),
+        of="curves",
+    ),
+    Kind(
+        "curves-loss",
+        "cross-entropy after each epoch",
+        _of("curves", lambda table, given: learning_curves(table, "loss", given.tables.cells)),
+        of="curves",
+    ),
+    Kind(
+        "likelihood-brier",
+        "log-likelihood against Brier score, before and after calibration",
+        lambda given: deep.likelihood_against(given.tables.runs, "brier"),
+    ),
+    Kind(
+        "likelihood-error",
+        "log-likelihood against error, before and after calibration",
+        lambda given: deep.likelihood_against(given.tables.runs, "error"),
+    ),
+    Kind(
+        "deep-likelihood",
+        "log-likelihood by the number of runs averaged",
+        _of("uncertainty", lambda table, _: deep.likelihood_by_size(table)),
+        of="uncertainty",
+    ),
+    Kind(
+        "deep-equivalent-cll",
+        "how many runs averaged runs of another cell are worth, by likelihood",
+        _of("dee", lambda table, _: deep.equivalents(table, "cll")),
+        of="dee",
+    ),
+    Kind(
+        "deep-equivalent-error",
+        "how many runs averaged runs of another cell are worth, by error",
+        _of("dee", lambda table, _: deep.equivalents(table, "error")),
+        of="dee",
+    ),
+)
+"""Those of the page, in its order."""
+
+
+def all_figures(given: Given) -> list[Plot]:
+    """Draw every figure of the page that the tables allow."""
+    return [plot for kind in KINDS for plot in kind.plots(given)]
+
+
+def names(tables: Tables) -> list[str]:
+    """Return the names of all kinds: those of the page, then columns that hold a value."""
+    return [*(kind.name for kind in KINDS), *quantities.names(tables)]
+
+
+def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
+    """Draw a kind of figures.
+
+    Parameters
+    ----------
+    given : Given
+    name : str
+        Of a kind, or of a column; words may be joined by - or _.
+    by : sequence of str
+        Of a column: one or two of what cells differ in (`analysis.figures.violins`). Without it
+        each cell has a row of its own.
+
+    Returns
+    -------
+    list of Plot
+        Empty where there is nothing to draw.
+
+    Raises
+    ------
+    Refused
+        For an unknown kind, and `by` that it cannot be drawn by.
+    """
+    kind = find(name)
+    if kind is not None:
+        if by:
+            reason = (
+                f"{kind.name} has an order of its own; columns of the tables can be drawn by it"
+            )
+            raise Refused("by", ",".join(by), reason)
+        return kind.plots(given)
+    column = name.replace("-", "_")
+    if quantities.table_of(quantities.schemas(given.tables), column) is None:
+        raise Refused("kind", name, allowed=names(given.tables))
+    of = quantities.column(column, given.meanings)
+    if by:
+        return violins(given.tables, of, by)
+    return of_datasets(given.tables, of, f"{column.replace('_', '-')}-")
+
+
+def find(name: str) -> Kind | None:
+    """Return the kind of that name, if it is none of the columns."""
+    plain = name.replace("_", "-")
+    return next((kind for kind in KINDS if kind.name == plain), None)

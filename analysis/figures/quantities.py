@@ -1,0 +1,194 @@
+"""What is drawn of cells: columns of runs, pairs and repeats, and what is said of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.levels import LEVELS, probe, resolution
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.means import VARIES, compares_runs
+from manyseed.analysis.tables.schema import Tables
+
+_KEY = ["cell", "repeat_index"]
+OF = ("runs", "pairs", "repeats")
+"""Tables whose columns are drawn, the first that has a column."""
+
+_FACTS = {
+    *("cell", "epoch", "repeat_index", "run_index", "run_i", "run_j", "recipe", *AXES),
+    *("alpha_hat_references", "delta", "delta_b", "delta_c", "coverage"),
+}
+_WORDS = {
+    "alpha": "α̂", "aurc": "AURC", "cll": "CLL", "ec": "EC", "ece": "ECE", "f1": "F1", "hat": "",
+    "ks": "KS", "q05": "5 %", "q95": "95 %", "roc": "ROC", "auc": "AUC", "tace": "TACE",
+    "n": "number of", "auroc": "AUROC",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A column of a figure: values of each cell, and what is said of them.
+
+    Attributes
+    ----------
+    name, label : str
+        The column, and what stands beside an axis.
+    values : polars frame
+        Columns cell, `KEY`'s others where they are known, and value.
+    said : str
+        What of, with n.
+    """
+
+    name: str
+    label: str
+    values: pl.DataFrame
+    said: str
+
+
+Quantities = Callable[[Tables], list[Quantity]]
+
+
+def main(tables: Tables) -> list[Quantity]:
+    """Return what the page shows of cells: accuracy, its range, error consistency and α̂."""
+    runs = tables.runs.filter(~pl.col("identical"))
+    levels = varying(tables.runs, tables.repeats).filter(pl.col("alpha_hat").is_not_null())
+    pairs = varying(tables.pairs, tables.repeats)
+    defined = pairs.filter(pl.col("ec_local").is_not_null())
+    repeats = tables.repeats.filter(VARIES, pl.col("accuracy_range").is_not_null())
+    without = pairs.height - defined.height
+    copies = int(tables.runs["identical"].sum())
+    same = int(tables.repeats["identical"].sum())
+    left = f" ({copies:,} identical copies left out)" if copies else ""
+    out = f" ({same:,} repeats of identical runs left out)" if same else ""
+    free = f" ({without:,} pairs without any error left out)" if without else ""
+    level = f"α̂: n = {levels.height:,} runs{probe(levels)}; dashed: δ. {resolution(tables.repeats)}"
+    return [
+        _quantity("accuracy", "accuracy", runs, f"Accuracy: n = {runs.height:,} runs{left}."),
+        _quantity(
+            "accuracy_range",
+            "accuracy range",
+            repeats,
+            f"Accuracy range: n = {repeats.height:,} repeats{out}.",
+        ),
+        _quantity(
+            "ec_local", "EC local", defined, f"EC local: n = {defined.height:,} pairs{free}."
+        ),
+        _quantity("ec_global", "EC global", pairs, f"EC global: n = {pairs.height:,} pairs."),
+        _quantity("alpha_hat", "α̂", levels, level),
+    ]
+
+
+def _quantity(name: str, label: str, frame: pl.DataFrame, said: str) -> Quantity:
+    values = frame.select("cell", pl.col(name).alias("value")).drop_nulls()
+    return Quantity(name, label, values, said)
+
+
+def varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs or pairs of repeats whose runs vary."""
+    return rows.join(repeats.filter(VARIES).select(_KEY), on=_KEY, how="semi")
+
+
+MAIN: Quantities = main
+
+
+def schemas(tables: Tables) -> dict[str, pl.Schema]:
+    """Return the columns of the tables whose columns are drawn."""
+    return {table: getattr(tables, table).schema for table in OF}
+
+
+def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
+    """Return which table has a column of numbers that can be drawn; None where none has.
+
+    Parameters
+    ----------
+    columns : mapping
+        The schema of each of the tables `OF`.
+    name : str
+    """
+    for table in OF:
+        kind = columns[table].get(name)
+        if kind is not None and not _is_fact(name) and kind.is_numeric():
+            return table
+    return None
+
+
+def _is_fact(name: str) -> bool:
+    """Return whether a column says what a row is, not what was measured."""
+    return name in _FACTS or name.startswith(("n_", "hparam_")) or name.endswith("_n")
+
+
+def names(tables: Tables) -> list[str]:
+    """Return the columns that can be drawn and hold a value: of runs, then pairs, then repeats."""
+    found: dict[str, None] = {}
+    for table in OF:
+        frame: pl.DataFrame = getattr(tables, table)
+        for name in frame.columns:
+            if table_of(schemas(tables), name) == table and frame[name].null_count() < frame.height:
+                found[name] = None
+    return list(found)
+
+
+def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> Quantities:
+    """Return a column as what is drawn of cells.
+
+    Parameters
+    ----------
+    name : str
+        Of the tables of runs, pairs or repeats.
+    meanings : mapping or None
+        Unit and meaning of columns, by their names.
+
+    Raises
+    ------
+    Refused
+        By what is returned, for a name that no table has.
+    """
+    unit, meaning = (meanings or {}).get(name, ("", ""))
+    shown = labelled(name) + (f" ({unit})" if unit not in ("", "1") else "")
+
+    def of(tables: Tables) -> list[Quantity]:
+        table = table_of(schemas(tables), name)
+        if table is None:
+            raise Refused("name", name, allowed=names(tables))
+        frame: pl.DataFrame = getattr(tables, table)
+        values, left = _varied(frame, tables, table, name)
+        known = values.filter(pl.col(name).is_not_null() & pl.col(name).is_not_nan())
+        undefined = values.height - known.height
+        free = f", {undefined:,} without a value" if undefined else ""
+        said = f"{_sentence(meaning)}n = {known.height:,} {table}{left}{free}."
+        if name in LEVELS:
+            said += f"{probe(known)} Dashed: δ. {resolution(tables.repeats)}"
+        where = [one for one in (*_KEY, "run_index", "run_i", "run_j") if one in known.columns]
+        return [Quantity(name, shown, known.select(*where, pl.col(name).alias("value")), said)]
+
+    return of
+
+
+def _varied(frame: pl.DataFrame, tables: Tables, table: str, name: str) -> tuple[pl.DataFrame, str]:
+    """Return the rows that say something, and how many are left out and why, in words."""
+    if table == "runs":
+        kept = frame.filter(~pl.col("identical"))
+        what = "identical copies"
+        if compares_runs(name):
+            kept, what = varying(kept, tables.repeats), "runs of repeats of identical runs"
+    elif table == "pairs":
+        kept, what = varying(frame, tables.repeats), "pairs of identical runs"
+    elif compares_runs(name):
+        kept, what = frame.filter(VARIES), "repeats of identical runs, or of one"
+    else:
+        kept, what = frame, ""
+    left = frame.height - kept.height
+    return kept, f" ({left:,} {what} left out)" if left else ""
+
+
+def labelled(name: str) -> str:
+    """Return a column's name as it is read: ec_local_mean is EC local mean."""
+    words = [_WORDS.get(word, word) for word in name.split("_")]
+    return " ".join(filter(None, words))
+
+
+def _sentence(meaning: str) -> str:
+    return f"{meaning.rstrip('.')}. " if meaning else ""

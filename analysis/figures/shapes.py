@@ -1,0 +1,36 @@
+"""How many values are drawn: as the outline of a violin, or as dots side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.mlab import GaussianKDE
+from numpy.typing import NDArray
+
+Real = NDArray[np.float64]
+
+FEWEST = 6  # values that a violin is drawn of
+DOTTED = 30  # values up to which each is drawn
+OUTLINE = 24  # points of a violin's side
+
+
+def outline(values: Real, y: float, height: float = 0.45) -> Real | None:
+    """Return the outline of a violin at y: (point, 2); None where all values are the same."""
+    if values[0] == values[-1]:
+        return None
+    over = np.linspace(values[0], values[-1], OUTLINE)
+    density = GaussianKDE(values).evaluate(over)
+    up = height * density / density.max()
+    return np.column_stack(
+        [
+            np.concatenate([over, over[::-1], over[:1]]),
+            np.concatenate([y - up, (y + up)[::-1], y - up[:1]]),
+        ]
+    )
+
+
+def scattered(n: int) -> Real:
+    """Return offsets that fill a row evenly; nothing is random, one value stands in the middle."""
+    if n == 1:
+        return np.zeros(1)
+    golden = (np.sqrt(5) - 1) / 2
+    return np.asarray(0.6 * ((np.arange(1, n + 1) * golden) % 1 - 0.5))

@@ -1,0 +1,296 @@
+"""Violins of a quantity by what cells differ in: by one axis, or on a grid of two.
+
+The grid is that of the notes on model variance (rows data perturbation, columns hparam
+perturbation). Cells that agree in what is asked for are put together, and the caption says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from numpy.typing import NDArray
+
+from manyseed.analysis.figures.described import AXES_TOLD, differing
+from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
+from manyseed.analysis.figures.quantities import Quantities, Quantity
+from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
+from manyseed.analysis.figures.style import (
+    CHARACTER,
+    MAX_POINTS,
+    PANEL,
+    VECTORS,
+    Plot,
+    colour,
+    legend,
+    marker,
+    panels,
+    styled,
+    wide,
+)
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import Tables
+
+Real = NDArray[np.float64]
+
+GROUP = 0.13  # inches of a violin
+BESIDE = 2.3  # inches of a panel with δ beside it
+PAGE = 12  # panels of a figure
+DEEP = 1.35  # inches of a row of the grid
+SIDES = 2  # axes that a grid has
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What all panels share."""
+
+    quantity: Quantity
+    tables: Tables
+    values: pl.DataFrame
+    classifiers: Sequence[str]
+
+    def group(self, chosen: Mapping[str, Any]) -> Real:
+        """Return the values of a violin, ascending."""
+        return self.values.filter(**chosen)["value"].sort().to_numpy()
+
+    def finish(self, axis: Axes, **chosen: Any) -> None:
+        """Give a panel the axis of α̂ where that is drawn."""
+        if self.quantity.name in LEVELS:
+            upright_axis_of_levels(axis)
+            repeats = self.tables.repeats.filter(**chosen)
+            if not repeats.is_empty():
+                mark_resolution(axis, repeats, across=True)
+
+
+def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
+    """Draw a quantity by one or two of what cells differ in.
+
+    By one, there is a panel for each dataset, its levels side by side, coloured by classifier. By
+    two, there is a figure for each dataset: rows are the levels of the first, columns of the
+    second. Below six values there are dots and no violin.
+
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined.
+    of : callable
+        What is drawn (`analysis.figures.quantities`).
+    by : sequence of str
+        One or two columns of the table of cells.
+
+    Raises
+    ------
+    Refused
+        For other columns, or more of them.
+    """
+    allowed = axes_of(tables.cells)
+    for name in by:
+        if name not in allowed:
+            raise Refused("by", name, "is nothing that cells differ in", allowed)
+    if not 1 <= len(set(by)) == len(by) <= SIDES:
+        raise Refused("by", ",".join(by), "one column, or two different ones, can be drawn by")
+    (quantity,) = of(tables)
+    if quantity.values.is_empty():
+        return []
+    named = tables.cells.select("cell", *allowed).unique("cell", maintain_order=True)
+    values = quantity.values.join(named, on="cell", maintain_order="left")
+    drawn = _Drawn(quantity, tables, values, levels(tables.cells, "classifier"))
+    return _by_one(drawn, by[0]) if len(by) == 1 else _grids(drawn, by[0], by[1])
+
+
+def axes_of(cells: pl.DataFrame) -> list[str]:
+    """Return what cells may be drawn by: what they are, and the hparams that grids vary."""
+    own = [name for name in cells.columns if name.startswith("hparam_")]
+    return ["dataset", "classifier", *differing(cells), *own]
+
+
+def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
+    """Return the values of an axis: numbers ascending, others in the order of the sweep file."""
+    if cells.schema[axis].is_numeric():
+        return cells[axis].drop_nulls().unique().sort().to_list()
+    if axis in ("dataset", "classifier"):
+        return cells[axis].cast(pl.String).unique().sort().to_list()
+    return cells.sort("cell")[axis].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def _by_one(drawn: _Drawn, by: str) -> list[Plot]:
+    apart = by != "dataset"
+    datasets = levels(drawn.values, "dataset") if apart else [""]
+    pages = [datasets[start : start + PAGE] for start in range(0, len(datasets), PAGE)]
+    found = []
+    for number, page in enumerate(pages, start=1):
+        plot = _page(drawn, by, page, f"-{number}" if len(pages) > 1 else "")
+        if plot is not None:
+            found.append(plot)
+    return found
+
+
+@styled
+def _page(drawn: _Drawn, by: str, datasets: Sequence[str], end: str) -> Plot | None:
+    x = levels(drawn.values, by)
+    there = levels(drawn.values, "classifier")
+    apart = by != "classifier" and len(there) > 1
+    least = BESIDE if drawn.quantity.name in LEVELS else PANEL
+    need = max(least, len(x) * (len(there) if apart else 1) * GROUP + 0.6)
+    figure, axes = panels(datasets, drawn.quantity.label, need)
+    here = {"dataset": pl.col("dataset").is_in(datasets)} if datasets != [""] else {}
+    n = drawn.values.filter(*here.values()).height
+    handles: dict[str, Any] = {}
+    for axis, dataset in zip(axes, datasets, strict=True):
+        of = {"dataset": dataset} if dataset else {}
+        wanted = drawn.values.filter(**of) if of else drawn.values
+        own = [level for level in x if level in wanted[by].unique().to_list()]
+        hues = levels(wanted, "classifier") if apart else [None]
+        for place, level in enumerate(own):
+            for index, hue in enumerate(hues):
+                chosen = {**of, by: level, **({} if hue is None else {"classifier": hue})}
+                one = level if by == "classifier" else hue
+                look = 0 if one is None else drawn.classifiers.index(one)
+                at = place + 0.84 * ((index + 0.5) / len(hues) - 0.5)
+                _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
+                if hue is not None:
+                    handles[hue] = _dot(look)
+        _name(axis, own, figure)
+        drawn.finish(axis, **of)
+    if handles:
+        legend(figure, handles, "classifier")
+    by_words = by.replace("_", " ")
+    return Plot(
+        f"{drawn.quantity.name}-by-{by}{end}".replace("_", "-"),
+        f"{_title(drawn)} by {by_words}",
+        f"{_said(drawn, n)} {_how()}{_together(drawn, [by])}",
+        n,
+        figure,
+    )
+
+
+def _grids(drawn: _Drawn, by: str, across: str) -> list[Plot]:
+    apart = "dataset" not in (by, across)
+    datasets = levels(drawn.values, "dataset") if apart else [None]
+    found = []
+    for number, dataset in enumerate(datasets, start=1):
+        end = f"-{number}" if len(datasets) > 1 else ""
+        plot = _grid(drawn, by, across, dataset, end)
+        if plot is not None:
+            found.append(plot)
+    return found
+
+
+@styled
+def _grid(drawn: _Drawn, by: str, across: str, dataset: str | None, end: str) -> Plot | None:
+    of = {} if dataset is None else {"dataset": dataset}
+    own = drawn.values.filter(**of) if of else drawn.values
+    rows, columns = levels(own, by), levels(own, across)
+    hues = [None] if "classifier" in (by, across) else levels(own, "classifier")
+    figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
+    handles: dict[str, Any] = {}
+    for y, row in enumerate(rows):
+        for x, column in enumerate(columns):
+            axis = axes[y, x]
+            for index, hue in enumerate(hues):
+                chosen = {**of, by: row, across: column}
+                chosen |= {} if hue is None else {"classifier": hue}
+                one = hue or str(chosen.get("classifier", ""))
+                look = drawn.classifiers.index(one) if one else 0
+                _violin(axis, drawn, drawn.group(chosen), index, 0.4, look)
+                if hue is not None and len(hues) > 1:
+                    handles[hue] = _dot(look)
+            axis.set_xticks([])
+            axis.set_xlim(-0.7, len(hues) - 0.3)
+            drawn.finish(axis, **of)
+            if y == 0:
+                axis.set_title(str(column), fontsize=8)
+            if x == len(columns) - 1:
+                axis.annotate(
+                    str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
+                    textcoords="offset points", rotation=270, va="center", ha="center",
+                )  # fmt: skip
+    figure.supylabel(drawn.quantity.label, fontsize=8.5)
+    if handles:
+        legend(figure, handles, "classifier")
+    of_what = f" on {dataset}" if dataset else ""
+    by_words, across_words = by.replace("_", " "), across.replace("_", " ")
+    return Plot(
+        f"{drawn.quantity.name}-by-{by}-{across}{end}".replace("_", "-"),
+        f"{_title(drawn)} by {by_words} and {across_words}{of_what}",
+        f"{_said(drawn, own.height)} Rows: {by_words}; columns: {across_words}. "
+        f"{_how()}{_together(drawn, [by, across])}",
+        own.height,
+        figure,
+    )
+
+
+def _said(drawn: _Drawn, n: int) -> str:
+    """Say what is drawn, and of a part of all values how many they are."""
+    here = f" Here: {n:,}." if n < drawn.values.height else ""
+    return f"{drawn.quantity.said}{here}"
+
+
+def _violin(axis: Axes, drawn: _Drawn, values: Real, at: float, half: float, look: int) -> None:
+    """Draw values as a violin with the middle half and the median, or as dots."""
+    if not values.size:
+        return
+    shade = colour(look)
+    if values.size >= FEWEST and drawn.quantity.name not in LEVELS:
+        shape = outline(values, at, half)
+        if shape is not None:
+            path = Path(shape[:, ::-1], closed=True)
+            axis.add_patch(PathPatch(path, facecolor=shade, edgecolor="none", alpha=0.35))
+            axis.update_datalim(np.asarray(path.vertices)[:-1])
+    if values.size > DOTTED:
+        middle = np.quantile(values, [0.25, 0.75])
+        axis.plot([at, at], values[[0, -1]], color=shade, linewidth=0.8)
+        axis.plot([at, at], middle, color=shade, linewidth=3, solid_capstyle="butt")
+    else:
+        kept = values[:MAX_POINTS]
+        axis.plot(
+            at + half / 0.45 * 0.9 * scattered(kept.size), kept, ls="", marker=marker(look),
+            markersize=2.6, color=shade, markeredgewidth=0, alpha=0.75,
+            rasterized=drawn.values.height > 10 * VECTORS,
+        )  # fmt: skip
+    median = float(np.median(values))
+    axis.plot([at - half, at + half], [median] * 2, color="black", linewidth=1.1)
+
+
+def _name(axis: Axes, own: Sequence[Any], figure: Figure) -> None:
+    """Name the levels below a panel, upright where there is no room side by side."""
+    names = [f"{one:g}" if isinstance(one, float) else str(one) for one in own]
+    place = axis.get_subplotspec()
+    assert place is not None
+    room = wide() / place.get_gridspec().ncols - 0.6
+    upright = max(map(len, names), default=0) * CHARACTER * len(names) > room
+    axis.set_xticks(range(len(names)), names, rotation=90 if upright else 0)
+    axis.set_xlim(-0.6, len(names) - 0.4)
+    axis.tick_params(axis="x", length=0)
+
+
+def _dot(look: int) -> Line2D:
+    return Line2D([], [], ls="", color=colour(look), marker=marker(look), markersize=4)
+
+
+def _title(drawn: _Drawn) -> str:
+    label = drawn.quantity.label.partition(" (")[0]
+    return label if label.startswith("α") else label[:1].upper() + label[1:]
+
+
+def _how() -> str:
+    return (
+        f"Shapes: density, from {FEWEST} values on; dots: single values, up to {DOTTED}; bars: the "
+        "middle half and the range, of more; black: medians."
+    )
+
+
+def _together(drawn: _Drawn, by: Sequence[str]) -> str:
+    """Say what is put together."""
+    over = [name for name in differing(drawn.tables.cells) if name not in by]
+    return f" Put together over: {AXES_TOLD.join(over).replace('_', ' ')}." if over else ""

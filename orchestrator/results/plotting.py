@@ -1,0 +1,264 @@
+"""Figures of a sweep's results: any one of the page, or of a column, for a notebook or a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from manyseed.analysis.figures import kinds as known
+from manyseed.analysis.figures.files import FORMATS, WIDTHS, as_files
+from manyseed.analysis.figures.quantities import OF, table_of
+from manyseed.analysis.figures.style import Plot, drawn_wide
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.snapshots import at_last, of_cells
+from manyseed.analysis.tables.twins import once
+from manyseed.orchestrator.conditions import condition
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.errors import UserError, nearest, refused
+from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.inputs import KEY
+from manyseed.orchestrator.results.tables import (
+    CURVES,
+    DEE,
+    ENSEMBLES,
+    UNCERTAINTY,
+    Results,
+    read_results,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE)
+NARROWEST, WIDEST = 40.0, 1000.0  # mm
+_INCH = 25.4  # mm
+_PAIRS = (*KEY, "run_i", "run_j", "ec_local", "ec_global")
+
+
+def plots(
+    paths: SweepPaths,
+    kind: str,
+    *,
+    by: Sequence[str] = (),
+    where: str | None = None,
+    width: str | float | None = None,
+) -> list[Plot]:
+    """Draw a kind of figures.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        Of a sweep that was analysed.
+    kind : str
+        One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
+    by : sequence of str
+        Of a column: one or two of what cells differ in, to be drawn by.
+    where : str or None
+        A condition over the table of cells: which of them are drawn.
+    width : str or float or None
+        ``single`` or ``double`` column of a journal (89 and 183 mm), or millimetres.
+
+    Returns
+    -------
+    list of Plot
+        At least one, each with its `figure`, `title`, `caption` and `n`.
+
+    Raises
+    ------
+    UserError
+        For what is not there, and where there is nothing to draw.
+    """
+    results = read_results(paths)
+    given = _given(paths, results, kind, where)
+    inches = _inches(width)
+    found = known.find(kind)
+    if found is not None and inches is not None and inches < found.least:
+        reason = f"{found.name} has no room below {found.least * _INCH:.0f} mm"
+        raise UserError(reason, key="--width", value=width, remedy="such as: --width double")
+    try:
+        with drawn_wide(inches):
+            drawn = known.plots(given, kind, by)
+    except Refused as error:
+        if error.option == "kind":
+            raise _unknown(kind, given.tables) from None
+        raise refused(error, key=f"--{error.option}") from None
+    if not drawn:
+        raise UserError(
+            "there is nothing to draw", key="KIND", value=kind, remedy=_why(kind, given)
+        )
+    return drawn
+
+
+def kinds(paths: SweepPaths) -> pl.DataFrame:
+    """Return the kinds of figures that the results of a sweep allow, as far as tables tell.
+
+    Returns
+    -------
+    polars frame
+        Columns kind, of (the table of a column, or page) and shows.
+    """
+    results = read_results(paths)
+    there = [one for one in known.KINDS if not one.of or one.of in results]
+    rows = [(one.name, "page", one.shows) for one in there]
+    schemas = {table: results.scan(table).collect_schema() for table in OF}
+    seen = set[str]()
+    for table in OF:
+        meanings = _meanings(results, table)
+        null = results.scan(table).null_count().collect().row(0, named=True)
+        height = int(results.scan(table).select(pl.len()).collect().item())
+        for name in schemas[table]:
+            own = table_of(schemas, name) == table and name not in seen
+            if own and null[name] < height:
+                rows.append((name, table, meanings.get(name, ("", ""))[1].rstrip(".")))
+                seen.add(name)
+    return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
+
+
+def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
+    """Write figures: one PDF with a page each, or a numbered file each; the same bytes each time.
+
+    Parameters
+    ----------
+    drawn : sequence of Plot
+    file : Path
+    form : str or None
+        pdf, svg or png; by default what the file's name ends with.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+    """
+    form = form or file.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
+        raise UserError("no format of figures", key="--output", value=str(file), remedy=remedy)
+    if not file.absolute().parent.is_dir():
+        raise UserError("its folder is not there", key="--output", value=str(file))
+    contents = as_files(drawn, form)
+    numbered = (file.with_name(f"{file.stem}-{n}{file.suffix}") for n in range(1, 1 + len(drawn)))
+    files = [file] if len(contents) == 1 else list(numbered)
+    for one, content in zip(files, contents, strict=True):
+        place(one, content)
+    return files
+
+
+class Plots:
+    """The figures of a sweep: ``sweep.plot.accuracy(by="perturb_continuous")``.
+
+    Each kind that ``sweep.plot.kinds`` lists is a method, with _ for -; all take `by`, `where` and
+    `width` (`plots`) and return a matplotlib figure. Where a kind has several, as many datasets
+    have, `all` returns them.
+    """
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self._paths = paths
+
+    def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
+        """Return the figure of a kind; `plots` says what the parameters are.
+
+        Raises
+        ------
+        UserError
+            As `plots`, and where there are several figures: choose, or take `all`.
+        """
+        drawn = self.all(kind, by=by, **options)
+        if len(drawn) > 1:
+            titles = "; ".join(one.title for one in drawn)
+            remedy = (
+                "choose with where, such as: where=\"dataset = 'digits'\"; or take all of them: "
+                f"plot.all({kind!r})"
+            )
+            raise UserError(f"it has {len(drawn)} figures: {titles}", key=kind, remedy=remedy)
+        return drawn[0].figure
+
+    def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
+        """Return all figures of a kind, with titles and captions."""
+        columns = [by] if isinstance(by, str) else list(by)
+        return plots(self._paths, kind, by=[name for name in columns if name], **options)
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """Which kinds there are, and what each shows."""
+        return kinds(self._paths)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name.replace("-", "_") for name in self.kinds["kind"])]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def draw(*, by: str | Sequence[str] = (), **options: Any) -> Figure:
+            return self(name, by=by, **options)
+
+        draw.__name__, draw.__doc__ = name, f"Return the figure {name}: `by`, `where`, `width`."
+        return draw
+
+
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> known.Given:
+    """Read what a kind is drawn of, of the cells that are asked for."""
+    column = kind.replace("-", "_")
+    tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))))
+    further: dict[str, Any] = {name: results.get(name) for name in FURTHER}
+    if where is None:
+        tables = at_last(tables)
+    else:
+        with refusing(where, tables.cells.schema, "--where"):
+            wanted = condition(where, tables.cells.columns)
+            cells = at_one_snapshot(tables.cells.lazy(), wanted).collect()
+        if cells.is_empty():
+            raise UserError("no cell meets the condition", key="--where", value=where)
+        tables = of_cells(tables, cells)
+    tables = once(tables)
+    kept = tables.cells.select("cell").unique()
+    further = {
+        name: None if one is None else one.join(kept, on="cell", how="semi", maintain_order="left")
+        for name, one in further.items()
+    }
+    meanings = {name: one for table in OF[::-1] for name, one in _meanings(results, table).items()}
+    return known.Given(tables, close=read_analysis(paths)[0].close, meanings=meanings, **further)
+
+
+def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:
+    """Return unit and meaning of the columns of a table, as its file says."""
+    told = json.loads(results.metadata(table).get("columns", "{}"))
+    return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in told.items()}
+
+
+def _inches(width: str | float | None) -> float | None:
+    if width is None:
+        return None
+    remedy = f"{' or '.join(WIDTHS)} (columns of a journal), or millimetres, such as 120"
+    if isinstance(width, str) and width in WIDTHS:
+        return WIDTHS[width]
+    try:
+        found = float(width)
+    except ValueError:
+        raise UserError("no width", key="--width", value=width, remedy=remedy) from None
+    if not NARROWEST <= found <= WIDEST:
+        remedy = f"from {NARROWEST:g} to {WIDEST:g} mm; {remedy}"
+        raise UserError("no width of a figure", key="--width", value=width, remedy=remedy)
+    return found / _INCH
+
+
+def _unknown(kind: str, tables: Tables) -> UserError:
+    near = nearest(kind, known.names(tables))
+    remedy = f"{near}\n  all, with what they show: manyseed plot DIR"
+    return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
+
+
+def _why(kind: str, given: known.Given) -> str:
+    found = known.find(kind)
+    if found is not None and found.of and getattr(given, found.of) is None:
+        from manyseed.orchestrator.results.query import FURTHER as HOW
+
+        return HOW[found.of]
+    return "its values are undefined, all 0, or of fewer datasets or runs than it compares"

@@ -1,0 +1,249 @@
+"""Figures by kind: what violins hold, in what room, and the files that they become."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import PathPatch
+
+from manyseed.analysis.figures import kinds, quantities
+from manyseed.analysis.figures.files import WIDTHS, as_files
+from manyseed.analysis.figures.kinds import Given
+from manyseed.analysis.figures.style import colour, drawn_wide
+from manyseed.analysis.refused import Refused
+from tests.analysis.planted import planted
+from tests.analysis.samples import ENSEMBLES, sweep
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return planted(
+        datasets=2,
+        schemes=("none", "noise"),
+        fractions=(0.5, 1.0),
+        repeats=2,
+        runs=8,
+        alpha=0.2,
+        accuracy=lambda dataset, classifier, scheme, fraction: (
+            0.6 + 0.1 * (scheme == "none") + 0.1 * fraction + 0.05 * (classifier == "mlp")
+        ),
+    )
+
+
+def shapes(axis):
+    """Violins of a panel from left to right: colour, and the values from smallest to largest."""
+    found = []
+    for patch in axis.patches:
+        assert isinstance(patch, PathPatch)
+        x, y = patch.get_path().vertices[:-1].T
+        look = patch.get_facecolor()[:3]
+        found.append(((x.min() + x.max()) / 2, look, (y.min(), y.max())))
+    return [(look, values) for _, look, values in sorted(found)]
+
+
+def medians(axis):
+    lines = [line for line in axis.get_lines() if line.get_color() == "black"]
+    flat = [line for line in lines if line.get_linestyle() == "-"]
+    return [line.get_ydata()[0] for line in sorted(flat, key=lambda line: line.get_xdata()[0])]
+
+
+def test_a_violin_holds_the_runs_that_agree_in_what_is_drawn_by(tables):
+    (plot,) = kinds.plots(Given(tables), "accuracy", ["perturb_continuous"])
+    panels = {axis.get_title(loc="left"): axis for axis in plot.figure.axes}
+    assert list(panels) == ["data-00", "data-01"]
+    for dataset, axis in panels.items():
+        assert [label.get_text() for label in axis.get_xticklabels()] == ["none", "noise"]
+        groups = [
+            tables.runs.filter(dataset=dataset, perturb_continuous=scheme, classifier=one)
+            for scheme in ("none", "noise")
+            for one in ("lr-sgd", "mlp")
+        ]
+        expected = [own["accuracy"] for own in groups]
+        assert [len(own) for own in expected] == [32] * 4
+        ends = [values for _, values in shapes(axis)]
+        assert ends == [pytest.approx((own.min(), own.max())) for own in expected]
+        assert medians(axis) == pytest.approx([own.median() for own in expected])
+    assert plot.n == tables.runs.height
+    assert f"n = {plot.n} runs." in plot.caption
+    assert "Put together over: train fraction." in plot.caption
+
+
+def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
+    by = ["perturb_continuous", "train_fraction"]
+    plots = kinds.plots(Given(tables), "accuracy", by)
+    assert [plot.title for plot in plots] == [
+        f"Accuracy by perturb continuous and train fraction on data-0{n}" for n in range(2)
+    ]
+    for dataset, plot in zip(("data-00", "data-01"), plots, strict=True):
+        axes = np.array(plot.figure.axes).reshape(2, 2)
+        assert [axis.get_title() or axis.get_title(loc="left") for axis in axes[0]] == [
+            "0.5",
+            "1.0",
+        ]
+        assert [row[-1].texts[-1].get_text() for row in axes] == ["none", "noise"]
+        for row, scheme in zip(axes, ("none", "noise"), strict=True):
+            for axis, fraction in zip(row, (0.5, 1.0), strict=True):
+                cell = {"dataset": dataset, "perturb_continuous": scheme}
+                own = tables.runs.filter(**cell, train_fraction=fraction)
+                expected = [own.filter(classifier=one)["accuracy"] for one in ("lr-sgd", "mlp")]
+                assert medians(axis) == pytest.approx([one.median() for one in expected])
+        assert plot.n == tables.runs.filter(dataset=dataset).height
+        assert "Put together" not in plot.caption
+        assert f"n = {tables.runs.height} runs. Here: {plot.n}." in plot.caption
+
+
+def test_a_classifier_has_its_colour_wherever_it_stands(tables):
+    looks = []
+    for by in (["classifier"], ["dataset"], ["perturb_continuous", "train_fraction"]):
+        drawn = kinds.plots(Given(tables), "accuracy", by)[0].figure.axes[0]
+        looks.append([look for look, _ in shapes(drawn)][:2])
+    assert looks[0] == looks[1] == looks[2]
+    assert len(set(looks[0])) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("accuracy", "runs"), ("ec_global", "pairs"), ("accuracy_range", "repeats")],
+)
+def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
+    plots = kinds.plots(Given(tables), name)
+    assert [plot.title for plot in plots] == ["data-00", "data-01"]
+    n = getattr(tables, table).filter(dataset="data-00").height
+    assert f"n = {n:,} {table}." in plots[0].caption
+    assert len(plots[0].figure.axes) == 1
+
+
+def test_what_identical_runs_say_is_left_out_and_counted():
+    tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=4)
+    for name in ("accuracy", "churn", "accuracy_range", "accuracy_mean"):
+        (found,) = quantities.column(name)(tables)
+        frame = getattr(tables, quantities.table_of(quantities.schemas(tables), name))
+        same = tables.repeats.filter(pl.col("identical"))
+        there = found.values.join(same, on=["cell", "repeat_index"], how="semi").height
+        copies = int(tables.runs["identical"].sum())
+        if name == "accuracy":
+            assert found.values.height == frame.height - copies
+            assert f"({copies} identical copies left out)" in found.said
+        elif name == "accuracy_mean":  # says nothing of how runs differ
+            assert there == same.height
+            assert "left out" not in found.said
+        else:
+            assert there == 0
+            assert "left out" in found.said
+
+
+def test_undefined_values_are_counted():
+    tables = planted(repeats=1, runs=4)
+    holes = pl.when(pl.col("run_j") == 3).then(None).otherwise(pl.col("ec_local")).alias("ec_local")
+    pairs = tables.pairs.with_columns(holes)
+    found = type(tables)(tables.runs, pairs, tables.repeats, tables.cells)
+    (plot,) = kinds.plots(Given(found), "ec_local", ["classifier"])
+    assert plot.n == 6
+    assert "n = 6 pairs, 6 without a value." in plot.caption
+
+
+def test_unmeaning_kinds_are_refused(tables):
+    with pytest.raises(Refused) as error:
+        kinds.plots(Given(tables), "acuracy")
+    assert error.value.option == "kind"
+    assert "accuracy" in error.value.allowed
+    assert "run_index" not in error.value.allowed
+    for kind, by in (
+        ("accuracy", ["repeat"]),
+        ("accuracy", ["dataset", "classifier", "train_fraction"]),
+        ("accuracy", ["dataset", "dataset"]),
+        ("cells", ["dataset"]),
+    ):
+        with pytest.raises(Refused) as error:
+            kinds.plots(Given(tables), kind, by)
+        assert error.value.option == "by"
+
+
+def test_kinds_of_the_page_are_drawn_alone_as_on_the_page(tables):
+    given = Given(tables, ensembles=ENSEMBLES)
+    page = kinds.all_figures(given)
+    alone = [plot for kind in kinds.KINDS for plot in kinds.plots(given, kind.name)]
+    assert [plot.name for plot in page] == [plot.name for plot in alone]
+    assert [plot.caption for plot in page] == [plot.caption for plot in alone]
+    assert kinds.plots(given, "ensembles_close")[0].name == "ensembles-close"
+    assert kinds.plots(Given(tables), "ensembles-close") == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_figures_fit_the_columns_of_a_journal(tables, width):
+    given = Given(tables, ensembles=ENSEMBLES)
+    wanted = [(kind.name, []) for kind in kinds.KINDS if kind.least <= WIDTHS[width]]
+    wanted += [("accuracy", by) for by in ([], ["dataset"], ["perturb_continuous", "dataset"])]
+    with drawn_wide(WIDTHS[width]):
+        plots = [plot for name, by in wanted for plot in kinds.plots(given, name, by)]
+    assert len(plots) >= 6
+    for plot in plots:
+        assert plot.figure.get_figwidth() == pytest.approx(WIDTHS[width])
+        plot.figure.draw_without_rendering()  # which lays it out
+        box = plot.figure.get_tightbbox()
+        assert box.x0 >= -0.05, plot.name
+        assert box.x1 <= WIDTHS[width] + 0.05, plot.name
+        assert {text.get_fontsize() >= 7 for text in plot.figure.texts} <= {True}
+    page = kinds.plots(given, "accuracy", ["dataset"])[0]
+    assert page.figure.get_figwidth() == pytest.approx(7.2)
+
+
+DRAW = """
+import sys
+from manyseed.analysis.figures import kinds
+from manyseed.analysis.figures.files import as_files
+from tests.analysis.planted import planted
+plots = kinds.plots(kinds.Given(planted(datasets=2, runs=6)), "accuracy")
+sys.stdout.buffer.write(as_files(plots, "pdf")[0] + as_files(plots, "svg")[0])
+"""
+
+
+def test_files_are_the_same_in_every_process():
+    files = [
+        subprocess.run(
+            [sys.executable, "-c", DRAW],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert files[0] == files[1]
+    assert files[0].startswith(b"%PDF")
+
+
+def test_fonts_are_embedded_as_truetype_and_letters_of_svg_are_drawn(tables):
+    plots = kinds.plots(Given(tables), "accuracy")
+    (pdf,) = as_files(plots, "pdf")
+    parts = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    assert any(b"glyf" in zlib.decompress(part) for part in parts if part[:1] == b"x")
+    assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") == len(plots) == 2
+    one, other = as_files(plots, "svg")
+    assert b"<text" not in one
+    assert one != other
+    assert [file[:8] for file in as_files(plots, "png")] == [b"\x89PNG\r\n\x1a\n"] * 2
+    with pytest.raises(Refused):
+        as_files(plots, "gif")
+
+
+def test_dots_are_seen_in_pixels_too():
+    """A stroke without length, as dots are drawn in SVG, would be none as pixels."""
+    tables = planted(classifiers=("a",), repeats=1, runs=3)
+    (plot,) = kinds.plots(Given(tables), "accuracy")
+    figure = plot.figure
+    figure.set_facecolor("white")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+    blue = np.array([int(colour(0)[k : k + 2], 16) for k in (1, 3, 5)])
+    mixed = np.round(0.75 * blue + 0.25 * 255)
+    assert (np.abs(pixels - mixed).max(axis=2) < 12).sum() >= 3 * 3

@@ -1,0 +1,173 @@
+"""Figures of a real sweep: from the command, as files, and from Python."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from matplotlib.figure import Figure
+
+from manyseed import Sweep
+from manyseed.analysis.figures.kinds import find
+from manyseed.analysis.figures.quantities import schemas, table_of
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.errors import UserError
+from tests.analysis.planted import planted
+from tests.orchestrator.conftest import inside
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def sweep(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """An analysed sweep; tests only read it."""
+    folder = tmp_path_factory.mktemp("plot") / "sweep"
+    copy = Sweep(shutil.copytree(quick.directory, folder))
+    copy.analyze(Options(resamples=5), workers=1)
+    return copy
+
+
+def held(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_figure_is_drawn_from_python_of_the_numbers_of_the_tables(sweep: Sweep) -> None:
+    figure = sweep.plot.accuracy(by="perturb_continuous", where="classifier = 'xgb'")
+    assert isinstance(figure, Figure)
+    (axis,) = figure.axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["none", "relative:0.5"]
+    runs = sweep.results["runs"].filter(classifier="xgb", identical=False)
+    expected = [
+        runs.filter(perturb_continuous=scheme)["accuracy"].median()
+        for scheme in ("none", "relative:0.5")
+    ]
+    black = [line for line in axis.get_lines() if line.get_color() == "black"]
+    assert [float(line.get_ydata()[0]) for line in black] == pytest.approx(expected)
+    (plot,) = sweep.plot.all("accuracy", by="perturb_continuous", where="classifier = 'xgb'")
+    assert plot.n == runs.height
+    assert plot.caption.startswith("Share of the test points that the run gets right. n = ")
+    wide = sweep.plot("accuracy", by="classifier", width="single")
+    assert wide.get_figwidth() == pytest.approx(89 / 25.4)
+
+
+def test_all_kinds_that_are_listed_are_drawn(sweep: Sweep) -> None:
+    kinds = sweep.plot.kinds
+    assert kinds.columns == ["kind", "of", "shows"]
+    named = dict(kinds.select("kind", "of").iter_rows())
+    assert named["accuracy"] == "runs"
+    assert named["ec_local"] == "pairs"
+    assert named["accuracy_range"] == "repeats"
+    assert named["cells"] == "page"
+    assert "ensembles-close" not in named  # howmany was not asked
+    assert not {"cell", "run_index", "delta", "train_fraction", "n_runs"} & set(named)
+    assert {"accuracy", "alpha_hat_accuracy"} <= set(dir(sweep.plot))
+    some = [name for name, of in named.items() if of != "page"][::12]
+    for name in some:
+        assert sweep.plot.all(name, by="classifier"), name
+
+
+def test_the_command_writes_the_same_file_again_and_prints_the_caption(
+    sweep: Sweep, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("one.pdf", "other.pdf")]
+    for file in files:
+        code, told = inside("plot", sweep.directory, "accuracy", "--by", "classifier", "-o", file)
+        assert code == 0
+        assert "n = " in told
+        assert told.splitlines()[-1] == f"Wrote {file}."
+    assert files[0].read_bytes() == files[1].read_bytes()
+    code, told = inside("plot", sweep.directory, "cells", "-o", tmp_path / "c.svg", "--json")
+    found = json.loads(told)
+    assert (code, found["schema"], found["files"]) == (0, 1, [str(tmp_path / "c.svg")])
+    assert "n = " in found["figures"][0]["caption"]
+    code, told = inside("plot", sweep.directory)
+    assert (code, "accuracy_range" in told) == (0, True)
+    assert inside("plot", sweep.directory, "?") == (code, told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["acuracy"], 'KIND = "acuracy": unknown kind of figure\n  did you mean "accuracy"?'),
+        (["accuracy", "--by", "perturb"], '--by = "perturb": is nothing that cells differ in'),
+        (["cells", "--by", "classifier"], "--by"),
+        (["accuracy", "--where", "classifier = 'mlp'"], "no cell meets the condition"),
+        (["accuracy", "--where", "classifier = xgb"], "write 'xgb' in single quotes"),
+        (["accuracy", "--width", "wide"], '--width = "wide": no width'),
+        (["accuracy", "--width", "5"], "from 40 to 1000 mm"),
+        (["cells", "--width", "single"], "cells has no room below 140 mm"),
+        (["ensembles-close"], "compute it with: manyseed howmany DIR"),
+        (["accuracy", "-o", "figure.gif"], ".pdf, .svg, .png"),
+        (["accuracy", "-o", "nowhere/figure.pdf"], "its folder is not there"),
+    ],
+)
+def test_mistakes_are_told_and_change_nothing(
+    sweep: Sweep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = held(sweep.directory)
+    code, told = inside("plot", sweep.directory, *arguments)
+    assert (code, said in told) == (2, True), told
+    assert not list(tmp_path.iterdir())
+    assert held(sweep.directory) == before
+
+
+def test_no_figure_is_written_among_the_files_of_the_sweep(sweep: Sweep) -> None:
+    before = held(sweep.directory)
+    file = sweep.paths.results / "accuracy.pdf"
+    code, told = inside("plot", sweep.directory, "accuracy", "-o", file)
+    assert (code, "is among its files" in told) == (2, True)
+    assert held(sweep.directory) == before
+
+
+def test_several_figures_are_numbered_and_python_says_how_to_choose(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.analysis.figures.cells.ROWS", 2)
+    code, _ = inside("plot", sweep.directory, "accuracy", "-o", tmp_path / "a.png")
+    assert code == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"a-{n}.png" for n in (1, 2, 3, 4)]
+    with pytest.raises(UserError, match=r"(?s)it has 4 figures.*plot\.all\('accuracy'\)"):
+        sweep.plot.accuracy()
+    with pytest.raises(AttributeError):
+        sweep.plot._nothing  # noqa: B018
+
+
+def test_the_gallery_shows_what_its_commands_draw() -> None:
+    page = (DOCS / "plots.md").read_text()
+    shown = gallery().shown()
+    assert list(shown) == re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
+    assert {DOCS / name for name in shown} == set((DOCS / "images" / "gallery").iterdir())
+    for kind, options in shown.values():
+        assert find(kind) or table_of(schemas(planted()), kind.replace("-", "_")), kind
+        assert options.keys() <= {"by", "where", "width"}
+
+
+def gallery() -> ModuleType:
+    """The script that draws the gallery."""
+    spec = spec_from_file_location("make_gallery", DOCS / "make_gallery.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_answers_are_those_of_the_page(sweep: Sweep) -> None:
+    page = html.unescape(sweep.report().read_text())
+    said = sweep.answers()
+    assert len(said) >= 3
+    assert all(text in page for text in said)
+    code, told = inside("answers", sweep.directory)
+    assert code == 0
+    assert all(text in " ".join(told.split()) for text in said)

@@ -58,7 +58,7 @@ def consumed(cell: Cell) -> tuple[str, ...]:
 
     Cells that agree in these, and in all else, are the same fits run by run: a stream that nothing
     is drawn from changes nothing, and all others have the same keys. The bootstrap of ``train`` is
-    drawn whatever the classifier. Where it cannot be told, all of them are returned.
+    drawn whatever the classifier. Where that is unknown, all of them are returned.
     """
     known = cell.perturb_hparams == "none" and "tuned" not in cell.hparams
     streams = classifiers.consumes(cell.classifier, cell.hparams if known else None)

@@ -194,7 +194,7 @@ def publish_finished(paths: SweepPaths) -> None:
 
 
 def _journals(paths: SweepPaths) -> JournalFolder:
-    """Return the journals of a sweep whose plan is whole: else none could be told from others'."""
+    """Return the journals of a sweep whose plan is whole: else its own could not be known."""
     plan = Plan.read(paths)
     Groups.read(paths).require_planned(plan, paths)
     return plan.journals(paths)

@@ -87,7 +87,7 @@ class Sweep(Learning):
         ]
         if (more := len(state["groups"]) - _GROUPS_SHOWN) > 0:
             lines.append(f"  and {more:,} more")
-        steps = next_steps(self.paths, state)
+        steps = next_steps(self.paths, state["runs"], state["tasks"])
         lines += [f"{what}: manyseed {shlex.join(map(str, given))}" for what, given in steps]
         return lines
 
@@ -319,8 +319,13 @@ class Sweep(Learning):
     ) -> list[Answered]:
         """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
 
-        `cluster`, `workers` and `tell` are those of `submit`; the other options, and how, are those
-        of `orchestrator.results.until.until`.
+        Parameters
+        ----------
+        half_width : float
+        cluster, workers, tell
+            As `submit` takes them.
+        **options
+            The other parameters of `orchestrator.results.until.until`, which also says how.
         """
         from manyseed.orchestrator.results.until import until
 

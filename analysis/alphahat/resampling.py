@@ -69,6 +69,15 @@ def bootstraps(bits: np.random.PCG64, n_test: int, n_side: int, resamples: int) 
     """Draw two sides of `n_side` points each from all test points with replacement.
 
     The sides overlap, and points stand on one several times: as RKS and RKS24 print it.
+
+    Parameters
+    ----------
+    bits : numpy.random.PCG64
+    n_test : int
+        All test points.
+    n_side : int
+        Points of a side.
+    resamples : int
     """
     if n_side < 1:
         reason = f"{n_test} test points can't be drawn for two sides; at least 2 can"

@@ -100,7 +100,15 @@ def smallest_trimming_level(
 
 @numba.njit(cache=True, nogil=True)
 def smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
-    """Return κ* by Dinkelbach's iteration over gates 0 … `last`; a few passes suffice."""
+    """Return κ* by Dinkelbach's iteration over gates 0 … `last`; a few passes suffice.
+
+    Parameters
+    ----------
+    levels, lower, upper : float64 arrays (gate,)
+        Levels that rise from 0 to 1, and the ends of the gate at each.
+    last : int
+        The last gate.
+    """
     slope = 1.0
     while True:
         lowest, lowest_at = upper[0] - slope * levels[0], 0

@@ -96,6 +96,17 @@ def rows_of(
     """Give the values of one repeat their keys, and summarise them.
 
     Of a repeat that can't be analysed only the row among the repeats is left, and says why.
+
+    Parameters
+    ----------
+    member : Member
+        The repeat.
+    metrics : sequence of Metric
+    options : Options
+    finished : sequence of Finished
+        What each metric found.
+    check : Check
+        What is wrong with what was read.
     """
     n_runs = member.run_index.size
     problem = check.problem(member.held_out)

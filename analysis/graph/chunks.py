@@ -64,7 +64,14 @@ def blocks(
 ) -> Iterator[tuple[Member, ...]]:
     """Cut the repeats of one snapshot, given by its place, into blocks, in the order of the rows.
 
-    `fit` runs are the most that a block may hold; a repeat that has to be cut is alone in its own.
+    Parameters
+    ----------
+    predictions : Predictions
+    options : Options
+    fit : int
+        The most runs that a block may hold; a repeat that has to be cut is alone in its own.
+    position : int
+        Of the snapshot.
     """
     enough = max(PART_RUNS, min(BLOCK_RUNS, predictions.runs.height // FEWEST_BLOCKS))
     max_runs, part_runs = min(enough, fit), min(PART_RUNS, fit)
@@ -123,6 +130,14 @@ def single_repeat(
     options: Options,
 ) -> Part:
     """Read all runs of one repeat, at the last of the snapshots.
+
+    Parameters
+    ----------
+    predictions : Predictions
+    cell, repeat_index : int
+    needs : sequence of str
+        What is to be read.
+    options : Options
 
     Raises
     ------

@@ -79,7 +79,7 @@ def compute(
     workers : int or None
         Threads or processes of a local scheduler; None for dask's own choice.
     progress : callable or None
-        Told of each block that is done.
+        Called with (blocks done, all blocks).
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
@@ -98,7 +98,14 @@ def compute_all(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Compute tasks and return what each gives; the parameters are those of `compute`."""
+    """Compute tasks and return what each gives.
+
+    Parameters
+    ----------
+    tasks : sequence of dask.delayed.Delayed
+    scheduler, workers, progress
+        As `compute` takes them.
+    """
     tell = progress if progress is not None else _silent
     tell(0, len(tasks))
     if isinstance(scheduler, str):

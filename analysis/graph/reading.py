@@ -155,7 +155,16 @@ class Sources:
     def of(
         cls, predictions: Predictions, needs: Sequence[Need], options: Options, position: int
     ) -> Sources:
-        """Find the arrays behind what is needed of one snapshot, given by its place."""
+        """Find the arrays behind what is needed of one snapshot, given by its place.
+
+        Parameters
+        ----------
+        predictions : Predictions
+        needs : sequence of str
+        options : Options
+        position : int
+            Of the snapshot.
+        """
         arrays = {"label": _source(predictions, "label", position)}
         for need in needs:
             name = predictions.source(need)

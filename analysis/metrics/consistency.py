@@ -12,8 +12,14 @@ Real = NDArray[np.float64]
 def ec_local(errors_i: Counts, errors_j: Counts, both: Counts, empty_union: float) -> Real:
     """Return the local error consistency, |e_i ∩ e_j| / |e_i ∪ e_j|.
 
-    MV, Error consistency. `errors_i`, `errors_j` and `both` count the points that one run, the
-    other, and both get wrong; `empty_union` is the value where neither makes an error.
+    MV, Error consistency.
+
+    Parameters
+    ----------
+    errors_i, errors_j, both : int64 arrays
+        Points that one run, the other, and both get wrong.
+    empty_union : float
+        The value where neither makes an error.
     """
     union = errors_i + errors_j - both
     return np.where(union > 0, both / np.maximum(union, 1), empty_union)
@@ -46,6 +52,12 @@ def ec_kappa(errors_i: Counts, errors_j: Counts, both: Counts, n_test: int) -> R
     """Return Cohen's kappa of two correctness vectors (Geirhos et al. 2020).
 
     NaN where chance alone agrees everywhere: both all right or both all wrong.
+
+    Parameters
+    ----------
+    errors_i, errors_j, both : int64 arrays
+        Points that one run, the other, and both get wrong.
+    n_test : int
     """
     observed = n_test - errors_i - errors_j + 2 * both
     by_chance = errors_i * errors_j + (n_test - errors_i) * (n_test - errors_j)

@@ -111,7 +111,13 @@ def calibrated(
 def plain(
     logs: Real, y_true: NDArray[np.integer[Any]], wrong: Wrong, options: Options
 ) -> dict[str, float]:
-    """Measure a prediction as it is; the parameters are those of `calibrated`."""
+    """Measure a prediction as it is.
+
+    Parameters
+    ----------
+    logs, y_true, wrong, options
+        As `calibrated` takes them.
+    """
     confidence, summed = np.exp(logs.max(axis=1)), brier(logs, y_true)
     return {
         "log_likelihood": log_likelihood(logs, y_true),

@@ -63,6 +63,12 @@ class RunPool:
     ) -> RunPool:
         """Read one repeat: its first half is the reference, the second the pool.
 
+        Parameters
+        ----------
+        predictions : Predictions
+        cell, repeat_index : int
+        options : Options
+
         Raises
         ------
         Refused
@@ -97,6 +103,15 @@ class RunPool:
 
 def draw_members(held_out: HeldOut, n_models: int, size: int, draws: int) -> list[NDArray[np.intp]]:
     """Draw ensembles of one size, each without replacement; the same for every pool of that size.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+        Names the stream.
+    n_models : int
+        Of the pool.
+    size, draws : int
+        Models of an ensemble, and ensembles.
 
     Raises
     ------

@@ -62,8 +62,14 @@ def slope(
 def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> tuple[float, bool]:
     """Return β of the largest log-likelihood in [1/20, 20], and whether it is at a bound.
 
-    Parameters are those of `slope`; `start` is where the search begins. Where nothing depends on
-    β, as where all rows are constant, it is 1.
+    Where nothing depends on β, as where all rows are constant, it is 1.
+
+    Parameters
+    ----------
+    below, y_true, rows
+        As `slope` takes them.
+    start : float
+        Where the search begins.
     """
     low, high = LEAST, MOST
     known = False  # that the slope changes its sign between the bounds

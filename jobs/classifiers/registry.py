@@ -164,8 +164,8 @@ def consumes(
 ) -> frozenset[str] | None:
     """Return the varying streams that fits of a classifier draw from (`Classifier.consumes`).
 
-    None where this version cannot tell: for predictions that were imported, a classifier of another
-    version, or one that it does not have.
+    None where this version does not know: for predictions that were imported, a classifier of
+    another version, or one that it does not have.
     """
     record = CLASSIFIERS.get(canonical["name"])
     if record is None or "source" in canonical or canonical["version"] != record.version:

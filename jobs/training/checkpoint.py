@@ -72,7 +72,7 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What changes while a network is trained, and what tells one training from another.
+    """What changes while a network is trained, and what identifies a training.
 
     Attributes
     ----------

@@ -250,8 +250,8 @@ def print_summary(sweep: Sweep) -> None:
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
     found = caveats(sweep)
-    told = ("not_computed", "undefined", "small_classes", "infeasible", "outdated")
-    for note in (note for name in told for note in found[name]):
+    kinds = ("not_computed", "undefined", "small_classes", "infeasible", "outdated")
+    for note in (note for name in kinds for note in found[name]):
         say(note, style="yellow")
 
 

@@ -50,7 +50,7 @@ def compare(
     """Compare cells, classifiers or sweeps: the difference, and P(A better than B).
 
     Cells are compared on the test sets that they share, and run by run where runs share streams of
-    random numbers; how many runs that saves is told. Sweeps with other test sets are compared
+    random numbers; how many runs that saves is reported. Sweeps with other test sets are compared
     unpaired. Each difference has an interval over seeds, at these test sets, and one over seeds and
     new test sets.
 

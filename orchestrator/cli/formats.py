@@ -103,9 +103,9 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
         return frame.write_csv().encode()
     if name == JSON:
         return (json.dumps(as_json(frame, of, notes), ensure_ascii=False, indent=2) + "\n").encode()
-    columns, rows, told = in_cells(frame)
+    columns, rows, remarks = in_cells(frame)
     write = {MARKDOWN: _markdown, LATEX: _latex, TABLE: _text}[name]
-    return write(columns, rows, [*told, *notes]).encode()
+    return write(columns, rows, [*remarks, *notes]).encode()
 
 
 def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
@@ -119,11 +119,11 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
 
     A mean and its interval are one cell, ``0.93 ± 0.01``; what all intervals are over is said.
     """
-    told = []
+    remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
         over = frame[_OVER].drop_nulls().unique().to_list()
         if len(over) == 1:
-            told = [f"± is half of the 95 % interval over {over[0]}."]
+            remarks = [f"± is half of the 95 % interval over {over[0]}."]
         frame = frame if len(over) > 1 else frame.drop(_OVER)
     half = {
         name: (frame[f"{name}{_HIGH}"] - frame[f"{name}{_LOW}"]) / 2
@@ -138,7 +138,7 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
             both = zip(values, half[name], strict=True)
             values = [one if h is None else f"{shown(one)} ± {shown(h)}" for one, h in both]
         cells.append(values)
-    return columns, [list(row) for row in zip(*cells, strict=True)], told
+    return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 
 def write_out(content: bytes, output: Path | None, name: str) -> None:
@@ -195,8 +195,8 @@ def _markdown(
 
     rules = ["---:" if _are_numbers(rows, number) else "---" for number in range(len(columns))]
     lines = [[cell(name) for name in columns], rules, *([cell(v) for v in row] for row in rows)]
-    told = [f"\n{cell(note)}" for note in notes]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *told]) + "\n"
+    remarks = [f"\n{cell(note)}" for note in notes]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *remarks]) + "\n"
 
 
 def _latex(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]) -> str:

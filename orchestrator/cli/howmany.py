@@ -146,10 +146,10 @@ def _until(
     if dry:
         found, added = preview(sweep.paths, half_width, **options)
     else:
-        told = (lambda text: say(text, to=errors)) if as_json else say
+        report = (lambda text: say(text, to=errors)) if as_json else say
         cluster, workers = where
         found = sweep.howmany_until(
-            half_width, cluster=cluster, workers=workers, tell=told, **options
+            half_width, cluster=cluster, workers=workers, tell=report, **options
         )
     if as_json:
         cells = [one.values() for one in found]

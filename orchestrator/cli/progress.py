@@ -55,7 +55,7 @@ def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, i
 
 
 def show(submission: Submission, to: Console | None = None) -> watch.Progress:
-    """Show a submission until nothing of it lives; return how it ended.
+    """Show a submission until nothing of it is alive; return how it ended.
 
     A bar on a terminal; elsewhere a line each minute, and one at the end.
     """
@@ -78,11 +78,11 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
 def _lines(submission: Submission, to: Console) -> watch.Progress:
     from manyseed.orchestrator.progress import watch
 
-    began, told, last = time.monotonic(), 0.0, watch.progress(submission)
+    began, printed, last = time.monotonic(), 0.0, watch.progress(submission)
     for last in watch.watch(submission):
         spent = time.monotonic() - began
-        if spent - told >= _LINE_SECONDS:
-            told = spent
+        if spent - printed >= _LINE_SECONDS:
+            printed = spent
             _line(last, spent, to)
     _line(last, time.monotonic() - began, to)
     return last

@@ -218,9 +218,9 @@ def _show(
         if frame.is_empty():
             say(nothing)
             return
-        columns, rows, told = formats.in_cells(frame)
+        columns, rows, remarks = formats.in_cells(frame)
         print_rows(columns, rows, height)
-        for note in [*told, *notes]:
+        for note in [*remarks, *notes]:
             say(note, style="yellow")
         return
     if form == formats.JSON and piped:
@@ -249,13 +249,13 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
     from manyseed.orchestrator.results.record import Analysis
 
     by = frame.columns if isinstance(question.by, bool) else question.by
-    told = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
+    remarks = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
     if not question.is_grouped and question.table in ("ranking", "sources"):
         of = of_ranking if question.table == "ranking" else of_sources
         for sweep in sweeps:
-            told += of(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
-    told += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
-    return [*dict.fromkeys(told)]
+            remarks += of(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
+    remarks += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
+    return [*dict.fromkeys(remarks)]
 
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
@@ -266,5 +266,5 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     record = Analysis.read(sweep.paths)
     if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
         return []
-    told = [*filter(None, [amounts(record)]), *incomplete(sweep.results)]
-    return [f"{sweep.directory}: {text}" for text in told] if several else told
+    remarks = [*filter(None, [amounts(record)]), *incomplete(sweep.results)]
+    return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks

@@ -105,7 +105,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     for failure in state["failures"]:
         say(f"\n{failure['count']:,} failed: {failure['error']}")
     console.print()
-    for what, arguments in next_steps(sweep.paths, state):
+    for what, arguments in next_steps(sweep.paths, state["runs"], state["tasks"]):
         say_next(what, *arguments)
 
 

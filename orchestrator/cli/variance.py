@@ -19,8 +19,8 @@ def variance(
 
     Accuracy, and whether runs are wrong on the same points, are split over what varies between
     runs (init, batch, resampling, subsample, noise on data and hparams) and the test set, with
-    95 % intervals. A source by itself is told where the sweep has cells whose vary differs, such
-    as init, batch and init+batch. A component that cannot be told from none is said to be so.
+    95 % intervals. A source by itself is reported where the sweep has cells whose vary differs,
+    such as init, batch and init+batch. A component that may be zero is reported as such.
 
     Examples:
 

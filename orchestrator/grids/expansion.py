@@ -233,7 +233,7 @@ def _distinct(asked: pl.DataFrame, tables: _Tables, notes: Notes, path: Path) ->
 def _note_same(
     asked: pl.DataFrame, cells: pl.DataFrame, keys: list[str], tables: _Tables, notes: Notes
 ) -> None:
-    """Note which datasets and classifiers of the file are others under a second name."""
+    """Note which datasets and classifiers of the file are others under another name."""
     names = ["dataset", "classifier"]
     pairs = cells.select(*keys, *names).join(asked, on=keys, suffix="_asked")
     for row in (

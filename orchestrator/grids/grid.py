@@ -213,6 +213,15 @@ class _Reader:
 def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
     """Return an axis value as results show it, as far as the value alone shows it.
 
+    Parameters
+    ----------
+    axis : str
+    value : TOML value
+    where : str
+        The table that holds it, as errors name it.
+    path : Path
+        The sweep file.
+
     Raises
     ------
     UserError

@@ -32,7 +32,16 @@ class Notes:
         self._others: list[str] = []
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
-        """Note what resolving one value of an axis showed, for a dataset and a classifier."""
+        """Note what resolving one value of an axis showed, for a dataset and a classifier.
+
+        Parameters
+        ----------
+        axis : str
+        value : TOML value
+        names : mapping of str
+            The cell's value of every axis.
+        resolved : ResolvedCell
+        """
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None

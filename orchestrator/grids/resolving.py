@@ -66,7 +66,7 @@ class Pair:
         return replace(found, cell=cell, differing=(*found.differing, "hparams"))
 
     def shown(self, axis: str, value: Any) -> Any:
-        """Return an axis' value as results show it, of those that a cell does not tell."""
+        """Return an axis' value as results show it, of those that a cell does not hold."""
         if axis == "hparams" and is_written(value):
             return written(read(self.classifier.record.space, value))
         return value

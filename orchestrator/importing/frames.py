@@ -79,7 +79,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
-    """Read rows; a few bytes may promise more of them than there is memory."""
+    """Read rows; a few bytes may announce more of them than there is memory for."""
     with _reading(path):
         rows = frame.select(pl.len()).collect().item()
         if rows > MAX_ROWS:

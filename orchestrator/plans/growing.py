@@ -32,7 +32,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
     ----------
     paths : SweepPaths
     runs : mapping of int to int
-        By cell, how many it shall have on each test set.
+        By cell, how many it is to have on each test set.
     dry_run : bool
         Whether to return what would be done alone.
 
@@ -61,7 +61,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
 
 
 def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) -> Iterator[str]:
-    """Yield a grid for each cell that has, or shall have, more runs than its user wrote."""
+    """Yield a grid for each cell that has, or is to have, more runs than its user wrote."""
     both = planned.join(
         alone, on="cell_id", how="left", suffix="_alone", maintain_order="left"
     ).with_columns(pl.col("repeats_alone", "runs_alone").fill_null(0))

@@ -153,7 +153,7 @@ class Plan:
 
     @cached_property
     def identity(self) -> str:
-        """What tells this plan from others, 32 hexadecimal digits; empty where nothing is planned.
+        """What identifies this plan, 32 hexadecimal digits; empty where nothing is planned.
 
         Taken over the first part and the cells that came with it: it stays when the plan grows.
         """

@@ -180,9 +180,9 @@ def _check_configurations(after: Plan, file: Path) -> None:
 
 def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:
     """Refuse conventions that could not be followed once all is trained."""
-    told = sweep.analysis.model_dump(exclude={"metrics"})
+    stated = sweep.analysis.model_dump(exclude={"metrics"})
     try:
-        options = Options(**{name: value for name, value in told.items() if value is not None})
+        options = Options(**{name: value for name, value in stated.items() if value is not None})
         require_snapshots(options, groups.specs)
     except NoAnalysis as error:
         raise refused(error, file=file, key=f"analysis.{error.option}") from None

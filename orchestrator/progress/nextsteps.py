@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
 
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError
@@ -13,19 +12,14 @@ Step = tuple[str, tuple[object, ...]]
 """What it is for, and the arguments of the command."""
 
 
-def next_steps(paths: SweepPaths, state: dict[str, Any]) -> Iterator[Step]:
-    """Yield the commands that go on from a sweep's status.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-    state : dict
-        As `orchestrator.progress.status.status` returns it.
-    """
-    directory, runs = paths.directory, state["runs"]
+def next_steps(
+    paths: SweepPaths, runs: Mapping[str, int], tasks: Collection[str]
+) -> Iterator[Step]:
+    """Yield the commands that go on, given a sweep's runs by state, and the states of its tasks."""
+    directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
-    if {"waiting", "running"} & set(state["tasks"]):
+    if {"waiting", "running"} & set(tasks):
         yield "Watch", ("status", directory, "--watch")
     elif runs["missing"]:
         yield "Go on with", ("resume", directory)
@@ -33,7 +27,7 @@ def next_steps(paths: SweepPaths, state: dict[str, Any]) -> Iterator[Step]:
         yield "Next", ("report" if is_analysed(paths, runs) else "analyze", directory)
 
 
-def is_analysed(paths: SweepPaths, runs: dict[str, int]) -> bool:
+def is_analysed(paths: SweepPaths, runs: Mapping[str, int]) -> bool:
     """Whether the result tables are of all runs that are finished."""
     try:
         record = read_json(paths.analysis)

@@ -53,7 +53,7 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the submission lives any more."""
+        """Whether nothing of the submission is alive any more."""
         return self.state not in ("starting", "running")
 
 
@@ -81,7 +81,7 @@ def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
 
 
 def _state(tasks: Sequence[TaskState]) -> str:
-    """Return the state of a submission: while anything lives, how far that is, else the worst."""
+    """Return the state of a submission: how far it is while alive, else the worst."""
     found = {task.state for task in tasks}
     if "running" in found:
         return "running"
@@ -107,7 +107,7 @@ def _last_words(submission: Submission) -> tuple[str, str]:
 
 
 def watch(submission: Submission) -> Iterator[Progress]:
-    """Yield a submission's progress several times a second, until nothing of it lives.
+    """Yield a submission's progress several times a second, until nothing of it is alive.
 
     While its cluster does not answer, what tasks report must do.
 

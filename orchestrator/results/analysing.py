@@ -51,8 +51,16 @@ def analyze(
     """Compute and write all result tables of what is published.
 
     Repeats whose inputs are those that their rows on disk were computed from are not computed
-    again; the tables are the same bit for bit as if they were. `before_writing` may raise: nothing
-    on disk has changed by then.
+    again; the tables are the same bit for bit as if they were.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    options : Options
+    scheduler, workers, progress
+        As `analysis.graph.group.compute` takes them.
+    before_writing : callable
+        May raise: nothing on disk has changed by then.
 
     Returns
     -------

@@ -222,13 +222,13 @@ class Averages:
         of_unit = dict.fromkeys([*self.by, "dataset", "perturb_hparams", *_UNIT])
         key = [name for name in of_unit if name in values.columns]
         if source == "pairs":
-            told = of_pairs(values.rename({"_w": "weight", "_x": "value"}), [*key, "weight", "_n"])
+            seen = of_pairs(values.rename({"_w": "weight", "_x": "value"}), [*key, "weight", "_n"])
         else:
             n, own = pl.len().over(key), pl.col("_x")
-            told = values.with_columns(
+            seen = values.with_columns(
                 n=n, cluster=pl.col("run_index"), u=pl.col("_w") * (own - own.mean().over(key)) / n
             )
-        yield self._checked(told, key, units, fewest)
+        yield self._checked(seen, key, units, fewest)
 
     def _of_each(self, units: pl.LazyFrame, source: str, base: str) -> pl.LazyFrame:
         """Return the runs or pairs of units: _x, and _w, the weight of the unit they are of."""
@@ -252,13 +252,13 @@ class Averages:
         return units.select(*kept, runs).join(inner, on=key, maintain_order="left_right")
 
     def _checked(
-        self, told: pl.DataFrame, key: Sequence[str], units: pl.LazyFrame, fewest: int
+        self, seen: pl.DataFrame, key: Sequence[str], units: pl.LazyFrame, fewest: int
     ) -> pl.DataFrame:
         """Return what runs say, of groups in which every unit that varies has enough of them."""
         names = [n for n in key if n in units.collect_schema()]
         all_units = units.group_by(names, maintain_order=True).agg(total(pl.col("_w"))).collect()
         count = pl.col("n").first().alias("_read"), pl.col("_n").first()
-        read = told.group_by(names, maintain_order=True).agg(*count)
+        read = seen.group_by(names, maintain_order=True).agg(*count)
         state = all_units.join(read, on=names, how="left", nulls_equal=True)
         varies = pl.col("_n") > 1
         enough = (pl.col("_read") >= fewest).fill_null(value=False)
@@ -270,12 +270,12 @@ class Averages:
         )
         good = groups.filter("_whole").drop("_whole")
         together = pl.col("perturb_hparams").ne("none").any().over(self.by)
-        told = told.join(good, on=self.by, nulls_equal=True, maintain_order="left").with_columns(
+        seen = seen.join(good, on=self.by, nulls_equal=True, maintain_order="left").with_columns(
             stratum=pl.when(together).then(pl.lit("")).otherwise(pl.col("dataset"))
         )
         m, n = pl.col("cluster").n_unique().over([*self.by, "stratum"]), pl.col("n")
         scale = (n / (n - 1) * (m - 1) / m).sqrt()  # 1 where all units have the same runs
-        influence = told.filter(n > 1).with_columns(
+        influence = seen.filter(n > 1).with_columns(
             pl.col("cluster").cast(pl.UInt32), u=pl.col("u") * scale / pl.col("_all")
         )
         return clustered(influence, self.by)

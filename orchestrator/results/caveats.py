@@ -191,7 +191,7 @@ def problems(repeats: pl.DataFrame) -> list[str]:
 
 
 def _epoch(repeats: pl.DataFrame) -> list[str]:
-    """Return the column that tells snapshots apart, where there are several."""
+    """Return the column that distinguishes snapshots, where there are several."""
     return ["epoch"] if several(repeats) else []
 
 

@@ -183,7 +183,7 @@ def _once(
 ) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
     """Return rows without those of cells whose fits are another's in the group, and their number.
 
-    None where no cell of the sweep is the same as another, or an earlier version did not tell.
+    None where no cell of the sweep is the same as another, or an earlier version did not record it.
     """
     cells = tables.scan("cells") if "cells" in tables else pl.LazyFrame()
     if SAME_AS not in cells.collect_schema().names():

@@ -31,7 +31,18 @@ def analyze(
     progress: Progress | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Publish what is finished, and analyse it alone; `Sweep.analyze` says more."""
+    """Publish what is finished, and analyse it alone; `Sweep.analyze` says more.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    options : Options, optional
+        By default the sweep's own (`results.conventions`).
+    dask, cluster, workers, report
+        As `results.schedulers.scheduler` takes them; without `workers` all cores compute.
+    progress : callable, optional
+        As `analysis.graph.group.compute` takes it.
+    """
     options = options or conventions(paths)
     computing = scheduler(
         dask, folder=paths.analyses, cluster=cluster, workers=workers, report=report

@@ -1,4 +1,4 @@
-"""Where results come from, as the page tells it: sweep file, test sets, versions, commit."""
+"""Where results come from, as the page reports it: sweep file, test sets, versions, commit."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def origin(
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
-    told = {}
+    facts = {}
     with suppress(UserError):
         file = read_sweep_file(paths.sweep_file)
-        told = {"Seed": str(file.seed), "Test sets": _test_sets(file, cells)}
+        facts = {"Seed": str(file.seed), "Test sets": _test_sets(file, cells)}
     hparams = cells["hparams"].cast(pl.String).unique().sort().to_list()
     noise = cells["perturb_hparams"].cast(pl.String).unique().sort().to_list()
     commit = _commit()
     return {
-        **told,
+        **facts,
         "Hparams": ", ".join(hparams) + f"; noise on them: {', '.join(noise)}",
         "Analysed": analysed,
         "Devices": "; ".join(devices),

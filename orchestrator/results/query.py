@@ -95,9 +95,15 @@ def query(
     sort: str | None = None,
     agg: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Return rows of a result table; `Question` says what the parameters are.
+    """Return rows of a result table.
 
     Of the table only the columns and rows that are asked for are read.
+
+    Parameters
+    ----------
+    tables : Results
+    table, where, columns, by, sort, agg
+        As a `Question` has them.
 
     Raises
     ------

@@ -134,7 +134,7 @@ def until(
     where : str, optional
         An SQL condition over the cells of the plan; others are left alone.
     tell : callable
-        Told what is done next.
+        Called with what is done next.
 
     Returns
     -------
@@ -221,6 +221,13 @@ def _report_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str]
 def checked(half_width: float, confidence: float, block: int, most: int) -> Asked:
     """Return the question that the options of `until` ask.
 
+    Parameters
+    ----------
+    half_width, confidence : float
+        How precisely the mean accuracy is to be known, and with which confidence.
+    block, most : int
+        Runs that are added at a time, and the most on each test set.
+
     Raises
     ------
     UserError
@@ -240,7 +247,17 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Aske
 
 
 def look(paths: SweepPaths, asked: Asked, most: int, where: str | None = None) -> list[Answered]:
-    """Decide for each cell from the result tables."""
+    """Decide for each cell from the result tables.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    asked : Asked
+    most : int
+        The most runs on each test set.
+    where : str, optional
+        A condition on cells.
+    """
     cells = _wanted(paths, where)
     results = read_results(paths)
     columns = ("cell", "repeat_index", "run_index", "accuracy")

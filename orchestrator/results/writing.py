@@ -49,6 +49,14 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
 
     They are JSON under two keys: ``columns`` (unit and meaning by name) and ``conventions`` (the
     options of the analysis).
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    table : str
+    frame : polars.LazyFrame
+    options : Options
+        What it was computed with.
     """
     further = _FURTHER | OF_CURVES if table == CURVES else _FURTHER
     names = frame.collect_schema().names()

@@ -73,7 +73,7 @@ def processes(resources: Resources, cluster: Cluster) -> int:
 
 
 def workers(resources: Resources, shape: TaskSize) -> str:
-    """Return how many training processes a task is told to start; a whole node says it itself."""
+    """Return how many training processes a task must start; a whole node decides itself."""
     if not resources.whole_node:
         return str(shape.processes)
     return EACH_CORE if resources.name == "cpu" else f"{EACH_GPU}{resources.processes_per_gpu}"

@@ -88,7 +88,7 @@ class Intent:
     excluded : mapping
         Nodes that tasks were kept from, and why.
     exclude : mapping
-        By resource class, the nodes that sbatch was told to leave out, with commas.
+        By resource class, the nodes that sbatch left out, with commas.
     walltime : mapping
         By resource class, in seconds.
     request : AnalysisRequest, optional

@@ -55,7 +55,7 @@ def shards_of(task: Task) -> set[Shard]:
 
 
 class SharedJournals:
-    """Tells journals that may hold rows of some shards from those that cannot.
+    """Separates journals that may hold rows of some shards from those that cannot.
 
     What is not known counts as one that may: other names, and submissions whose note is missing or
     damaged.

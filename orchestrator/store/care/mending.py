@@ -171,7 +171,7 @@ class _Records:
         return np.asarray((written | ~np.isnan(self.values["fit_seconds"])) & ~self.padding)
 
     def _kinds(self, copies: Bools | None) -> Array:
-        """Tell copies from runs that were trained: these have a time."""
+        """Separate copies from runs that were trained: these have a time."""
         trained = ~np.isnan(self.values["fit_seconds"])
         if copies is not None:
             trained |= ~copies

@@ -55,7 +55,7 @@ class Repair:
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
-    """Raise `LeaseHeld` if any other lease is alive; waits as long as it takes to tell."""
+    """Raise `LeaseHeld` if any other lease is alive; waits as long as it takes to know."""
     if alive := watch.wait_until_dead(besides=besides):
         raise LeaseHeld(f"{', '.join(alive)}: somebody is at work; wait for it or cancel it")
 

@@ -107,7 +107,7 @@ def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collectio
             continue
         published = read_array(group, "status")[rows] == DONE
         stored = read_array(group, "fit_seconds")[rows]
-        same = (stored == seconds) | np.isnan(stored)  # where a repair could not tell it any more
+        same = (stored == seconds) | np.isnan(stored)  # where a repair no longer knew it
         once = np.unique(rows)
         elsewhere = np.setdiff1d(rows[published], rows[same])
         total += len(rows) - len(once) + len(elsewhere)

@@ -29,7 +29,7 @@ class JournalWriter:
     ----------
     path : Path
         A name that was never used before, with the suffix ``.journal``: names order records and
-        tell attempts apart.
+        distinguish attempts.
     plan : str
         Identity of the plan that says which run a row is; empty where it is not known.
 

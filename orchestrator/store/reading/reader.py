@@ -58,7 +58,7 @@ def statuses(group: Group, journaled: Integers | None = None) -> NDArray[np.uint
     ----------
     group : Group
     journaled : integer array, optional
-        The rows that journals hold, with which a lost ``status`` is told from one that is yet to
+        The rows that journals hold, with which a lost ``status`` differs from one that is yet to
         come; without, it is not looked for.
 
     Raises

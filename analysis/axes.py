@@ -11,7 +11,11 @@ AXES = (
     "perturb_hparams",
     "hparams",
     "vary",
+    "augment",
 )
+
+LATER = {"augment": "none"}
+"""Axes that came later, and what cells of earlier plans have of them."""
 
 VARY = "init+batch"
 """The sources of randomness that cells with others are compared with."""

@@ -9,6 +9,7 @@ from manyseed.jobs import classifiers, hparams, perturb
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
+from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def resolve_cell(
     perturb_categorical: str = "none",
     perturb_hparams: str = "none",
     vary: str = "init+batch",
+    augment: str = "none",
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
@@ -90,6 +92,8 @@ def resolve_cell(
         Schemes; one that has nothing to act on is the same cell as ``none``.
     vary : str
         Some of init, batch and train, joined by ``+``.
+    augment : str
+        What each presentation of a training image goes through at random, or ``none``.
 
     Raises
     ------
@@ -122,6 +126,7 @@ def resolve_cell(
         hparams=classifier.hparams,
         train_fraction=_train_fraction(train_fraction, dataset.n_train),
         vary=_vary(vary),
+        augment=_augment(augment, dataset, classifier),
         **schemes,
     )
     return ResolvedCell(
@@ -156,6 +161,22 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
         points = f"is {n_points(share, n_train)} of {n_train} training points"
         raise Refused("train_fraction", value, f"{points}; a fit needs at least 2")
     return share
+
+
+def _augment(scheme: str, dataset: DatasetInfo, classifier: ClassifierInfo) -> str:
+    found = schemes.augmentation(scheme)
+    if found is None:
+        return "none"
+    if dataset.image is None:
+        raise Refused("augment", scheme, f"{found.name} needs images, and the dataset has none")
+    if found.name == "colour" and dataset.image[2] not in (1, 3):
+        reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
+        raise Refused("augment", scheme, reason)
+    if not classifier.record.augments:
+        kinds = " and ".join(name for name, one in classifiers.CLASSIFIERS.items() if one.augments)
+        reason = f"{classifier.record.name} sees each training row once: {kinds} are trained on "
+        raise Refused("augment", scheme, reason + "images that differ from epoch to epoch")
+    return found.text
 
 
 def _vary(value: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 IDENTITY_VERSION = 1
@@ -47,12 +47,22 @@ def text_identity(text: bytes) -> str:
     return hashlib.sha256(text).digest()[:16].hex()
 
 
-def canonical_pieces(fields: Mapping[str, T]) -> list[str | T]:
+def canonical_pieces(fields: Mapping[str, T], optional: Collection[str] = ()) -> list[str | T]:
     """Return what canonical JSON joins: its own characters, and `fields` as they are given.
 
     With the canonical JSON of each field, in columns too, this is cheaper than encoding each whole.
+    A field of `optional` is given as `optional_piece` has it, and is not the last.
     """
-    pieces: list[str | T] = []
-    for key in sorted(fields):
-        pieces += [f'{"," if pieces else "{"}"{key}":', fields[key]]
-    return [*pieces, "}"]
+    names = sorted(fields)
+    pieces: list[str | T] = ["{"]
+    for key in names:
+        if key in optional:
+            pieces.append(fields[key])
+        else:
+            pieces += [f'"{key}":', fields[key], "}" if key == names[-1] else ","]
+    return pieces
+
+
+def optional_piece(key: str, value: Json) -> str:
+    """Return a field of a description that leaves it out while it is ``none``, or no text."""
+    return "" if value == "none" else f'"{key}":{canonical_json(value).decode()},'

@@ -16,6 +16,11 @@ Probability = Literal["softmax", "ovr", "none"]
 normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 
 
+LATER = ("augment",)
+"""Fields of a cell that came later: left out of its description while they are ``none``, so that
+identities stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """What is asked of every run of one combination; all values are resolved and typed.
@@ -33,9 +38,11 @@ class Cell:
     perturb_hparams: str = "none"
     train_fraction: float | int = 1.0
     vary: tuple[str, ...] = ("batch", "init")
+    augment: str = "none"
 
     def canonical(self) -> dict[str, Any]:
         """Return the description that the cell's identity is taken over."""
+        later = {name: getattr(self, name) for name in LATER if getattr(self, name) != "none"}
         return {
             "v": IDENTITY_VERSION,
             "seed": self.seed,
@@ -47,6 +54,7 @@ class Cell:
             "perturb_hparams": self.perturb_hparams,
             "train_fraction": self.train_fraction,
             "vary": sorted(self.vary),
+            **later,
         }
 
     @classmethod
@@ -151,6 +159,9 @@ class TrainingSet:
         Class index of the test rows. Nothing but learning curves reads it.
     in_dataset : DatasetRows, optional
         The same rows in the prepared dataset.
+    augment : str
+        The scheme by which each presentation of a training image is transformed at random, in its
+        normal form (`jobs.images.schemes`); or ``none``.
     """
 
     X: NDArray[np.float64]
@@ -161,6 +172,7 @@ class TrainingSet:
     image: tuple[int, int, int] | None = None
     y_test: NDArray[np.uint16] | None = None
     in_dataset: DatasetRows | None = None
+    augment: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +182,8 @@ class Generators:
     init: np.random.Generator
     batch: np.random.Generator
     dropout: np.random.Generator
+    augment: np.random.Generator | None = None
+    """Where training images are augmented."""
 
 
 class MachineError(RuntimeError):

@@ -28,6 +28,7 @@ Stream = Literal[
     "batch",
     "dropout",
     "tune",
+    "augment",
 ]
 
 

@@ -105,6 +105,7 @@ class Trainer:
             in_dataset=DatasetRows(
                 key, data.X, None if perturbed else part.train[points], part.test
             ),
+            augment=cell.augment,
         )
 
     def _perturbed(
@@ -146,8 +147,8 @@ class Trainer:
 def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     """Return the keys of every stream that a run draws from, as ``docs/identity.md`` has them.
 
-    A stream that `vary` does not name is the same for every run of the repeat; dropout goes with
-    batch.
+    A stream that `vary` does not name is the same for every run of the repeat; dropout and
+    augmentation go with batch.
     """
     cell, dataset = run.cell, dataset_id(run.cell.dataset)
     keys: dict[Stream, list[str | int]] = {
@@ -165,7 +166,10 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
         keys["perturb_hparams"] = [of, cell.perturb_hparams, run.repeat, run.run]
     fit: list[str | int] = [dataset, cell.classifier_key, run.repeat]
     keys["init"] = [*fit, *([run.run] if "init" in cell.vary else [])]
-    keys["batch"] = keys["dropout"] = [*fit, *([run.run] if "batch" in cell.vary else [])]
+    of_batch: list[str | int] = [run.run] if "batch" in cell.vary else []
+    keys["batch"] = keys["dropout"] = [*fit, *of_batch]
+    if cell.augment != "none":
+        keys["augment"] = [*fit[:2], cell.augment, run.repeat, *of_batch]
     return keys
 
 
@@ -175,7 +179,8 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"))
+    augment = None if run.cell.augment == "none" else _stream(run, "augment")
+    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), augment)
 
 
 def run_hparams(run: Run) -> dict[str, Any]:

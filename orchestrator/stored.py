@@ -86,10 +86,10 @@ def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Data
 
     plan = Plan.read(paths)
     for group in stored_groups(paths, plan):
-        if (group.spec.dataset, group.spec.classifier) == (dataset, classifier):
+        if (group.spec.dataset, group.spec.named) == (dataset, classifier):
             journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
             return in_words(open_finished(group, journaled=journaled))
-    known = [f"{one.dataset} × {one.classifier}" for one in Groups.read(paths).specs]
+    known = [f"{one.dataset} × {one.named}" for one in Groups.read(paths).specs]
     raise UserError(
         "there are no such runs",
         file=paths.directory,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, VARY
+from manyseed.analysis.axes import AXES, LATER, VARY
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import (
     FEWEST,
@@ -42,7 +42,7 @@ UNPERTURBED = {
 }
 """The axes of schemes, and the level that each is compared with."""
 
-REFERENCES = {**UNPERTURBED, "hparams": "default", "vary": VARY}
+REFERENCES = {**UNPERTURBED, "hparams": "default", "vary": VARY, **LATER}
 """All axes along which effects are taken."""
 
 OF_RUNS = {"accuracy_mean": "accuracy"}

@@ -11,7 +11,7 @@ from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Settings
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Ordinal
-from manyseed.jobs.training.encode import pixels
+from manyseed.jobs.training.encode import pixel_encoder
 from manyseed.jobs.training.network import Build, FirstBlock, Network
 
 if TYPE_CHECKING:
@@ -74,11 +74,12 @@ def network_on_pixels(
         options=OPTIONS,
         epochs=epochs,
         images_only=True,
+        augments=True,
         core_seconds=core_seconds,
         packages=packages,
         fit=Network(
             build=build,
-            encode=lambda data, *_: pixels(data),
+            encoder=pixel_encoder,
             initialise=initialise,
             smallest_batch=smallest_batch,
             first_block=first_block,

@@ -9,7 +9,7 @@ from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
-from manyseed.jobs.training.encode import dense
+from manyseed.jobs.training.encode import dense_encoder
 from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:
@@ -98,9 +98,8 @@ MLP = Classifier(
     settings=_settings,
     options=(*OPTIONS, "batch_size"),
     epochs=20,
+    augments=True,
     core_seconds=_core_seconds,
     packages=("torch",),
-    fit=Network(
-        build=network, encode=lambda data, *_: dense(data), smallest_batch=2, first_block="2"
-    ),
+    fit=Network(build=network, encoder=dense_encoder, smallest_batch=2, first_block="2"),
 )

@@ -64,6 +64,8 @@ class Classifier:
         Where it can be trained.
     images_only : bool
         Whether it needs rows that are images.
+    augments : bool
+        Whether its training rows may be transformed anew at each presentation.
     draws : callable
         ``draws(hparams)``: whether a fit with these hparams draws at all. Where it does not, all
         runs of a repeat are the same model.
@@ -93,6 +95,7 @@ class Classifier:
     epochs: int | None = None
     devices: tuple[Device, ...] = ("cpu", "gpu")
     images_only: bool = False
+    augments: bool = False
     draws: Callable[[Hparams], bool] = lambda _: True
     library: Hparams | None = None
     prepare: Callable[[Options], object] | None = None

@@ -19,6 +19,7 @@ from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
+from manyseed.jobs.images.schemes import augmentation
 from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
 from manyseed.jobs.training.alive import measure
 from manyseed.jobs.training.device import faults_of
@@ -40,6 +41,16 @@ def lacking(name: str) -> tuple[str, ...]:
     """Return the packages that a fit of a classifier needs and this installation lacks."""
     record = CLASSIFIERS.get(name)
     return tuple(one for one in record.packages if find_spec(one) is None) if record else ()
+
+
+_AUGMENT_SECONDS = {
+    "crop-flip": 2e-8,
+    "rotate": 4e-8,
+    "shift-x": 4e-8,
+    "shift-y": 4e-8,
+    "colour": 1.5e-7,
+}
+"""Of a presentation, by pixel value: CPU time."""
 
 
 def names() -> tuple[str, ...]:
@@ -149,9 +160,23 @@ def prepare(info: ClassifierInfo) -> None:
         info.record.prepare(info.options)
 
 
-def core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    """Return what a fit on so many training rows is expected to take on one core."""
-    return _START + info.record.core_seconds(dataset, info, rows)
+def core_seconds(
+    dataset: DatasetInfo, info: ClassifierInfo, rows: float, augment: str = "none"
+) -> float:
+    """Return what a fit is expected to take on one core.
+
+    Parameters
+    ----------
+    dataset, info
+    rows : float
+        It is trained on.
+    augment : str
+        What training images go through, in its normal form.
+    """
+    presented = 0.0
+    if (scheme := augmentation(augment)) is not None and info.epochs is not None:
+        presented = info.epochs * rows * dataset.n_features * _AUGMENT_SECONDS[scheme.name]
+    return _START + presented + info.record.core_seconds(dataset, info, rows)
 
 
 def space(canonical: Mapping[str, Any]) -> tuple[Hparam, ...]:

@@ -74,5 +74,5 @@ VIT_TRANSFER = Classifier(
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_core_seconds,
     packages=("torch", "torchvision"),
-    fit=Network(build=_head, encode=_features, encodes_once=True),
+    fit=Network(build=_head, features=_features),
 )

@@ -1,9 +1,9 @@
 """Checkpoints of long fits: a network that is interrupted goes on from its last saved epoch.
 
 Everything that decides how the training continues is saved after a whole epoch: parameters and
-buffers (batch norm's running statistics), the optimizer, the generators of batch order and dropout,
-what was predicted and measured so far. The learning rate follows from the epoch. So a continued
-training ends with the bits of one that was never interrupted.
+buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout and
+augmentation, what was predicted and measured so far. The learning rate follows from the epoch. So a
+continued training ends with the bits of one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Parts:
     order: np.random.Generator
     masks: torch.Generator | None = None
     terms: list[str | int | bool] = field(default_factory=list)
+    augment: np.random.Generator | None = None
 
 
 def save(checkpoint: Checkpoint, parts: Parts, progress: TrainingState) -> None:
@@ -97,6 +98,7 @@ def save(checkpoint: Checkpoint, parts: Parts, progress: TrainingState) -> None:
         "optimizer": parts.optimizer.state_dict(),
         "order": parts.order.bit_generator.state,
         "masks": None if parts.masks is None else parts.masks.get_state(),
+        "augment": None if parts.augment is None else parts.augment.bit_generator.state,
         "progress": {
             **asdict(progress),
             "logits": [torch.from_numpy(logits) for logits in progress.logits],
@@ -122,6 +124,8 @@ def restore(checkpoint: Checkpoint, parts: Parts) -> TrainingState:
     parts.order.bit_generator.state = content["order"]
     if parts.masks is not None and content["masks"] is not None:
         parts.masks.set_state(content["masks"])
+    if parts.augment is not None:
+        parts.augment.bit_generator.state = content["augment"]
     progress = content["progress"]
     return TrainingState(
         **{**progress, "logits": [logits.numpy() for logits in progress["logits"]]}

@@ -3,67 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
 
-F = TypeVar("F", np.float32, np.float64)
-
 _BLOCK = 2**18
 """Values that are worked on at once."""
 
 
-def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Encode the training and the test part for linear models and dense networks.
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Makes what a model takes of raw rows, by the statistics of the rows that it was fitted on.
 
-    Continuous columns are standardised with the training part's mean and standard deviation; a
-    missing value becomes the mean, a column that is constant in the training part 0. A categorical
-    column becomes one column per label and one for missing; a label that training lacks
-    has a column of zeros, so that the shape depends on the dataset alone and runs on smaller
-    fractions initialise the same weights.
+    Attributes
+    ----------
+    mean, scale : float64 arrays (n_continuous,)
+        Of each continuous column: what is subtracted, and what is multiplied by then.
+    continuous : bool array (n_features,)
+    labels : int32 array (n_categorical,)
+        Numbers of labels of the others.
+    seen : bool array (n_columns,)
+        Which of their one-hot columns occur in the training part.
+    dtype : type
+        Of encoded values.
+    shape : tuple of int
+        Of an encoded row.
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    continuous: NDArray[np.bool_]
+    labels: NDArray[np.int32]
+    seen: NDArray[np.bool_]
+    dtype: type[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        """Encode raw rows (n, n_features) to (n, *shape): the continuous columns first."""
+        if self.continuous.all():
+            return _scaled(X, self.mean, self.scale, self.dtype).reshape(-1, *self.shape)
+        Z = _scaled(X[:, self.continuous], self.mean, self.scale, self.dtype)
+        return np.hstack([Z, _one_hot(X[:, ~self.continuous], self.labels) * self.seen])
+
+
+def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Encode the training and the test part by `dense_encoder`.
 
     Returns
     -------
     tuple of float64 arrays
         (n_train, n_columns) and (n_test, n_columns): the continuous columns first.
     """
+    encoder = dense_encoder(data)
+    return encoder(data.X), encoder(data.X_test)
+
+
+def dense_encoder(data: TrainingSet) -> Encoder:
+    """Return the encoding of linear models and dense networks, in float64.
+
+    Continuous columns are standardised with the training part's mean and standard deviation; a
+    missing value becomes the mean, a column that is constant in the training part 0. A categorical
+    column becomes one column per label and one for missing; a label that training lacks
+    has a column of zeros, so that the shape depends on the dataset alone and runs on smaller
+    fractions initialise the same weights.
+    """
     continuous = data.cardinality == 0
-    train, test = _standardise(data.X[:, continuous], data.X_test[:, continuous])
-    if continuous.all():
-        return train, test
-    labels = data.cardinality[~continuous]
-    one_hot = _one_hot(data.X[:, ~continuous], labels)
-    one_hot_test = _one_hot(data.X_test[:, ~continuous], labels) * one_hot.any(axis=0)
-    return np.hstack([train, one_hot]), np.hstack([test, one_hot_test])
+    train, labels = data.X[:, continuous], data.cardinality[~continuous]
+    mean = scale = np.zeros(0)
+    if continuous.any():
+        mean, scale = _statistics(train, train.shape[1])
+    seen: NDArray[np.bool_] = np.asarray(_one_hot(data.X[:, ~continuous], labels).any(axis=0))
+    shape = (train.shape[1] + len(seen),)
+    return Encoder(mean, scale, continuous, labels, seen, np.float64, shape)
 
 
 def pixels(data: TrainingSet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Scale images by the mean and standard deviation of each channel's training pixels.
+    """Encode the training and the test part by `pixel_encoder`.
 
     Returns
     -------
     tuple of float32 arrays
         (n_train, height, width, channels) and (n_test, height, width, channels).
     """
+    encoder = pixel_encoder(data)
+    return encoder(data.X), encoder(data.X_test)
+
+
+def pixel_encoder(data: TrainingSet) -> Encoder:
+    """Return the encoding of networks for images, in float32.
+
+    Images are scaled by the mean and standard deviation of each channel's training pixels.
+    """
     if data.image is None:
         raise ValueError("the dataset's rows are not images")
     mean, scale = _statistics(data.X, data.image[2])
-    return (
-        _scaled(data.X, mean, scale, np.float32).reshape(-1, *data.image),
-        _scaled(data.X_test, mean, scale, np.float32).reshape(-1, *data.image),
-    )
-
-
-def _standardise(
-    train: NDArray[np.float64], test: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if train.shape[1] == 0:
-        return train, test
-    mean, scale = _statistics(train, train.shape[1])
-    return _scaled(train, mean, scale, np.float64), _scaled(test, mean, scale, np.float64)
+    every = np.ones(data.X.shape[1], dtype=np.bool_)
+    none = np.zeros(0, dtype=np.int32)
+    return Encoder(mean, scale, every, none, none.astype(np.bool_), np.float32, data.image)
 
 
 def _statistics(
@@ -107,9 +147,9 @@ def _scaled(
     X: NDArray[np.float64],
     mean: NDArray[np.float64],
     scale: NDArray[np.float64],
-    dtype: type[F],
-) -> NDArray[F]:
-    Z = np.empty(X.shape, dtype)
+    dtype: type[Any],
+) -> NDArray[Any]:
+    Z: NDArray[Any] = np.empty(X.shape, dtype)
     for start, block in _blocks(X):
         part = (block - mean) * scale
         part[np.isnan(part)] = 0.0

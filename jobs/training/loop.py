@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from manyseed.jobs.streams import raw
 from manyseed.jobs.training.checkpoint import Checkpoint, Parts, TrainingState, restore, save
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
+
+if TYPE_CHECKING:
+    from manyseed.jobs.images.augment import Augmented
 
 _PREDICTED_AT_ONCE = 1024
 
@@ -90,6 +93,7 @@ def train(
     order: np.random.Generator,
     *,
     masks: torch.Generator | None = None,
+    augmented: Augmented | None = None,
     y_test: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Fitted:
@@ -111,6 +115,8 @@ def train(
         The run's stream ``batch``.
     masks : torch.Generator, optional
         Of the model's dropout: part of a checkpoint.
+    augmented : Augmented, optional
+        The training rows as their presentations show them, in the place of `X`.
     y_test : int64 tensor (row,), optional
         Asks for learning curves.
     checkpoint : Checkpoint, optional
@@ -125,13 +131,15 @@ def train(
         y_test is not None,
         *plan.snapshots,
     ]
-    parts = Parts(model, optimizer, order, masks, terms)
+    draws = None if augmented is None else augmented.draws
+    parts = Parts(model, optimizer, order, masks, terms, draws)
+    presented = X.__getitem__ if augmented is None else augmented
     progress = TrainingState() if checkpoint is None else restore(checkpoint, parts)
     saved = monotonic()
     while progress.epoch < plan.epochs:
         started = perf_counter()
         measured = None if y_test is None else Measured(X.device)
-        _train_epoch(parts, X, y, plan, progress.epoch, measured)
+        _train_epoch(parts, presented, y, plan, progress.epoch, measured)
         progress.seconds += perf_counter() - started
         progress.epoch += 1
         last = progress.epoch == plan.epochs
@@ -151,17 +159,22 @@ def train(
 
 
 def _train_epoch(
-    parts: Parts, X: Tensor, y: Tensor, plan: TrainingPlan, epoch: int, measured: Measured | None
+    parts: Parts,
+    presented: Callable[[Tensor], Tensor],
+    y: Tensor,
+    plan: TrainingPlan,
+    epoch: int,
+    measured: Measured | None,
 ) -> None:
     parts.model.train()
-    steps = n_batches(len(X), plan.batch_size, plan.smallest_batch)
-    cut = batches(parts.order, len(X), plan.batch_size, plan.smallest_batch)
+    steps = n_batches(len(y), plan.batch_size, plan.smallest_batch)
+    cut = batches(parts.order, len(y), plan.batch_size, plan.smallest_batch)
     for step, rows in enumerate(cut):
         for group in parts.optimizer.param_groups:
             group["lr"] = plan.rate(epoch, step, steps)
-        index = rows.to(X.device)
+        index = rows.to(y.device)
         parts.optimizer.zero_grad(set_to_none=True)
-        logits, labels = parts.model(X[index]), y[index]
+        logits, labels = parts.model(presented(index)), y[index]
         loss = cross_entropy(logits, labels)
         loss.backward()
         parts.optimizer.step()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.device import torch_device
+from manyseed.jobs.training.encode import Encoder
 from manyseed.jobs.training.handling import Fitted, Handling
 
 if TYPE_CHECKING:  # planning reads networks' records and need not wait for torch
@@ -39,25 +40,26 @@ class Network:
         ``build(shape, n_classes, settings, hparams, masks)`` returns a module that maps rows of
         this shape to logits (row, class), its weights not yet filled. Nothing but dropout draws
         while it is trained, from the torch.Generator `masks`.
-    encode : callable
-        ``encode(data, settings, device)`` returns training and test rows as the module takes them.
+    encoder : callable, optional
+        ``encoder(data)`` returns what makes rows as the module takes them of raw ones.
+    features : callable, optional
+        In its place: ``features(data, settings, device)`` returns training and test rows as the
+        module takes them, which a dataset's runs share: their time is no fit's.
     initialise : callable, optional
         ``initialise(model, stream)`` fills the weights on the CPU; without it
         `jobs.training.layers.initialise` does.
     smallest_batch : int
         A last batch with fewer rows joins the one before (batch norm cannot train on one row).
-    encodes_once : bool
-        Whether a dataset's runs share what `encode` returns: its time is then no fit's.
     first_block : str or callable, optional
         The layer that ends the network's first block, by its name in a sequence of layers, or a
         function that cuts the model there as `halves` does; None where nothing is hidden.
     """
 
     build: Build
-    encode: Callable[[TrainingSet, Named, torch.device], Encoded]
+    encoder: Callable[[TrainingSet], Encoder] | None = None
+    features: Callable[[TrainingSet, Named, torch.device], Encoded] | None = None
     initialise: Callable[[Any, np.random.Generator], object] | None = None
     smallest_batch: int = 1
-    encodes_once: bool = False
     first_block: FirstBlock | None = None
 
     def __call__(
@@ -75,8 +77,12 @@ class Network:
 
         started = perf_counter()
         place = torch_device(handling.device)
-        X, X_test = self.encode(data, settings, place)
-        if self.encodes_once:
+        encode = self.encoder(data) if self.encoder is not None else None
+        if encode is not None:
+            X, X_test = encode(data.X), encode(data.X_test)
+        else:
+            assert self.features is not None
+            X, X_test = self.features(data, settings, place)
             started = perf_counter()
         masks = layers.torch_generator(generators.dropout, place)
         model = self.build(X.shape[1:], data.n_classes, settings, hparams, masks)
@@ -95,6 +101,13 @@ class Network:
             y_test = loop.owned(data.y_test, place, torch.int64)
         rows = loop.owned(X, place, torch.float32), loop.owned(data.y, place, torch.int64)
         rows_test = loop.owned(X_test, place, torch.float32)
+        augmented = None
+        if data.augment != "none":
+            from manyseed.jobs.images.augment import Augmented
+
+            assert encode is not None
+            assert generators.augment is not None
+            augmented = Augmented(data, encode, generators.augment, place)
         built = perf_counter() - started
         fitted = loop.train(
             model,
@@ -104,6 +117,7 @@ class Network:
             plan,
             generators.batch,
             masks=masks,
+            augmented=augmented,
             y_test=y_test,
             checkpoint=handling.checkpoint,
         )

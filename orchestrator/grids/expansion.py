@@ -19,15 +19,27 @@ from manyseed.analysis.axes import AXES
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.identity import canonical_json, canonical_pieces, text_identity
-from manyseed.jobs.run import Cell
+from manyseed.jobs.identity import (
+    canonical_json,
+    canonical_pieces,
+    optional_piece,
+    text_identity,
+)
+from manyseed.jobs.run import LATER, Cell
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Combinations, combine
 from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
-VALUES = ("train_fraction", "perturb_continuous", "perturb_categorical", "perturb_hparams", "vary")
+VALUES = (
+    "train_fraction",
+    "perturb_continuous",
+    "perturb_categorical",
+    "perturb_hparams",
+    "vary",
+    "augment",
+)
 """The axes that resolve by themselves, given dataset, classifier and hparams."""
 
 _FITS = ("dataset", "classifier", "hparams")
@@ -285,11 +297,14 @@ class _Tables:
             axis: [cell.canonical() for cell in self._cells[axis]] for axis in ("fit", *VALUES)
         }
         texts = {}
-        for field in known["fit"][0]:
+        for field in (*known["fit"][0], *LATER):
             axis = field if field in VALUES else "fit"
-            encoded = [canonical_json(each[field]).decode() for each in known[axis]]
+            if field in LATER:
+                encoded = [optional_piece(field, each.get(field, "none")) for each in known[axis]]
+            else:
+                encoded = [canonical_json(each[field]).decode() for each in known[axis]]
             texts[field] = self._gathered(axis, encoded, cells)
-        pieces = [pl.lit(piece) for piece in canonical_pieces(texts)]
+        pieces = [pl.lit(piece) for piece in canonical_pieces(texts, LATER)]
         canonical = pl.select(pl.concat_str(pieces).alias("canonical"))["canonical"]
         ids = [text_identity(text.encode()) for text in canonical]
         return self.named(cells).select(

@@ -19,6 +19,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.jobs import datasets, hparams, perturb
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.hparams.grid import is_written
+from manyseed.jobs.images import schemes
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
@@ -235,6 +236,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
                 return perturb.canonical("categorical", value)
             case "perturb_hparams":
                 return hparams.canonical(value)
+            case "augment":
+                return schemes.canonical(value)
     except Refused as error:
         raise refused(error, file=path, key=f"{where}.{axis}", value=value) from None
     if axis == "hparams" and value not in HPARAMS and not is_written(value):

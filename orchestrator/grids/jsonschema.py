@@ -14,6 +14,7 @@ from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHE
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam
+from manyseed.jobs.images.schemes import AUGMENTATIONS
 from manyseed.jobs.perturb import names as schemes
 from manyseed.orchestrator.grids.grid import HPARAMS
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -177,6 +178,7 @@ def _known() -> Mapping[str, list[str]]:
         "classifier": [*classifiers.names()],
         "perturb_continuous": [*schemes("continuous")],
         "perturb_categorical": [*schemes("categorical")],
+        "augment": ["none", *AUGMENTATIONS],
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
+from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
 
 _SHOWN = 5
@@ -15,6 +16,11 @@ _LOOKS = {
     "date": "looks like dates, and is taken as a feature",
     "distinct": "has labels that hardly repeat, and is taken as a category",
 }
+_WRITTEN = {
+    "sklearn:digits",
+    *(f"torchvision:{name}" for name in ("MNIST", "EMNIST", "KMNIST", "QMNIST", "SVHN", "USPS")),
+}
+"""Sources whose images are of characters."""
 _LACKING = {
     "perturb_continuous": "continuous features",
     "perturb_categorical": "categorical features",
@@ -29,6 +35,7 @@ class Notes:
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
         self._unmoved: dict[tuple[str, str], list[tuple[str, ...]]] = {}
         self._same: dict[tuple[str, str], tuple[str, str]] = {}
+        self._mirrored: dict[str, str] = {}
         self._others: list[str] = []
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
@@ -42,6 +49,8 @@ class Notes:
             The cell's value of every axis.
         resolved : ResolvedCell
         """
+        if axis == "augment" and resolved.cell.augment.startswith(CROP_FLIP):
+            self._mirrored[names["dataset"]] = str(resolved.cell.dataset["source"])
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None
@@ -118,6 +127,12 @@ class Notes:
             f"{other[1]} on {other[0]} is the same as {kept[1]} on {kept[0]} and stored there"
             for other, kept in self._same.items()
         ]
+        written = [name for name, source in self._mirrored.items() if source in _WRITTEN]
+        if written:
+            lines.append(
+                f"{CROP_FLIP} mirrors half of the images: on {_listed(written)} that makes other "
+                "characters, with the class of the first"
+            )
         return (*lines, *self._others)
 
 

@@ -203,7 +203,8 @@ class Resolver:
         try:
             return pair.resolve(names["hparams"], **asked)
         except Refused as error:
-            by = "dataset" if axis == "train_fraction" else "classifier"
+            of_data = axis == "train_fraction" or (axis == "augment" and not pair.dataset.image)
+            by = "dataset" if of_data else "classifier"
             rule = toml_value({by: names[by], axis: value})
             elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
             remedies = []

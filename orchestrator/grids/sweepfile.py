@@ -159,6 +159,7 @@ class Exclusion(_Table):
     perturb_hparams: Patterns | None = None
     hparams: Patterns | None = None
     vary: Patterns | None = None
+    augment: Patterns | None = None
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
@@ -185,6 +186,8 @@ class Grid(_Table):
     classifier's hparam grid; or values such as "lr=0.001,width1=64"."""
     vary: Texts = ["init+batch"]
     """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
+    augment: Texts = ["none"]
+    """What training images go through at random, anew in each epoch, such as "crop-flip:4"."""
     exclude: list[Exclusion] = []
     """Combinations that are left out."""
     zip: list[list[Text]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import LATER
 from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.folders import appearing
@@ -119,6 +120,7 @@ def _cells(source: PredictionFile, spec: GroupSpec, first: int) -> pl.DataFrame:
         path=pl.lit(spec.path),
         dataset=pl.lit(source.dataset),
         classifier=pl.lit(source.classifier),
+        **{axis: pl.lit(value) for axis, value in LATER.items()},
         snapshots=pl.lit(
             list(source.epochs) if source.epochs != (0,) else [], dtype=pl.List(pl.Int32)
         ),

@@ -126,6 +126,7 @@ class Change:
             schema=["dataset", "classifier", "store_bytes", "store_files"],
             orient="row",
         )
+        sizes = sizes.group_by(by).sum()  # cells with an axis that came later have a group beside
         return hours.join(sizes, on=by, how="left", maintain_order="left")
 
     def estimated(self) -> Estimate:

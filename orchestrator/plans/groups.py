@@ -23,11 +23,11 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import ENSEMBLING, Plan
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import COORDINATES, DECLARED, TRAIN_ACCURACY
-from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name
+from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name, own_name
 
 _FIXED = {
     "scores": "keep.scores",
@@ -42,6 +42,7 @@ _FIXED = {
 _KEPT = {array: f"keep.{declared.keep}" for array, declared in DECLARED.items()}
 """The same of optional arrays, by name."""
 
+PAIR = ("dataset", "classifier")
 _CHECKSUM = "crc32c"
 """Beside a group's attributes: that of their JSON. Earlier versions wrote none."""
 
@@ -81,10 +82,15 @@ class Groups:
         ------
         DamagedFile
         """
-        named = plan.all_cells.select("group", "dataset", "classifier", "path").unique()
+        named = plan.all_cells.select("group", *PAIR, ENSEMBLING, "path").unique()
         for number, *names in named.sort("group").iter_rows():
             spec = self.specs[number] if number < len(self.specs) else None
-            if spec is None or [spec.dataset, spec.classifier, spec.path] != names:
+            if spec is None or names != [
+                spec.dataset,
+                spec.classifier,
+                spec.ensembling,
+                spec.path,
+            ]:
                 reason = f"group {number} is not the one that {paths.cells.name} describes"
                 raise DamagedFile(paths.groups, reason)
 
@@ -114,12 +120,20 @@ class Groups:
         write_json(paths.groups, values, before_rename=before_rename)
 
     @cached_property
-    def _numbers(self) -> dict[tuple[str, str], int]:
-        return {(spec.dataset, spec.classifier): spec.number for spec in self.specs}
+    def _numbers(self) -> dict[tuple[str, str, str], int]:
+        return {
+            (spec.dataset, spec.classifier, spec.ensembling): spec.number for spec in self.specs
+        }
 
-    def find(self, dataset: str, classifier: str) -> GroupSpec | None:
-        """Return the group of a dataset and a classifier, if there is one."""
-        number = self._numbers.get((dataset, classifier))
+    def find(self, dataset: str, classifier: str, ensembling: str = "") -> GroupSpec | None:
+        """Return the group of a dataset, a classifier and `GroupSpec.ensembling`, if there is one.
+
+        Parameters
+        ----------
+        dataset, classifier : str
+        ensembling : str
+        """
+        number = self._numbers.get((dataset, classifier, ensembling))
         return None if number is None else self.specs[number]
 
     def extended(
@@ -130,7 +144,8 @@ class Groups:
         Parameters
         ----------
         asked : DataFrame
-            Columns dataset, classifier, repeats, runs and group (null for a new cell).
+            Columns dataset, classifier, repeats, runs, group (null for a new cell) and the axes
+            that came later.
         file, expansion
             What is asked for.
         path : Path
@@ -143,14 +158,15 @@ class Groups:
         """
         specs = list(self.specs)
         numbers = dict(self._numbers)
-        wanted = asked.group_by("dataset", "classifier", "group", maintain_order=True).agg(
+        wanted = asked.group_by(*PAIR, ENSEMBLING, "group", maintain_order=True).agg(
             pl.col("repeats").max(), all=(pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum()
         )
-        for dataset, classifier, group, repeats, runs in wanted.iter_rows():
-            number = numbers.get((dataset, classifier)) if group is None else group
-            _check_names(dataset, classifier, path)
+        for *names, group, repeats, runs in wanted.iter_rows():
+            dataset, classifier, ensembling = key = tuple(names)
+            number = numbers.get(key) if group is None else group
+            _check_names(dataset, classifier, ensembling, path, new=number is None)
             try:
-                spec = _spec(len(specs), dataset, classifier, (repeats, runs), file, expansion)
+                spec = _spec(len(specs), key, (repeats, runs), file, expansion)
             except ValueError as error:
                 raise UserError(
                     str(error),
@@ -160,7 +176,7 @@ class Groups:
                     remedy='give it fewer test points with "test", or fewer snapshots',
                 ) from None
             if number is None:
-                numbers[dataset, classifier] = len(specs)
+                numbers[key] = len(specs)
                 specs.append(spec)
             else:
                 specs[number] = _merged(specs[number], spec, number < len(self.specs), path)
@@ -171,9 +187,18 @@ def _crc(spec: GroupSpec) -> int:
     return int(google_crc32c.value(json.dumps(spec.to_attributes(), sort_keys=True).encode()))
 
 
-def _check_names(dataset: str, classifier: str, path: Path) -> None:
-    """Refuse names that no folder of the store can have."""
-    for key, name in (("dataset", dataset), ("classifier", classifier)):
+def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, new: bool) -> None:
+    """Refuse names that no folder of the store can have, or that another group may have."""
+    if new and "~" in classifier:
+        raise UserError(
+            "a classifier's name has no ~: it stands before the ensembling method in names of the "
+            "store's folders",
+            file=path,
+            key="classifier",
+            value=classifier,
+            remedy="choose another name",
+        )
+    for key, name in (("dataset", dataset), ("classifier", own_name(classifier, ensembling))):
         try:
             encode_name(name)
         except ValueError as error:
@@ -188,13 +213,24 @@ def _check_names(dataset: str, classifier: str, path: Path) -> None:
 
 def _spec(
     number: int,
-    dataset: str,
-    classifier: str,
+    key: tuple[str, str, str],
     planned: tuple[int, int],
     file: SweepFile,
     asked: Expansion,
 ) -> GroupSpec:
-    """Return the layout of a new group; `planned` is its repeats, and its runs in all of them."""
+    """Return the layout of a new group.
+
+    Parameters
+    ----------
+    number : int
+    key : tuple of str
+        Its dataset, classifier and `GroupSpec.ensembling`.
+    planned : tuple of int
+        Its repeats, and its runs in all of them.
+    file, asked
+        What is asked for.
+    """
+    dataset, classifier, ensembling = key
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))
@@ -212,6 +248,7 @@ def _spec(
         runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
         optional=(TRAIN_ACCURACY.of(),) if keep.train_accuracy else (),
+        ensembling=ensembling,
     )
 
 
@@ -235,7 +272,7 @@ def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> Gro
     for name, before, now in facts:
         if before != now:
             raise UserError(
-                f"{held.dataset} × {held.classifier} is stored with {name} = "
+                f"{held.dataset} × {held.named} is stored with {name} = "
                 f"{toml_value(before)}; this file asks for {toml_value(now)}",
                 file=path,
                 remedy="restore it, give the dataset or classifier another name in the file, "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import ROWS, Plan
-from manyseed.orchestrator.store.layout.arrays import FLAGS
+from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.zarrfiles import creating, descriptions
 from manyseed.orchestrator.store.zarrfiles.creating import (
@@ -204,7 +204,7 @@ class _Describer:
 
     def __init__(self, plan: Plan) -> None:
         self._fractions = plan.all_cells["train_fraction"].to_numpy()
-        self._flags = {name: Flags.of(plan.all_cells[name]) for name in FLAGS}
+        self._flags = {name: Flags.of(plan.all_cells[name]) for name in (*FLAGS, *LATER_FLAGS)}
 
     def __call__(self, rows: pl.DataFrame) -> GroupRows:
         cell = rows["cell"].to_numpy().astype(np.int64)

@@ -13,6 +13,7 @@ from typing import Annotated
 import polars as pl
 from annotated_types import Interval
 
+from manyseed.analysis.axes import LATER
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new
@@ -43,6 +44,7 @@ CELLS: Mapping[str, pl.DataType] = {
     "perturb_hparams": pl.String(),
     "hparams": pl.String(),
     "vary": pl.String(),
+    **dict.fromkeys(LATER, pl.String()),
     "identical": pl.Boolean(),
     "snapshots": pl.List(pl.Int32),
     "device": pl.String(),
@@ -54,6 +56,14 @@ CELLS: Mapping[str, pl.DataType] = {
 predictions are, `device` is the resource class requested, `core_seconds` what a fit is
 expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
 the plan part that brought the cell."""
+
+ENSEMBLING = (
+    pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
+    .then(pl.lit(""))
+    .otherwise(pl.lit("none"))
+    .alias("ensembling")
+)
+"""`GroupSpec.ensembling` of a cell's group: those with an axis that came later have their own."""
 
 _UNKNOWN_SECONDS = 1.0
 """What a fit is expected to take where a plan does not say it."""
@@ -172,11 +182,15 @@ class Plan:
 
     @cached_property
     def groups(self) -> pl.DataFrame:
-        """Every group: columns group, path, dataset, classifier, length (rows with padding)."""
+        """Every group: columns group, path, dataset, classifier, length (rows with padding).
+
+        The classifier is named as in `GroupSpec.named`.
+        """
         lengths = self.all_rows.group_by("group").agg(length=pl.col("row").max() + 1)
-        names = self.all_cells.group_by("group").agg(
-            pl.col("path").first(), pl.col("dataset").first(), pl.col("classifier").first()
-        )
+        first = self.all_cells.group_by("group").first().with_columns(ENSEMBLING)
+        own = pl.when(pl.col("ensembling") != "").then(pl.format("~{}", "ensembling"))
+        named = pl.concat_str("classifier", own.otherwise(pl.lit("")))
+        names = first.select("group", "path", "dataset", classifier=named)
         return names.join(lengths, on="group", how="left").sort("group")
 
     @property
@@ -229,6 +243,9 @@ def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
     """
     if "core_seconds" not in cells.columns:  # as early plans; what has run corrects it
         cells = cells.with_columns(core_seconds=pl.lit(_UNKNOWN_SECONDS))
+    cells = cells.with_columns(
+        pl.lit(value).alias(axis) for axis, value in LATER.items() if axis not in cells.columns
+    )
     if set(cells.columns) != set(CELLS):
         differing = ", ".join(sorted(set(cells.columns) ^ set(CELLS)))
         raise UserError(
@@ -252,6 +269,8 @@ def write_plan(
 ) -> None:
     """Write a plan's cells, then its newest part: the part's appearance commits both.
 
+    Axes that came later have no column while no cell uses them, as in earlier versions.
+
     Parameters
     ----------
     paths : SweepPaths
@@ -261,7 +280,8 @@ def write_plan(
     before_rename : callable, optional
         Called before each file appears; what it raises abandons it.
     """
-    write_parquet(paths.cells, plan.all_cells, before_rename=before_rename)
+    unused = [axis for axis in LATER if (plan.all_cells[axis] == LATER[axis]).all()]
+    write_parquet(paths.cells, plan.all_cells.drop(unused), before_rename=before_rename)
     if new_part:
         part = paths.part(len(plan.parts))
         write_parquet(part, plan.parts[-1], is_new=True, before_rename=before_rename)

@@ -32,9 +32,9 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile, load_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
-from manyseed.orchestrator.plans.plan import CELLS, Plan, write_plan
+from manyseed.orchestrator.plans.plan import CELLS, ENSEMBLING, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, once
@@ -269,7 +269,9 @@ def _extend(
     asked = _with_devices(asked, expansion)
     new = asked.filter(pl.col("cell").is_null())
     first = len(before.all_cells)
-    names = new.select("dataset", "classifier").unique(maintain_order=True)
+    key = [*PAIR, "ensembling"]
+    new = new.with_columns(ENSEMBLING)
+    names = new.select(key).unique(maintain_order=True)
     described = names.with_columns(
         [
             pl.Series(column, values, dtype=CELLS[column])
@@ -278,7 +280,7 @@ def _extend(
     )
     cells = (
         new.drop("cell", "group")
-        .join(described, on=["dataset", "classifier"], maintain_order="left")
+        .join(described, on=key, maintain_order="left")
         .with_columns(
             cell=pl.int_range(first, first + len(new), dtype=pl.UInt32),
             part=pl.lit(len(before.parts) + 1, dtype=pl.UInt32),
@@ -303,10 +305,10 @@ def _extend(
 def _of_groups(
     names: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> dict[str, list[object]]:
-    """Return what a cell's dataset and classifier say of it."""
+    """Return what a cell's dataset and classifier, and whether it has a group of its own, say."""
     columns: dict[str, list[object]] = {name: [] for name in ("group", "path", "snapshots")}
-    for dataset, classifier in names.iter_rows():
-        spec = groups.find(dataset, classifier)
+    for dataset, classifier, ensembling in names.iter_rows():
+        spec = groups.find(dataset, classifier, ensembling)
         assert spec is not None
         columns["group"].append(spec.number)
         columns["path"].append(spec.path)
@@ -316,15 +318,15 @@ def _of_groups(
 
 def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
-    by = ["dataset", "classifier", "hparams", "train_fraction"]
+    by = ["dataset", "classifier", "hparams", "train_fraction", "augment"]
     sizes = asked.select(by).unique()
     devices, times = [], []
-    for dataset, classifier, hparams, fraction in sizes.iter_rows():
+    for dataset, classifier, hparams, fraction, augment in sizes.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        times.append(core_seconds(data, model, rows))
+        times.append(core_seconds(data, model, rows, augment))
     described = sizes.with_columns(
         pl.Series("device", devices, dtype=pl.String),
         pl.Series("core_seconds", times, dtype=pl.Float64),

@@ -29,7 +29,7 @@ def _require(option: str, snapshot: int, specs: Sequence[GroupSpec]) -> None:
     for spec in specs:
         if snapshot_index(spec.epochs, snapshot) is None:
             kept = ", ".join(map(str, spec.epochs))
-            reason = f"{spec.dataset} × {spec.classifier} has no such snapshot; there are: {kept}"
+            reason = f"{spec.dataset} × {spec.named} has no such snapshot; there are: {kept}"
             if len(spec.epochs) > 1:
                 reason += f", counted from the last as {-len(spec.epochs)} to -1"
             raise Refused(option, snapshot, reason)

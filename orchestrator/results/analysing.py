@@ -80,7 +80,7 @@ def analyze(
     groups = list(published(paths, plan))
     check_checksums(paths, groups, scheduler=scheduler, workers=workers, remember=True)
     for group in groups:
-        names = group.spec.dataset, group.spec.classifier
+        names = group.spec.dataset, group.spec.named
         with users_mistake():
             inputs.append(digests(group.numbers, group.predictions, group.spec, options))
             known = inputs[-1].clear() if names in failed_before else inputs[-1]
@@ -112,7 +112,7 @@ def analyze(
     for group, found in zip(owners, computed, strict=True):
         merged = _without_failed(merged, group.predictions, found, options)
         failures = [
-            Unavailable(group.spec.dataset, group.spec.classifier, metric, reason, failed=True)
+            Unavailable(group.spec.dataset, group.spec.named, metric, reason, failed=True)
             for metric, reason in found.failures.items()
         ]
         missing += [failure for failure in failures if failure not in missing]

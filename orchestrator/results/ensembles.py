@@ -69,21 +69,21 @@ def for_alpha(
     UserError
         For a size that is larger than the pool.
     """
-    groups = {
-        (g.spec.dataset, g.spec.classifier): _analysed(g, tables.runs)
-        for g in published(paths, Plan.read(paths))
-    }
+    groups: dict[tuple[str, str], list[Published]] = {}
+    for group in published(paths, Plan.read(paths)):
+        key = group.spec.dataset, group.spec.classifier
+        groups.setdefault(key, []).append(_analysed(group, tables.runs))
     chosen = [
         (*own.select(GROUP).row(0), here)
         for own, here in split(tables, cells.sort(*GROUP, "cell"), GROUP)
     ]
     largest = [
-        _largest(paths, groups.get((dataset, classifier)), here, options, sizes)
+        _largest(paths, groups.get((dataset, classifier), []), here, options, sizes)
         for dataset, classifier, here in chosen
     ]
-    for (dataset, classifier, _), (_, repeat) in zip(chosen, largest, strict=True):
+    for _, repeat in largest:
         if not isinstance(repeat, str):
-            drawn_from = replace(groups[dataset, classifier], predictions=repeat.predictions)
+            drawn_from = replace(repeat.group, predictions=repeat.predictions)
             check_checksums(paths, [drawn_from], workers=workers, remember=False)
     found = {}
     for (_, _, here), (cell, repeat) in zip(chosen, largest, strict=True):
@@ -116,6 +116,7 @@ def _analysed(group: Published, runs: pl.DataFrame) -> Published:
 class _Repeat:
     """The runs to draw from: those of one repeat."""
 
+    group: Published
     predictions: Predictions
     cell: int
     repeat_index: int
@@ -124,7 +125,7 @@ class _Repeat:
 
 def _largest(
     paths: SweepPaths,
-    group: Published | None,
+    groups: Sequence[Published],
     tables: Tables,
     options: Options,
     sizes: Sequence[int] | None,
@@ -137,6 +138,7 @@ def _largest(
         return int(tables.cells["cell"][0]), "no repeat could be analysed"
     cell, repeat_index, analysed = best.select(*REPEAT, "n_runs").row(0)
     of_repeat = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
+    group = next((g for g in groups if cell in g.predictions.runs["cell"]), None)
     here = 0 if group is None else group.predictions.runs.filter(of_repeat).height
     if group is None or here < analysed:
         raise DamagedFile(
@@ -170,7 +172,7 @@ def _largest(
             remedy=f"give sizes up to {pool}, or ask with --where for others alone",
         )
     epoch = best["epoch"][0] if "epoch" in best.columns else None
-    return cell, _Repeat(replace(predictions, runs=own), cell, repeat_index, epoch)
+    return cell, _Repeat(group, replace(predictions, runs=own), cell, repeat_index, epoch)
 
 
 def _draw(

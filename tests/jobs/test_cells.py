@@ -2,6 +2,7 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import consumed, resolve_cell
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import resolve
 
 CONTINUOUS = resolve("sklearn:breast_cancer")  # 427 training points
@@ -159,3 +160,28 @@ def test_a_share_that_comes_to_all_points_sets_no_runs_apart():
     assert cell(classifier="xgb", train_fraction=0.9999).identical
     assert cell(classifier="xgb", train_fraction=0.9999).cell.train_fraction == 0.9999
     assert not cell(classifier="xgb", train_fraction=0.99).identical
+
+
+DIGITS = resolve("sklearn:digits")
+
+
+def test_augmentation_is_kept_in_its_normal_form():
+    resolved = cell(DIGITS, "convnet", augment="rotate:45.0")
+    assert resolved.cell.augment == "rotate:45"
+    assert resolved.cell.id != cell(DIGITS, "convnet").cell.id
+    assert cell(DIGITS, "convnet", augment="none").cell.id == cell(DIGITS, "convnet").cell.id
+
+
+@pytest.mark.parametrize(
+    ("dataset", "classifier", "scheme", "message"),
+    [
+        (CONTINUOUS, "mlp", "crop-flip:4", "crop-flip needs images, and the dataset has none"),
+        (DIGITS, "xgb", "rotate:45", "xgb sees each training row once: mlp and cnn"),
+        (DIGITS, "lr-sgd", "rotate:45", "lr-sgd sees each training row once"),
+        (DIGITS, "mlp", "rotate:360", "180"),
+    ],
+)
+def test_what_cannot_be_augmented_is_refused(dataset, classifier, scheme, message):
+    with pytest.raises(Refused, match=message) as refused:
+        cell(dataset, classifier, augment=scheme)
+    assert refused.value.option == "augment"

@@ -16,7 +16,7 @@ from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.datasets.split import split, subsample
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.jobs.identity import canonical_json, identity
-from manyseed.jobs.run import Cell
+from manyseed.jobs.run import LATER, Cell
 from manyseed.jobs.streams import raw, stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
@@ -72,6 +72,14 @@ def test_a_cell_keeps_its_identity():
     assert CELL.id == "42e91122e6215eba30c12c6bb7cff99c"
 
 
+def test_a_field_that_came_later_is_left_out_while_it_is_none():
+    assert "augment" not in CELL.canonical()
+    augmented = replace(CELL, augment="rotate:45")
+    assert augmented.canonical() == {**CELL.canonical(), "augment": "rotate:45"}
+    assert augmented.id == "bd71050a031147e5b2cb626f257c3cc6"
+    assert Cell.from_canonical(augmented.canonical()) == augmented
+
+
 def test_a_cell_survives_json_in_any_order_of_keys():
     text = json.dumps(dict(reversed(CELL.canonical().items())))
     again = Cell.from_canonical(json.loads(text))
@@ -99,6 +107,7 @@ def test_every_field_of_a_cell_is_part_of_the_identity():
         "vary": ["init"],
     }
     assert set(changes) == set(CELL.canonical()) - {"v"}
+    changes |= dict.fromkeys(LATER, "another")
     ids = {Cell.from_canonical({**CELL.canonical(), key: changes[key]}).id for key in changes}
     assert len(ids | {CELL.id}) == len(changes) + 1
 

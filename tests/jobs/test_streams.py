@@ -24,6 +24,7 @@ FIRST_WORDS = {
     "batch": [14623975271906507083, 14725366734992373342],
     "dropout": [6041038444417597819, 16008536282294738199],
     "tune": [16050291031045024293, 15029990021952086129],
+    "augment": [1285074420527097474, 15349665404065534707],
 }
 
 
@@ -59,7 +60,7 @@ def test_streams_differ_in_seed_name_and_every_key():
 
 
 def test_an_unknown_stream_is_refused_with_the_options():
-    with pytest.raises(ValueError, match=r"'shuffle'.*split.*tune"):
+    with pytest.raises(ValueError, match=r"'shuffle'.*split.*augment"):
         stream(1, "shuffle")  # type: ignore[arg-type]
 
 

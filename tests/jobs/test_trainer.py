@@ -201,6 +201,21 @@ def test_streams_are_keyed_as_the_page_of_identities_says():
         assert raw(again, 4).tolist() == raw(getattr(made, name), 4).tolist()
 
 
+def test_augmentation_goes_with_batch_and_has_a_stream_of_its_own():
+    digits = resolve("sklearn:digits")
+    for vary, of_batch in (("init+batch", [3]), ("init", [])):
+        cell = make_cell(digits, "convnet", augment="shift-x:.10", vary=vary)
+        run = Run(cell, 1, 3)
+        keys = [digits.id, "convnet@1", "shift-x:0.1", 1, *of_batch]
+        assert stream_keys(run)["augment"] == keys
+        again = stream(cell.seed, "augment", *keys)
+        assert raw(again, 4).tolist() == raw(generators(run).augment, 4).tolist()
+        assert Trainer().training_set(run).augment == "shift-x:0.1"
+    plain = Run(make_cell(digits, "convnet"), 1, 3)
+    assert "augment" not in stream_keys(plain)
+    assert generators(plain).augment is None
+
+
 def fitted_by(monkeypatch, fit):
     record = dataclasses.replace(classifiers.CLASSIFIERS["lr-sgd"], fit=fit)
     monkeypatch.setitem(classifiers.CLASSIFIERS, "lr-sgd", record)

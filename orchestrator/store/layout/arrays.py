@@ -13,6 +13,8 @@ from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, Coordinat
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
+LATER_FLAGS = ("augment",)
+"""Of groups that have `schema.GroupSpec.ensembling`."""
 NO_RECIPE = 65535
 CURVES = {
     "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",
@@ -62,6 +64,7 @@ class Kept:
     curves: bool
     optional: tuple[OptionalArray, ...]
     coordinates: tuple[Coordinate, ...]
+    flags: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -287,7 +290,7 @@ def _coordinates(kept: Kept) -> list[ArraySpec]:
         "share of the available training samples",
         "A number of points where it exceeds 1.",
     )
-    for name in FLAGS:
+    for name in kept.flags:
         array(name, "int16", -1, name.replace("_", " "), "-1 for padding.")
     array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.", ("epoch",))
     if kept.curves:

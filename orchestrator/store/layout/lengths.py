@@ -34,6 +34,7 @@ def planned_group(
     curves: bool = False,
     optional: tuple[OptionalArray, ...] = (),
     coordinates: tuple[Coordinate, ...] = (),
+    ensembling: str = "",
     runs: int | None = None,
 ) -> GroupSpec:
     """Describe a group, with the lengths of its shards and chunks.
@@ -65,6 +66,7 @@ def planned_group(
         What is kept besides.
     coordinates : tuple of Coordinate
         Of their dimensions.
+    ensembling : str
     runs : int, optional
         How many are planned.
 
@@ -106,6 +108,7 @@ def planned_group(
         curves=curves,
         optional=tuple(optional),
         coordinates=tuple(coordinates),
+        ensembling=ensembling,
     )
 
 

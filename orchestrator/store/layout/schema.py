@@ -14,11 +14,19 @@ from urllib.parse import quote
 
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.arrays import ArraySpec, Kept, arrays_of, itemsize
+from manyseed.orchestrator.store.layout.arrays import (
+    FLAGS,
+    LATER_FLAGS,
+    ArraySpec,
+    Kept,
+    arrays_of,
+    itemsize,
+)
 from manyseed.orchestrator.store.layout.optional import Coordinate, OptionalArray, UnknownArray
 
 LAYOUT_VERSION = 2
-"""The highest that is read. Groups with optional arrays are of layout 2, all others of 1."""
+"""The highest that is read. Groups with optional arrays, and those of cells with an axis that came
+later, are of layout 2, all others of 1."""
 ATTRIBUTE = "manyseed"
 
 COORDINATE_ROWS = 2**16
@@ -63,6 +71,9 @@ class GroupSpec:
         What is kept besides, in the order in which it is stored.
     coordinates : tuple of Coordinate
         What the places along those arrays' own dimensions stand for.
+    ensembling : str
+        Of cells with an axis that came later (`arrays.LATER_FLAGS`), which have groups of their
+        own: ``none``. Empty for all others.
     """
 
     number: int
@@ -80,6 +91,7 @@ class GroupSpec:
     curves: bool = False
     optional: tuple[OptionalArray, ...] = ()
     coordinates: tuple[Coordinate, ...] = ()
+    ensembling: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -119,7 +131,17 @@ class GroupSpec:
     @property
     def path(self) -> str:
         """Path of the group inside the store."""
-        return f"{encode_name(self.dataset)}/{encode_name(self.classifier)}"
+        return f"{encode_name(self.dataset)}/{encode_name(self.named)}"
+
+    @property
+    def named(self) -> str:
+        """The classifier, with ``~`` and `ensembling` where the group has it."""
+        return own_name(self.classifier, self.ensembling)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Names of the coordinates whose codes stand for words."""
+        return (*FLAGS, *(LATER_FLAGS if self.ensembling else ()))
 
     @property
     def n_classes(self) -> int:
@@ -159,6 +181,7 @@ class GroupSpec:
                 curves=self.curves,
                 optional=self.optional,
                 coordinates=self.coordinates,
+                flags=self.flags,
             )
         )
 
@@ -260,10 +283,10 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        for field in ("optional", "coordinates"):
+        for field in ("optional", "coordinates", "ensembling"):
             if not fields[field]:
                 del fields[field]
-        return {"layout": 2 if self.optional else 1, **fields}
+        return {"layout": 2 if self.optional or self.ensembling else 1, **fields}
 
     @classmethod
     def from_attributes(
@@ -286,7 +309,8 @@ class GroupSpec:
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
-        value = {"curves": False, "optional": [], "coordinates": [], **value}
+        absent = {"curves": False, "optional": [], "coordinates": [], "ensembling": ""}
+        value = {**absent, **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
@@ -320,8 +344,15 @@ def _require_types(values: Mapping[str, Any]) -> None:
     for text in (values["dataset"], values["classifier"], *values["class_names"]):
         if not isinstance(text, str) or not text:
             raise TypeError(f"{text!r} is no name")
+    if not isinstance(values["ensembling"], str):
+        raise TypeError(f"ensembling = {values['ensembling']!r} is no text")
     if type(values["curves"]) is not bool:
         raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
+
+
+def own_name(classifier: str, ensembling: str) -> str:
+    """Return what tells a group from others of its dataset, ``mlp`` or ``mlp~none``."""
+    return f"{classifier}~{ensembling}" if ensembling else classifier
 
 
 def encode_name(name: str) -> str:

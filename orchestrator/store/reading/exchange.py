@@ -20,7 +20,7 @@ from polars.io.plugins import register_io_source
 from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
 from manyseed.orchestrator.errors import DamagedShard
 from manyseed.orchestrator.paths import BESIDE, METADATA
-from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS
+from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.reading.reader import (
@@ -40,7 +40,7 @@ SCHEMA = pl.Schema(
         "dataset": pl.String(),
         "classifier": pl.String(),
         "train_fraction": pl.Float64(),
-        **{name: pl.String() for name in FLAGS},
+        **{name: pl.String() for name in (*FLAGS, *LATER_FLAGS)},
         "cell": pl.Int32(),
         "repeat_index": pl.Int16(),
         "run_index": pl.Int32(),
@@ -178,13 +178,14 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
     """Yield the rows of `SCHEMA` of a group, an inner chunk at a time."""
     spec = group.spec
     done = finished_rows(statuses(group))
-    numbers = ("train_fraction", "cell", "repeat_index", "run_index", "status", *FLAGS)
+    numbers = ("train_fraction", "cell", "repeat_index", "run_index", "status", *spec.flags)
     columns = {name: read_array(group, name)[done] for name in numbers}
     columns |= {name: read_array(group, name)[done] for name in ("fit_seconds", "recipe")}
     trained = np.full(len(done), np.nan, dtype=np.float32)
     if TRAIN_ACCURACY.name in spec.measures:
         trained = read_array(group, TRAIN_ACCURACY.name)[done]
-    words = {name: np.array(_meanings(group, name), dtype=object) for name in FLAGS}
+    words = {name: np.array(_meanings(group, name), dtype=object) for name in spec.flags}
+    absent = [name for name in LATER_FLAGS if name not in spec.flags]
     y_true, test_index = test_sets(group, columns["repeat_index"])
     epochs = np.array(spec.epochs, dtype=np.int32)
     edges = np.arange(0, group.rows + 1, spec.chunk_length)
@@ -201,7 +202,8 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
                 "dataset": pl.repeat(spec.dataset, len(repeat), eager=True),
                 "classifier": pl.repeat(spec.classifier, len(repeat), eager=True),
                 **{name: at[name] for name in numbers[:4]},
-                **{name: words[name][at[name]] for name in FLAGS},
+                **{name: words[name][at[name]] for name in spec.flags},
+                **{name: pl.repeat("none", len(repeat), eager=True) for name in absent},
                 "epoch": np.tile(epochs, len(part)),
                 "is_copy": at["status"] == COPY,
                 "fit_seconds": pl.Series(at["fit_seconds"]).fill_nan(None),

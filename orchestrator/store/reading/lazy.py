@@ -12,7 +12,7 @@ import xarray as xr
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.arrays import FLAGS
+from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import (
     Integers,
@@ -43,7 +43,7 @@ def in_words(data: xr.Dataset) -> xr.Dataset:
     Each run has its own test set: ``y_true`` and ``test_index`` are (run, sample).
     """
     words = {}
-    for name in FLAGS:
+    for name in (name for name in (*FLAGS, *LATER_FLAGS) if name in data.coords):
         codes = data[name]
         meanings = np.array(str(codes.attrs["flag_meanings"]).split())
         about = {key: value for key, value in codes.attrs.items() if not key.startswith("flag_")}

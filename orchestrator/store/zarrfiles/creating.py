@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import GroupMismatch
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.arrays import FLAGS, ArraySpec
+from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS, ArraySpec
 from manyseed.orchestrator.store.layout.groups import Group, find_group, open_group
 from manyseed.orchestrator.store.layout.schema import COORDINATE_ROWS, GroupSpec
 from manyseed.orchestrator.store.zarrfiles import encoding
@@ -76,7 +76,8 @@ class GroupRows:
     train_fraction : float64 array
         Share, or above 1 number, of training samples.
     flags : mapping of str to Flags
-        Schemes, hparams and vary, one for each name of `schema.FLAGS`.
+        Schemes, hparams and vary, one for each name of `arrays.FLAGS`; and those of
+        `arrays.LATER_FLAGS` where the group has them.
     """
 
     cell: Integers
@@ -86,7 +87,7 @@ class GroupRows:
     flags: Mapping[str, Flags]
 
     def __post_init__(self) -> None:
-        if missing := set(FLAGS) ^ set(self.flags):
+        if missing := set(FLAGS) ^ (set(self.flags) - set(LATER_FLAGS)):
             raise ValueError(f"flags must be exactly {', '.join(FLAGS)}; differs in {missing}")
         columns = [self.repeat_index, self.run_index, self.train_fraction]
         lengths = {len(column) for column in (*columns, *(f.codes for f in self.flags.values()))}
@@ -207,7 +208,7 @@ def _column(
     for one in group.spec.coordinates:
         if one.name == array.name:
             return np.array(one.values, dtype=array.dtype), None
-    if array.name in FLAGS:
+    if array.name in group.spec.flags:
         meanings = []
         if group.rows:
             meanings = json.loads(group.metadata(array))["attributes"]["flag_meanings"].split()

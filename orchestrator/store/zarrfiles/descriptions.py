@@ -12,7 +12,6 @@ import numpy as np
 from manyseed.orchestrator.disk.placing import place, read_bytes
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, StoreUnavailable
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.chunkfile import Format, parse
 from manyseed.orchestrator.store.layout.groups import Group, array_description, find_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -83,7 +82,7 @@ def wrong_descriptions(
         # arrays grow before the group does
         rows = min([planned, *known["run"]])
         group = Group(store, spec, rows, min([repeats, *known["repeat"]]))
-    meanings = {name: parts[0].flags[name].meanings for name in FLAGS} if parts else {}
+    meanings = {name: parts[0].flags[name].meanings for name in spec.flags} if parts else {}
     for array, path in zip(spec.arrays, arrays, strict=True):
         words = meanings.get(array.name)
         expected = array_metadata(spec, array, group.rows, group.repeats, words)

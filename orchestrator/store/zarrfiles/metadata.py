@@ -79,7 +79,7 @@ def group_description(group: Group, history: str) -> bytes:
     spec = group.spec
     coordinates = " ".join(array.name for array in spec.arrays if array.role == "coordinate")
     attributes = {
-        "title": f"predictions of {spec.classifier} on {spec.dataset}",
+        "title": f"predictions of {spec.named} on {spec.dataset}",
         "source": "manyseed",
         "history": history,
         "comment": "rows whose status is neither 1 nor 2 hold no predictions: mask them first",

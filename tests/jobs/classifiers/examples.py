@@ -132,7 +132,10 @@ def info(data: TrainingSet, n_train: int | None = None) -> DatasetInfo:
 
 def generators(init=0, batch=0, dropout=0):
     return Generators(
-        stream(9, "init", init), stream(9, "batch", batch), stream(9, "dropout", dropout)
+        stream(9, "init", init),
+        stream(9, "batch", batch),
+        stream(9, "dropout", dropout),
+        stream(9, "augment", batch),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import LATER
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.probabilities import predicted
@@ -65,10 +66,10 @@ def is_exported(path: Path) -> bool:
         return False
     with _reading(path):
         found = _scan(path).collect_schema()
-    if not set(SCHEMA) <= set(found):
+    if not set(SCHEMA) - set(LATER) <= set(found):
         return False
     for name, dtype in SCHEMA.items():
-        if found[name] != dtype:
+        if name in found and found[name] != dtype:
             raise UserError(f"is {found[name]}, not {dtype}", file=path, key=name)
     return True
 
@@ -268,11 +269,18 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
 
 
 def read_exported(path: Path) -> list[PredictionFile]:
-    """Open a table that ``export`` wrote: labels of every dataset and classifier in it."""
+    """Open a table that ``export`` wrote: labels of every dataset and classifier in it.
+
+    Raises
+    ------
+    UserError
+        Also for cells with an axis that came later, which only a copy of the store brings back.
+    """
+    whole = _scan(path)
+    there = [axis for axis in LATER if axis in whole.collect_schema()]
     table = _collected(
         path,
-        _scan(path)
-        .select(
+        whole.select(
             "dataset",
             "classifier",
             *DEFAULTS,
@@ -281,9 +289,19 @@ def read_exported(path: Path) -> list[PredictionFile]:
             "epoch",
             "is_copy",
             "fit_seconds",
-        )
-        .with_row_index("line"),
+            *there,
+        ).with_row_index("line"),
     )
+    for axis in there:
+        others = table.filter(pl.col(axis) != LATER[axis])[axis]
+        if not others.is_empty():
+            raise UserError(
+                "a table cannot bring such cells back",
+                file=path,
+                key=axis,
+                value=others[0],
+                remedy="export the sweep to a file whose name ends in .zip, and import that",
+            )
     for name in table.columns:
         if name != "fit_seconds" and table[name].has_nulls():
             raise UserError("lacks values", file=path, key=name)

@@ -45,6 +45,7 @@ def planted(
     described = pl.DataFrame(of_cell, schema=_AXES, orient="row").with_row_index("cell")
     described = described.with_columns(
         pl.lit("none").alias("perturb_categorical"),
+        pl.lit("none").alias("augment"),
         pl.lit("none").alias("perturb_hparams"),
         pl.lit("default").alias("hparams"),
         pl.lit("init+batch").alias("vary"),

@@ -189,6 +189,7 @@ def sweep(
                     "train_fraction": 1.0,
                     "perturb_continuous": list(schemes),
                     "perturb_categorical": "none",
+                    "augment": "none",
                     "perturb_hparams": "none",
                     "vary": "init+batch",
                     "hparams": "default",

@@ -332,6 +332,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "beyond": pl.Series([None, None], dtype=pl.UInt32),
             "perturb_continuous": of_noise["perturb_continuous"],
             "perturb_categorical": "none",
+            "augment": "none",
             "perturb_hparams": "none",
             "hparams": "default",
             "vary": "init+batch",

@@ -66,7 +66,7 @@ def test_augmented_cells_join_a_plain_sweep_and_change_nothing_of_it(tmp_path):
         assert arrays.keys() == after[path].keys()
         for name, values in arrays.items():
             np.testing.assert_array_equal(after[path][name], values)
-    assert after["digits/small~none"].keys() == {*after["digits/small"], "augment"}
+    assert after["digits/small~none"].keys() == after["digits/small"].keys()
     assert plan_sweep(file, sweep.directory).is_empty
     _analysed(sweep)
 
@@ -94,6 +94,10 @@ def _analysed(sweep):
         "rotate:45": 3,
         "crop-flip:1": 3,
     }
+    code, said = inside("import", table, "--out", sweep.directory / "again")
+    assert code == 2
+    assert "rotate:45" in said
+    assert ".zip" in said
     code, said = inside("verify", sweep.directory)
     assert (code, "differ" in said) == (0, False)
     code, said = inside("howmany", sweep.directory)

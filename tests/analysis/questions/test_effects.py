@@ -19,7 +19,9 @@ from tests.analysis.samples import sweep
 
 KEY = {
     "train_fraction": 1.0,
-    **dict.fromkeys(("perturb_continuous", "perturb_categorical", "perturb_hparams"), "none"),
+    **dict.fromkeys(
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment"), "none"
+    ),
     "hparams": "default",
     "vary": "init+batch",
     "dataset": "one",

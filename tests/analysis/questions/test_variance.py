@@ -28,7 +28,9 @@ KEY = {
     "dataset": "one",
     "classifier": "mlp",
     "train_fraction": 1.0,
-    **dict.fromkeys(("perturb_continuous", "perturb_categorical", "perturb_hparams"), "none"),
+    **dict.fromkeys(
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment"), "none"
+    ),
     "hparams": "default",
 }
 TYPES = {"cell": pl.UInt32, "repeat_index": pl.UInt16}

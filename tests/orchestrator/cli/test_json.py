@@ -59,7 +59,7 @@ def test_answers_have_the_keys_that_are_documented(
     value = json.loads(result.stdout)
     assert next(iter(value)) == "schema"
     assert value.pop("schema") == SCHEMA
-    cell = {"perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams"}
+    cell = {"perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "augment"}
     assert value.keys() - cell <= documented(verb)
 
 

@@ -144,9 +144,9 @@ def _publish(folder: Path) -> None:
     paths = SweepPaths(folder / "sweep")
     for group in list_groups(paths.store):
         for shard in range(group.shards):
-            publish(
-                group, shard, JournalIndex(JournalFolder(paths.journals)), LeaseWatch(paths.leases)
-            )
+            journals, watch = JournalIndex(JournalFolder(paths.journals)), LeaseWatch(paths.leases)
+            # as a task does: who was killed before its lease said whose it is holds it for a while
+            publish(group, shard, journals, watch, wait=30)
 
 
 def _compact(folder: Path) -> None:

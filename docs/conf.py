@@ -1,0 +1,56 @@
+"""The site: the repository's own pages, so that links work here as they do in a checkout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+project = "manyseed"
+author = "The manyseed maintainers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+include_patterns = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/*.md",
+    "benchmarks/README.md",
+    "examples/README.md",
+]
+root_doc = "README"
+templates_path = ["templates"]
+html_theme = "furo"
+html_title = "manyseed"
+html_additional_pages = {"index": "begin.html"}
+html_show_sourcelink = False
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+autodoc_typehints = "description"
+
+PAGES = {
+    "Begin": ("start", "recipes", "faq", "glossary"),
+    "Sweeps": ("sweep-file", "datasets", "classifiers", "perturbations", "cluster"),
+    "Results": ("results", "uncertainty", "response", "import", "python", "json"),
+    "Inside": ("design", "identity", "store", "compared"),
+}
+MORE = {
+    "Sweeps": ("examples/README",),
+    "Inside": ("benchmarks/README", "CONTRIBUTING", "CHANGELOG"),
+}
+
+
+def setup(app: Any) -> None:
+    """Give the README the list of pages, and what lies between its sections."""
+    app.connect("source-read", _add_contents)
+
+
+def _add_contents(_: Any, name: str, source: list[str]) -> None:
+    if name != root_doc:
+        return
+    for caption, pages in PAGES.items():
+        listed = [*(f"docs/{page}" for page in pages), *MORE.get(caption, ())]
+        lines = "\n".join(listed)
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"

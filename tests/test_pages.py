@@ -1,0 +1,86 @@
+"""The pages that one begins with: their commands and Python are run as written, in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("start", "recipes", "python")
+NOT_RUN = "<!-- not run by the tests -->"
+_BLOCK = re.compile(
+    rf"^(?P<skip>{re.escape(NOT_RUN)}\n)?```(?P<kind>\w+)(?: title=\"(?P<file>[^\"]+)\")?\n"
+    r"(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    kind: str
+    file: str | None
+    text: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for found in _BLOCK.finditer((ROOT / "docs" / f"{page}.md").read_text()):
+        if not found["skip"] and found["kind"] in ("sh", "python", "toml"):
+            yield Block(found["kind"], found["file"], found["text"])
+
+
+def run(block: Block, folder: Path) -> None:
+    if block.kind == "toml":
+        if block.file:
+            (folder / block.file).write_text(block.text)
+        return
+    python = [sys.executable, "-c", block.text]
+    done = subprocess.run(
+        python if block.kind == "python" else ["bash", "-e", "-c", block.text],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block.text}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.timeout(900)
+def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
+    ran = 0
+    for page in PAGES:
+        for block in blocks(page):
+            run(block, tmp_path)
+            ran += block.kind != "toml"
+    assert ran == 20
+    assert (tmp_path / "patients" / "report" / "index.html").exists()
+
+
+def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
+    done = subprocess.run(
+        [*build, "-c", "docs", "-d", tmp_path / "seen", ".", tmp_path / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {file.relative_to(tmp_path / "site").as_posix() for file in tmp_path.rglob("*.html")}
+    ours = {f"docs/{file.stem}.html" for file in (ROOT / "docs").glob("*.md")}
+    assert ours | {"index.html", "README.html", "CHANGELOG.html"} <= pages
+    assert "howmany_until" in (tmp_path / "site" / "docs" / "python.html").read_text()
+
+
+def test_every_example_is_on_its_page() -> None:
+    page = (ROOT / "examples" / "README.md").read_text()
+    for file in (ROOT / "examples").rglob("*.toml"):
+        assert f"({file.relative_to(ROOT / 'examples').as_posix()})" in page

@@ -28,7 +28,7 @@ from manyseed.analysis.figures.levels import (
 )
 from manyseed.analysis.figures.quantities import MAIN, Quantities, Quantity
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
-from manyseed.analysis.figures.style import CELLS, Plot, colour, styled, wide
+from manyseed.analysis.figures.style import CELLS, Mark, Plot, addresses, colour, styled, wide
 from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]
@@ -145,8 +145,9 @@ def of_dataset(
         bottom=BELOW / tall,
         wspace=0.17,
     )
+    marks: list[Mark] = []
     for axis, quantity in zip(axes, drawn, strict=True):
-        _column(axis, quantity, rows, classifiers, rich)
+        marks += _column(axis, quantity, rows, classifiers, rich)
         if quantity.name in LEVELS:
             axis_of_levels(axis)
             mark_resolution(axis, own.repeats)
@@ -172,7 +173,7 @@ def of_dataset(
     said = [f"Rows: {varied}." if varied else "", *(one.said for one in shown)]
     said += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
     n = own.runs.filter(~pl.col("identical")).height
-    return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure)
+    return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure, marks)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
@@ -240,15 +241,24 @@ class _Rows:
 
 def _column(
     axis: Axes, quantity: Quantity, rows: _Rows, classifiers: Sequence[str], rich: bool
-) -> None:
-    """Draw a quantity of all cells; what is of one classifier is one shape each."""
-    parts = quantity.values.sort("cell", "value").partition_by("cell", as_dict=True)
+) -> list[Mark]:
+    """Draw a quantity of all cells; what is of one classifier is one shape each.
+
+    Return the dots that are runs.
+    """
+    parts = quantity.values.sort("cell", "value", maintain_order=True).partition_by(
+        "cell", as_dict=True
+    )
     by_classifier: dict[str, list[tuple[float, Real]]] = {}
+    marks: list[Mark] = []
     for (cell,), own in parts.items():
         values = own["value"].to_numpy()
         by_classifier.setdefault(rows.classifier[int(cell)], []).append(
             (rows.at[int(cell)], values)
         )
+        if "run_index" in own.columns and (own.height < FEWEST or (rich and own.height <= DOTTED)):
+            up = rows.at[int(cell)] + scattered(own.height)
+            marks.append(Mark(axis, values, up, addresses(own)))
     span = quantity.values["value"].to_numpy()
     tiny = _DOT * (float(span.max() - span.min()) or 1)
     axis.grid(visible=True, axis="x")
@@ -290,6 +300,7 @@ def _column(
     axis.set_title(quantity.label, pad=12)
     axis.tick_params(axis="y", length=0)
     axis.locator_params(axis="x", nbins=4)
+    return marks
 
 
 def _strokes(ends: Sequence[tuple[float, float, float]]) -> tuple[Real, Real]:

@@ -82,7 +82,8 @@ def main(tables: Tables) -> list[Quantity]:
 
 
 def _quantity(name: str, label: str, frame: pl.DataFrame, said: str) -> Quantity:
-    values = frame.select("cell", pl.col(name).alias("value")).drop_nulls()
+    where = [one for one in (*_KEY, "run_index") if one in frame.columns]
+    values = frame.select(*where, pl.col(name).alias("value")).filter(pl.col("value").is_not_null())
     return Quantity(name, label, values, said)
 
 

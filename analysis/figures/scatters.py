@@ -17,7 +17,9 @@ from manyseed.analysis.figures.levels import (
 from manyseed.analysis.figures.quantities import varying
 from manyseed.analysis.figures.style import (
     VECTORS,
+    Mark,
     Plot,
+    addresses,
     colour,
     legend,
     marker,
@@ -49,11 +51,21 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
     datasets = _values(shown, "dataset")
     figure, axes = panels(datasets, "α̂", BESIDE)
     handles = {}
+    marks = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
         for index, level in enumerate(levels):
             of = here.filter(pl.col(by).cast(pl.String) == level).sort("accuracy", "alpha_hat")
             rows = thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)
+            drawn = of[rows]
+            marks.append(
+                Mark(
+                    axis,
+                    drawn["accuracy"].to_numpy(),
+                    drawn["alpha_hat"].to_numpy(),
+                    addresses(drawn),
+                )
+            )
             handles[level] = axis.scatter(
                 of["accuracy"].to_numpy()[rows],
                 of["alpha_hat"].to_numpy()[rows],
@@ -84,6 +96,7 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
         + (f" {more:,} further datasets, of smaller α̂, are not drawn." if more else ""),
         shown.height,
         figure,
+        marks,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -71,6 +72,16 @@ _RC: Any = {
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Dots of a panel: where they are, (dot,) each, and the run of each, ``CELL:REPEAT:RUN``."""
+
+    axis: Axes
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    runs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """A figure with the words that belong to it.
 
@@ -82,6 +93,8 @@ class Plot:
         The caption tells what is drawn, n, and for α̂ the resolution δ.
     n : int
         Number of runs, pairs or repeats that are drawn.
+    marks : sequence of Mark
+        Dots that have a name.
     """
 
     name: str
@@ -89,6 +102,7 @@ class Plot:
     caption: str
     n: int
     figure: Figure = field(repr=False)
+    marks: Sequence[Mark] = field(default=(), repr=False)
 
     @property
     def of_cells(self) -> bool:
@@ -119,6 +133,26 @@ def drawn_wide(inches: float | None) -> Iterator[None]:
 def wide(default: float = WIDTH) -> float:
     """Return how wide a figure is to be, in inches."""
     return _asked.get() or default
+
+
+def places(plot: Plot) -> list[tuple[float, float, str]]:
+    """Return where the dots are that have a name, in the units of the figure's SVG, and the names.
+
+    It is for a figure that has been drawn: layouts are made then.
+    """
+    found = []
+    tall = 72 * plot.figure.get_figheight()
+    for mark in plot.marks:
+        pixels = mark.axis.transData.transform(np.column_stack([mark.x, mark.y]))
+        for (x, y), run in zip(pixels * 72 / plot.figure.dpi, mark.runs, strict=True):
+            found.append((round(float(x), 1), round(float(tall - y), 1), run))
+    return found
+
+
+def addresses(rows: pl.DataFrame) -> list[str]:
+    """Return the addresses of runs, ``CELL:REPEAT:RUN``."""
+    named = pl.format("{}:{}:{}", "cell", "repeat_index", "run_index")
+    return rows.select(named.alias("run"))["run"].to_list()
 
 
 def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:

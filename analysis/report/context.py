@@ -12,7 +12,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.figures.levels import PROBES
-from manyseed.analysis.figures.style import Plot
+from manyseed.analysis.figures.style import Plot, colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import Sentence, answers
@@ -80,6 +80,8 @@ class Context:
     counts : Counts
     answers : sequence of Said
         What the tables say, in sentences.
+    colours : mapping of str to str
+        Of each classifier in the figures of datasets; empty where some share one.
     summary : rows
         One for each cell (`summary`).
     axes : sequence of str
@@ -102,6 +104,7 @@ class Context:
     name: str
     counts: Counts
     answers: Sequence[Said]
+    colours: Mapping[str, str]
     summary: Rows
     axes: Sequence[str]
     repeats: str
@@ -169,6 +172,7 @@ def context(
         name=name,
         counts=counts,
         answers=linked(found, figures),
+        colours=colours(own.cells),
         summary=summary(cells),
         axes=varying_axes(cells),
         repeats=repeats_in_words(tables.cells),
@@ -216,6 +220,13 @@ def answered(
         finished=counts.shown,
         failed=counts.failed,
     )
+
+
+def colours(cells: pl.DataFrame) -> dict[str, str]:
+    """Return the colour of each classifier; none where some would share one."""
+    names = cells["classifier"].cast(pl.String).unique().sort().to_list()
+    found = {name: colour(index).lower() for index, name in enumerate(names)}
+    return found if len(set(found.values())) == len(names) else {}
 
 
 def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[Said, ...]:

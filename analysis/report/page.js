@@ -1,5 +1,6 @@
 "use strict";
-// Tables sort, filter and download; figures download. Without this the page shows all it has.
+// Tables sort, filter and download; figures download, switch between datasets and classifiers, and
+// name their runs. Without this the page shows all it has.
 (() => {
   const FEW = 40; // rows that are shown at first
   const LISTED = 8; // rows from which a table has a filter
@@ -13,6 +14,13 @@
     const plain = said.replace(/\u2212/g, "-").replace(/,/g, "");
     const found = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?/i.exec(plain);
     return found ? Number(found[0]) : NaN;
+  };
+
+  const button = (said, label, act) => {
+    const made = make("button", { type: "button" }, said);
+    made.setAttribute("aria-label", label);
+    made.addEventListener("click", act);
+    return made;
   };
 
   function save(name, type, content) {
@@ -51,6 +59,42 @@
         table.tBodies[0].append(...keyed.map((one) => one[2]));
       });
     });
+  }
+
+  const shown = (table) => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+
+  // For the package booktabs; numbers have their signs as in mathematics.
+  function latex(table, rows, title) {
+    const special = { "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
+    const signs = [
+      [/\u03b1\u0302/g, "$\\hat\\alpha$"], [/\u03b4/g, "$\\delta$"], [/\u03b5/g, "$\\varepsilon$"], [/\u03c1/g, "$\\rho$"],
+      [/\u2020/g, "\\dag{}"], [/\u2021/g, "\\ddag{}"], [/\u00d7/g, "$\\times$"], [/\u00b1/g, "$\\pm$"], [/\u2264/g, "$\\le$"],
+      [/\u2212/g, "$-$"], [/\u2013/g, "--"], [/\u00b7/g, "$\\cdot$"],
+    ];
+    const clean = (said) => {
+      const plain = said.replace(/[\\{}~^]/g, (one) => special[one]).replace(/[&%$#_]/g, "\\$&");
+      return signs.reduce((now, [from, to]) => now.replace(from, to), plain);
+    };
+    const cell = (said) => {
+      const found = /^([+\u2212-]?[\d,.]+)(\*?)(?: ± ([\d.]+))?$/.exec(said);
+      if (!found) return clean(said);
+      const value = found[1].replace(/\u2212/g, "-").replace(/,/g, "{,}");
+      return `$${value}${found[2] ? "^{*}" : ""}${found[3] ? ` \\pm ${found[3]}` : ""}$`;
+    };
+    const heads = [...table.tHead.rows[0].cells];
+    const line = (cells) => `${cells.join(" & ")} \\\\`;
+    return [
+      "% needs \\usepackage{booktabs}",
+      `% ${title}`,
+      `\\begin{tabular}{${heads.map((head) => (head.classList.contains("num") ? "r" : "l")).join("")}}`,
+      "\\toprule",
+      line(heads.map((head) => clean(text(head)))),
+      "\\midrule",
+      ...rows.map((row) => line([...row.cells].map((one) => cell(text(one))))),
+      "\\bottomrule",
+      "\\end{tabular}",
+      "",
+    ].join("\n");
   }
 
   // "0.9796 ± 0.0066" is two columns; marks and thousands' commas go.
@@ -95,12 +139,13 @@
       bar.append(filter, count);
     }
     const name = region.getAttribute("aria-label").toLowerCase().replace(/\W+/g, "-");
-    const download = make("button", { type: "button" }, "CSV");
-    download.setAttribute("aria-label", `Download ${region.getAttribute("aria-label")} as CSV`);
-    download.addEventListener("click", () =>
-      save(`${name}.csv`, "text/csv", csv(table, [...table.tBodies[0].rows].filter((row) => !row.hidden))),
+    const title = region.getAttribute("aria-label");
+    bar.append(
+      button("CSV", `Download ${title} as CSV`, () => save(`${name}.csv`, "text/csv", csv(table, shown(table)))),
+      button("LaTeX", `Download ${title} as LaTeX`, () =>
+        save(`${name}.tex`, "application/x-tex", latex(table, shown(table), `${document.title}: ${title}`)),
+      ),
     );
-    bar.append(download);
     region.before(bar);
     if (rows.length > FEW) {
       table.classList.add("folded");
@@ -115,19 +160,143 @@
     }
   }
 
+  const SCALE = 4; // pixels of PNG for one of the figure: 288 an inch
+  const INK = "#1a1c1f";
+
+  // The figure as a file of its own, dark on white.
+  function source(picture) {
+    const copy = picture.cloneNode(true);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("color", INK);
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + new XMLSerializer().serializeToString(copy);
+  }
+
+  function png(picture, name) {
+    const { width, height } = picture.viewBox.baseVal;
+    const image = new Image(width * SCALE, height * SCALE);
+    image.onload = () => {
+      const canvas = make("canvas", { width: width * SCALE, height: height * SCALE });
+      const pen = canvas.getContext("2d");
+      pen.fillStyle = "#fff";
+      pen.fillRect(0, 0, canvas.width, canvas.height);
+      pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => save(`${name}.png`, "image/png", blob));
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source(picture))}`;
+  }
+
+  // The browser prints this figure alone, on paper of its size: vectors, and fonts embedded.
+  function pdf(element, picture) {
+    const { width, height } = picture.viewBox.baseVal;
+    const sized = make("style", {}, `@page { size: ${width + 1}pt ${height + 2}pt; margin: 0 }`);
+    const folds = [...document.querySelectorAll("details")].filter((one) => one.contains(element) && !one.open);
+    const title = document.title;
+    document.head.append(sized);
+    document.title = element.id;
+    document.body.classList.add("alone");
+    element.classList.add("printed");
+    folds.forEach((one) => (one.open = true));
+    print();
+    folds.forEach((one) => (one.open = false));
+    element.classList.remove("printed");
+    document.body.classList.remove("alone");
+    document.title = title;
+    sized.remove();
+  }
+
+  const NEAR = 7; // units of the figure from a dot within which it is meant
+  const tip = make("div", { className: "tip", hidden: true });
+  tip.setAttribute("role", "status");
+
+  // Dots name their runs where the pointer is, or a finger; , and . go from one to the next.
+  function naming(element, picture) {
+    const said = element.querySelector("script.marks");
+    if (!said) return;
+    const { x, y, runs } = JSON.parse(said.textContent);
+    const order = [...runs.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
+    let at = -1;
+    const show = (index) => {
+      const place = new DOMPoint(x[index], y[index]).matrixTransform(picture.getScreenCTM());
+      tip.textContent = `run ${runs[index]} (manyseed show DIR ${runs[index]})`;
+      tip.hidden = false;
+      const left = Math.min(place.x + 10, innerWidth - tip.offsetWidth - 8);
+      tip.style.left = `${Math.max(left, 4) + scrollX}px`;
+      tip.style.top = `${place.y + 12 + scrollY}px`;
+    };
+    const look = (event) => {
+      const here = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+      let best = -1;
+      let least = NEAR * NEAR;
+      for (let index = 0; index < x.length; index++) {
+        const far = (x[index] - here.x) ** 2 + (y[index] - here.y) ** 2;
+        if (far < least) [best, least] = [index, far];
+      }
+      if (best < 0) tip.hidden = true;
+      else show(best);
+    };
+    picture.addEventListener("pointermove", look);
+    picture.addEventListener("pointerdown", look);
+    picture.addEventListener("pointerleave", () => (tip.hidden = true));
+    const region = element.querySelector(".scroll");
+    region.setAttribute("aria-description", "Its dots are runs: full stop names the next, comma the one before.");
+    region.addEventListener("keydown", (event) => {
+      const step = { ".": 1, ",": -1 }[event.key];
+      if (!step) return;
+      at = (at + step + order.length) % order.length;
+      show(order[at]);
+    });
+    region.addEventListener("blur", () => (tip.hidden = true));
+  }
+
   function figure(element) {
     const picture = element.querySelector("svg");
-    const source = () => {
-      const copy = picture.cloneNode(true);
-      copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-      return '<?xml version="1.0" encoding="utf-8"?>\n' + new XMLSerializer().serializeToString(copy);
+    const name = element.id;
+    const files = {
+      SVG: () => save(`${name}.svg`, "image/svg+xml", source(picture)),
+      PNG: () => png(picture, name),
+      PDF: () => pdf(element, picture),
     };
-    const button = make("button", { type: "button" }, "SVG");
-    button.setAttribute("aria-label", `Download ${element.id} as SVG`);
-    button.addEventListener("click", () => save(`${element.id}.svg`, "image/svg+xml", source()));
-    element.querySelector("figcaption").append(" ", button);
+    for (const [form, act] of Object.entries(files)) {
+      element.querySelector("figcaption").append(" ", button(form, `Download ${name} as ${form}`, act));
+    }
+    naming(element, picture);
+  }
+
+  // Figures of datasets: one dataset, or all; one classifier, or all.
+  function switching(first) {
+    const figures = [...document.querySelectorAll("figure[data-dataset]")];
+    const datasets = [...new Set(figures.map((one) => one.dataset.dataset))];
+    const bar = make("div", { className: "controls" });
+    const choice = (label, names, act) => {
+      const select = make("select", {}, make("option", { value: "" }, `all ${label}s`));
+      select.append(...names.map((name) => make("option", { value: name }, name)));
+      select.addEventListener("change", () => act(select.value));
+      bar.append(make("label", {}, `${label} `, select));
+    };
+    if (datasets.length > 1) {
+      choice("dataset", datasets, (name) => {
+        for (const one of figures) {
+          const fold = one.closest("details.fold");
+          (fold || one).hidden = name !== "" && one.dataset.dataset !== name;
+          if (fold && name !== "") fold.open = !fold.hidden;
+        }
+      });
+    }
+    const colours = JSON.parse(first.dataset.colours);
+    const names = Object.keys(colours);
+    if (names.length > 1) {
+      const dim = document.head.appendChild(make("style"));
+      choice("classifier", names, (name) => {
+        const others = names.filter((one) => name !== "" && one !== name).map((one) => colours[one]);
+        const rules = others.map((one) => `figure[data-dataset] svg [style*="${one}" i]`);
+        dim.textContent = rules.length ? `${rules.join(",")} { opacity: 0.06 !important }` : "";
+      });
+    }
+    if (bar.children.length) first.after(bar);
   }
 
   document.querySelectorAll(".scroll > table").forEach(controls);
   document.querySelectorAll("figure").forEach(figure);
+  document.querySelectorAll("#cells").forEach(switching);
+  document.body.append(tip);
 })();

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.style import Plot
+from manyseed.analysis.figures.style import Plot, places
 from manyseed.analysis.report.context import Context
 
 MINUS = "\N{MINUS SIGN}"
+MARKS = 8000  # dots of a page that tell their run
 MAX_ROWS = 2000  # of a table; others are in the result tables alone
 
 
@@ -23,8 +25,28 @@ def render(context: Context) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, difference=difference, picture=picture)
+    environment.filters.update(
+        number=number, difference=difference, picture=picture, marks=Marks().of
+    )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+
+
+class Marks:
+    """Dots that tell their runs, of the first figures, `MARKS` in all."""
+
+    def __init__(self) -> None:
+        self._left = MARKS
+
+    def of(self, plot: Plot) -> Markup:
+        """Return them as an element beside the figure; empty where there are none, or no room."""
+        found = places(plot)
+        if not found or len(found) > self._left:
+            return Markup("")
+        self._left -= len(found)
+        x, y, runs = zip(*found, strict=True)
+        said = json.dumps({"x": x, "y": y, "runs": runs}, separators=(",", ":"))
+        assert "<" not in said  # numbers and addresses
+        return Markup(f'<script type="application/json" class="marks">{said}</script>')
 
 
 def number(value: float | None, digits: int = 3) -> str:

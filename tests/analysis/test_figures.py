@@ -17,7 +17,15 @@ from manyseed.analysis.figures.curves import learning_curves, over_repeats
 from manyseed.analysis.figures.described import first_of_each
 from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.figures.overview import overview
-from manyseed.analysis.figures.style import MAX_POINTS, colour, legend, marker, panels, thinned
+from manyseed.analysis.figures.style import (
+    MAX_POINTS,
+    colour,
+    legend,
+    marker,
+    panels,
+    places,
+    thinned,
+)
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
 
@@ -426,3 +434,30 @@ def test_figures_are_the_same_each_time_and_share_no_name():
         if element.get("id")
     ]
     assert len(set(ids)) == len(ids) > 0
+
+
+def test_dots_are_the_runs_that_they_are_named_after():
+    tables = planted(datasets=2, runs=6, repeats=2, alpha=lambda _, one, *__: 0.2 * (one == "mlp"))
+    rows = tables.runs.iter_rows(named=True)
+    runs = {f"{r['cell']}:{r['repeat_index']}:{r['run_index']}": r for r in rows}
+    plots = all_figures(Given(tables))
+    for plot in (one for one in plots if one.of_cells or one.name == "alpha-hat-accuracy"):
+        named = set()
+        for mark in plot.marks:
+            column = mark.axis.get_title(loc="left") if plot.of_cells else "accuracy"
+            column = "alpha_hat" if column == "α̂" else column
+            assert list(mark.x) == [runs[run][column] for run in mark.runs]
+            if not plot.of_cells:
+                assert list(mark.y) == [runs[run]["alpha_hat"] for run in mark.runs]
+            named |= set(mark.runs)
+        dataset = {plot.title} if plot.of_cells else {"data-00", "data-01"}
+        assert named == {run for run, row in runs.items() if row["dataset"] in dataset}
+        plot.svg()
+        tall, wide = plot.figure.get_figheight() * 72, plot.figure.get_figwidth() * 72
+        for x, y, _ in places(plot):
+            assert 0 < x < wide
+            assert 0 < y < tall
+        (mark, *_) = plot.marks
+        dot = np.array([[mark.x[0], mark.y[0]]])
+        left, up = mark.axis.transData.transform(dot)[0] / plot.figure.dpi * 72
+        assert places(plot)[0][:2] == pytest.approx((left, tall - up), abs=0.06)

@@ -1,4 +1,4 @@
-"""The page in a browser: tables sort, filter and download, figures download, by keyboard too."""
+"""The page in a browser: tables sort, filter and download; figures download, switch, name runs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ DRIVER = """
 <script>
 const saved = [], errors = [], found = {};
 window.addEventListener("error", (event) => errors.push(event.message));
+window.addEventListener("unhandledrejection", (event) => console.error(String(event.reason)));
 const blobs = [];
 const made = URL.createObjectURL;
 URL.createObjectURL = (blob) => { blobs.push(blob); return made(blob); };
@@ -51,6 +52,64 @@ window.addEventListener("load", async () => {
   found.told = document.querySelector("#summary [role=status]").textContent;
   document.querySelector("#summary .controls button").click();
   document.querySelector("figure button").click();
+  document.querySelectorAll("#summary .controls button")[1].click();
+  const one = document.querySelector("figure[data-dataset]");
+  const picture = one.querySelector("svg");
+  const marks = JSON.parse(one.querySelector("script.marks").textContent);
+  const place = new DOMPoint(marks.x[3], marks.y[3]).matrixTransform(picture.getScreenCTM());
+  const tip = document.querySelector(".tip");
+  const point = (x, y) => picture.dispatchEvent(
+    new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+  found.silent = tip.hidden;
+  point(place.x + 0.5, place.y + 0.5);
+  found.pointed = [tip.hidden ? "" : tip.textContent, marks.runs[3]];
+  found.inside = tip.getBoundingClientRect().right <= innerWidth;
+  point(place.x, place.y - 4000);
+  found.left = tip.hidden;
+  const region = one.querySelector(".scroll");
+  const step = (key) => {
+    region.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    return tip.textContent;
+  };
+  found.stepped = [step("."), step("."), step(",")];
+  const seen = () => [...document.querySelectorAll("figure[data-dataset]")]
+    .filter((figure) => figure.getClientRects().length && !figure.closest("[hidden]"))
+    .map((figure) => figure.dataset.dataset);
+  const [datasets, classifiers] = document.querySelectorAll("#cells + .controls select");
+  const choose = (select, value) => {
+    select.value = value;
+    select.dispatchEvent(new Event("change"));
+  };
+  choose(datasets, "data-03");
+  found.chosen = seen();
+  choose(datasets, "");
+  choose(classifiers, "mlp");
+  const faint = (colour) => [...picture.querySelectorAll("path")]
+    .filter((path) => path.closest(`[style*="${colour}" i]`))
+    .map((path) => getComputedStyle(path.closest(`[style*="${colour}" i]`)).opacity);
+  found.dimmed = [faint("#0072b2"), faint("#d55e00")];
+  choose(classifiers, "");
+  found.undimmed = faint("#0072b2");
+  window.print = () => {
+    found.printed = [document.title, document.body.className,
+      document.querySelectorAll(".printed").length, document.head.lastChild.textContent];
+  };
+  const title = document.title;
+  const [, asPng, asPdf] = one.querySelectorAll("figcaption button");
+  asPdf.click();
+  found.after = [document.title === title, document.body.className];
+  const drawn = new Promise((done) => {
+    HTMLCanvasElement.prototype.toBlob = function (take, type) {
+      const pen = this.getContext("2d");
+      const { data } = pen.getImageData(0, 0, this.width, this.height);
+      const colours = new Set();
+      for (let k = 0; k < data.length; k += 4) colours.add(data.slice(k, k + 3).join());
+      take(new Blob(["PNG"], { type }));
+      done([saved[saved.length - 1], this.width / picture.viewBox.baseVal.width, colours.size]);
+    };
+  });
+  asPng.click();
+  found.png = await drawn;
   found.names = saved;
   found.files = await Promise.all(blobs.map((blob) => blob.text()));
   found.errors = errors;
@@ -96,7 +155,7 @@ def found(request, page, tmp_path_factory):
         [
             *(browser, *flags.split(), "--disable-background-networking", "--dump-dom"),
             *("--disable-component-update", f"--user-data-dir={folder / 'profile'}"),
-            *("--enable-logging=stderr", "--virtual-time-budget=10000"),
+            *("--enable-logging=stderr", "--virtual-time-budget=60000"),
             *(f"--window-size={width},{height}", file.as_uri()),
         ],
         capture_output=True,
@@ -158,6 +217,51 @@ def test_figures_are_downloaded_as_files_of_their_own(found):
     root = ElementTree.fromstring(found["files"][1].encode())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert root.findall(".//{http://www.w3.org/2000/svg}text")
+
+
+def test_tables_are_downloaded_as_latex(found):
+    assert found["names"][2] == "summary.tex"
+    lines = found["files"][2].splitlines()
+    assert lines[0] == r"% needs \usepackage{booktabs}"
+    assert lines[2].startswith(r"\begin{tabular}{lll")
+    assert [line for line in lines if line.startswith("\\")][1] == r"\toprule"
+    rows = [line for line in lines if line.startswith("data-01 & mlp &")]
+    assert len(rows) == 2
+    assert lines[4].count("&") == rows[0].count("&")
+    assert re.search(r"& \$0\.5\d\d\d \\pm 0\.000\d\$ &", rows[0])
+    assert r"$\hat\alpha$" in lines[4]
+    assert rows[0].endswith(r"\\")
+    assert lines[-1] == r"\end{tabular}"
+
+
+def test_dots_name_their_runs_to_pointers_and_keys(found):
+    assert found["silent"]
+    said, run = found["pointed"]
+    assert re.fullmatch(r"\d+:0:\d", run)
+    assert said == f"run {run} (manyseed show DIR {run})"
+    assert found["inside"]
+    assert found["left"]
+    first, second, again = found["stepped"]
+    assert first == again != second
+    assert first.startswith("run ")
+
+
+def test_figures_switch_between_datasets_and_classifiers(found):
+    assert found["chosen"] == ["data-03"]
+    other, chosen = found["dimmed"]
+    assert set(other) == {"0.06"}
+    assert "0.06" not in chosen
+    assert "0.06" not in found["undimmed"]
+
+
+def test_figures_are_downloaded_as_pixels_and_printed_alone(found):
+    name, scale, colours = found["png"]
+    assert (name, scale) == ("cells-1.png", pytest.approx(4, abs=0.01))
+    assert colours > 20  # of a picture with text and shapes
+    title, alone, count, paper = found["printed"]
+    assert (title, alone, count) == ("cells-1", "alone", 1)
+    assert re.fullmatch(r"@page \{ size: [\d.]+pt [\d.]+pt; margin: 0 \}", paper)
+    assert found["after"] == [True, ""]
 
 
 def test_the_script_is_small(page):

@@ -131,7 +131,9 @@ def test_the_page_shows_curves_and_ensembles_where_there_are_any(tables):
 
 def test_nothing_comes_from_outside(page):
     parsed = Page(page)
-    assert parsed.of("script") == [{}]
+    *data, script = parsed.of("script")
+    assert script == {}
+    assert data == [{"type": "application/json", "class": "marks"}] * len(data)
     assert not parsed.of("link")
     for _, attributes in parsed.elements:
         for name in ("src", "href", "xlink:href"):

@@ -206,7 +206,7 @@ class Plots:
 def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> known.Given:
     """Read what a kind is drawn of, of the cells that are asked for."""
     column = kind.replace("-", "_")
-    tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))))
+    tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))), whole=True)
     further: dict[str, Any] = {name: results.get(name) for name in FURTHER}
     if where is None:
         tables = at_last(tables)

@@ -30,11 +30,13 @@ from manyseed.orchestrator.results.tables import (
 )
 from manyseed.orchestrator.survey import survey
 
+_PAIRS = (*KEY, "dataset", "classifier", "ec_local", "ec_global")
+
 
 def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
     results = read_results(paths)
-    tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
+    tables = results.of_analysis(_PAIRS, whole=True)
     options, record = read_analysis(paths)
     ensembles = results.get(ENSEMBLES)
     page = render(
@@ -71,7 +73,7 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     Each has its `text`, what it is `about`, and `links`: what of the page shows it.
     """
     results = read_results(paths)
-    tables = results.of_analysis((*KEY, "dataset", "classifier", "ec_local", "ec_global"))
+    tables = results.of_analysis(_PAIRS, whole=True)
     options, record = read_analysis(paths)
     tables = at_last(tables)
     pairs = compared(results) or paired(tables)

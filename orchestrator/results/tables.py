@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from polars import selectors as cs
 
+from manyseed.analysis.axes import AXES, LATER
 from manyseed.orchestrator.disk.parquet import checksum, damage_named, read_parquet, scan_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
@@ -104,7 +105,21 @@ class Results(Mapping[str, pl.DataFrame]):
             raise DamagedFile(file, "is absent", self._remedy) from None
         except DamagedFile as error:
             raise DamagedFile(error.file, error.reason, self._remedy) from None
-        return frame
+        with self.damage_named(table):
+            return _with_later_axes(frame)
+
+    def _require_whole(self) -> None:
+        from manyseed.analysis.metrics.registry import METRICS
+
+        known = self.scan("runs").collect_schema().names()
+        wanted = [column.name for metric in METRICS.values() for column in metric.runs]
+        if lacking := [name for name in wanted if name not in known]:
+            more = f" and {len(lacking) - 1:,} more columns" if len(lacking) > 1 else ""
+            raise UserError(
+                f"an earlier version computed these results, which lack {lacking[0]}{more}",
+                file=self._files["runs"],
+                remedy=self._remedy,
+            )
 
     def metadata(self, table: str) -> dict[str, str]:
         """Return what a table's file says of it: `columns` and `conventions`, as JSON."""
@@ -126,14 +141,42 @@ class Results(Mapping[str, pl.DataFrame]):
         """Turn what polars says where a table cannot be decoded into `DamagedFile`."""
         return damage_named(self._files[table], self._remedy)
 
-    def of_analysis(self, pair_columns: Sequence[str]) -> Tables:
-        """Return the tables that `analysis` knows; of the pairs, which are many, some columns."""
+    def of_analysis(self, pair_columns: Sequence[str], *, whole: bool = False) -> Tables:
+        """Return the tables that `analysis` knows; of the pairs, which are many, some columns.
+
+        Parameters
+        ----------
+        pair_columns : sequence of str
+        whole : bool
+            Refuse tables of an earlier version, which lack columns that this one draws.
+
+        Raises
+        ------
+        UserError
+            For tables that are not whole.
+        DamagedFile
+        """
         from manyseed.analysis.tables.schema import Tables
+
+        if whole:
+            self._require_whole()
 
         with self.damage_named("pairs"):
             wanted = cs.by_name(*pair_columns, require_all=False)  # earlier versions had fewer
             pairs = self.scan("pairs").select(wanted).collect()
         return Tables(self["runs"], pairs, self["repeats"], self["cells"])
+
+
+def _with_later_axes(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return a table with the axes that came after it was written, at their places."""
+    names = frame.collect_schema().names()
+    missing = [axis for axis in LATER if axis not in names]
+    if not missing or AXES[-1 - len(LATER)] not in names:  # the table has no axes
+        return frame
+    present = [axis for axis in AXES if axis in names]
+    at = names.index(present[-1]) + 1
+    added = frame.with_columns(pl.lit(LATER[axis]).alias(axis) for axis in missing)
+    return added.select(*names[:at], *missing, *names[at:])
 
 
 def read_results(paths: SweepPaths) -> Results:

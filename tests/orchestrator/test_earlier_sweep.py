@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -66,3 +67,30 @@ def test_a_sweep_of_an_earlier_version_is_finished_to_the_same_tables(earlier: P
             before.select(pl.exclude(MEASURED)),
             check_exact=False,  # processors differ in the last bits of exp and log
         )
+
+
+@pytest.mark.parametrize("verb", ["query", "compare", "howmany"])
+def test_results_of_an_earlier_version_are_shown(verb: str, earlier: Path) -> None:
+    options = ("--by", "classifier") if verb == "query" else ()
+    shown = command(verb, earlier / "sweep", *options)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("verb", ["report", "answers", "plot"])
+def test_what_draws_all_of_them_asks_for_results_of_this_version(verb: str, earlier: Path) -> None:
+    options = ("accuracy", "-o", str(earlier / "a.pdf")) if verb == "plot" else ()
+    shown = command(verb, earlier / "sweep", *options)
+    assert shown.returncode == 2, shown.stdout + shown.stderr
+    said = " ".join(shown.stderr.split())
+    assert re.search(
+        r"an earlier version computed these results, which lack \w+ and \d+ more", said
+    )
+    assert "compute the results again: manyseed analyze" in said
+
+
+def test_tables_of_an_earlier_version_have_the_axes_that_came_later(earlier: Path) -> None:
+    sweep = Sweep(earlier / "sweep")
+    for name in ("runs", "cells", "repeats"):
+        assert set(sweep.results[name]["augment"]) == {"none"}
+    columns = sweep.results["cells"].columns
+    assert columns[columns.index("vary") + 1] == "augment"

@@ -280,6 +280,11 @@ def nearest(value: str, options: Iterable[str]) -> str:
     return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"
 
 
+def flag(option: str) -> str:
+    """Return the command's flag of an attribute of `analysis.options.Options`."""
+    return f"--{option.replace('_', '-')}"
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

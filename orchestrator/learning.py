@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.job import AnalysisJob
     from manyseed.orchestrator.results.plotting import Plots
-    from manyseed.orchestrator.results.variance import Split
+    from manyseed.orchestrator.results.variance import VarianceSplit
     from manyseed.orchestrator.submissions.submission import Submission
 
 
@@ -226,7 +226,7 @@ class Learning:
 
         return dee(self.paths, **options)
 
-    def variance(self, where: str | None = None) -> list[Split]:
+    def variance(self, where: str | None = None) -> list[VarianceSplit]:
         """Say where the variance comes from (`orchestrator.results.variance.variance`)."""
         from manyseed.orchestrator.results.variance import variance
 

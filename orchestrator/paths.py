@@ -22,6 +22,9 @@ RESERVE = "reserve"
 RECIPE, GIVEN = ".json", ".given"
 """Endings of a recipe's files: what it is, and that its number was given."""
 
+WORKER_KEYS = "keys.json"
+"""Keys of dask's workers, in the folder of their jobs while these run."""
+
 METADATA = "zarr.json"
 """What Zarr reads first of a store, of each group and of each array."""
 

@@ -62,7 +62,7 @@ def require_sound(paths: SweepPaths) -> None:
     for group in groups:
         rows = finished_rows(statuses(group, index.rows(group.spec.number)))
         test_sets(group, read_array(group, "repeat_index")[rows])
-    for one in Compared(paths, plan).unseen((group, None) for group in groups):
+    for one in ComparedShards(paths, plan).unseen((group, None) for group in groups):
         one.compare()
 
 
@@ -126,7 +126,7 @@ class Unseen:
         intact.compare(self.group, self.shard, self.copies)
 
 
-class Compared:
+class ComparedShards:
     """The versions of shards whose rows were compared with their checksums, as a file records."""
 
     def __init__(self, paths: SweepPaths, plan: Plan) -> None:

@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class InputCheck:
     """What was seen of a repeat's predictions, or of a part of them.
 
     Attributes
@@ -48,7 +48,7 @@ class Check:
     undefined: int
 
     @classmethod
-    def of(cls, checks: Sequence[Check]) -> Check:
+    def of(cls, checks: Sequence[InputCheck]) -> InputCheck:
         """Return that of a repeat from those of its parts."""
         return cls(max(c.largest for c in checks), sum(c.undefined for c in checks))
 
@@ -59,7 +59,7 @@ class Check:
         return f"a label is {self.largest}, and there are {held_out.n_classes} classes"
 
 
-def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, Check]:
+def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, InputCheck]:
     """Return some runs of a repeat, and what was seen of their predictions.
 
     Labels that are no class become class 0, so that metrics need not mind; what they find of such
@@ -72,7 +72,7 @@ def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, Check]:
     if member.train_accuracy is not None:
         own["train_accuracy"] = member.train_accuracy[runs]
     part = Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
-    return part, Check(largest, _undefined(part))
+    return part, InputCheck(largest, _undefined(part))
 
 
 def _undefined(part: Part) -> int:
@@ -91,7 +91,7 @@ def rows_of(
     metrics: Sequence[Metric],
     options: Options,
     finished: Sequence[Finished],
-    check: Check,
+    check: InputCheck,
 ) -> Found:
     """Give the values of one repeat their keys, and summarise them.
 
@@ -105,7 +105,7 @@ def rows_of(
     options : Options
     finished : sequence of Finished
         What each metric found.
-    check : Check
+    check : InputCheck
         What is wrong with what was read.
     """
     n_runs = member.run_index.size

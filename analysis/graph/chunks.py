@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 from dask.delayed import Delayed, delayed
 
-from manyseed.analysis.graph.blocks import Check, Member, rows_of, take
+from manyseed.analysis.graph.blocks import InputCheck, Member, rows_of, take
 from manyseed.analysis.graph.predictions import TRAIN_ACCURACY, Predictions, computed
 from manyseed.analysis.graph.reading import Rows, Sources, read, readers
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Part
@@ -196,7 +196,7 @@ class Stored:
         """Say what to read."""
         return cls(member, runs, sources.rows([member.row[runs]]))
 
-    def load(self) -> tuple[Part, Check]:
+    def load(self) -> tuple[Part, InputCheck]:
         """Read it in this thread."""
         own = replace(self.member, held_out=replace(self.member.held_out))
         return take(own, self.runs, read(readers(self.rows), 0, own.held_out))
@@ -270,7 +270,7 @@ def _share(
 
 def _chunk(
     stored: Stored, metrics: Sequence[Metric], options: Options, shared: Mapping[str, Any]
-) -> tuple[Check, dict[str, Any]]:
+) -> tuple[InputCheck, dict[str, Any]]:
     part, check = stored.load()
     return check, {
         metric.name: metric.chunk(part, part, shared[metric.name], options) for metric in metrics
@@ -289,12 +289,12 @@ def _finish(
     metrics: Sequence[Metric],
     options: Options,
     layout: Layout,
-    chunked: Sequence[tuple[Check, Mapping[str, Any]]],
+    chunked: Sequence[tuple[InputCheck, Mapping[str, Any]]],
     tiles: Mapping[str, Sequence[Any]],
 ) -> Block:
     finished = []
     for metric in metrics:
         partials = tiles.get(metric.name) or [part[metric.name] for _, part in chunked]
         finished.append(metric.finish(member.held_out, partials, options))
-    check = Check.of([check for check, _ in chunked])
+    check = InputCheck.of([check for check, _ in chunked])
     return layout.block([rows_of(member, metrics, options, finished, check)])

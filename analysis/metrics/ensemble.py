@@ -36,7 +36,7 @@ class Ensemble:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class EnsembleChurn:
     """Test points that runs label otherwise than the ensemble of all, and than that of all others.
 
     Attributes
@@ -71,10 +71,10 @@ def _share(held_out: HeldOut, gathered: Sequence[tuple[Digits, int]], options: O
     return Ensemble(total, labels(total) if size else np.zeros(held_out.n_test, np.int64), size)
 
 
-def _chunk(part: Part, _: Part, ensemble: Ensemble, options: Options) -> Compared:
+def _chunk(part: Part, _: Part, ensemble: Ensemble, options: Options) -> EnsembleChurn:
     nothing = np.full(part.n_runs, np.nan)
     if ensemble.size == 0:
-        return Compared(nothing, nothing, np.nan)
+        return EnsembleChurn(nothing, nothing, np.nan)
     from_all = (part.label != ensemble.label).sum(axis=1).astype(np.float64)
     # of a run that is no member, all others are the ensemble
     from_others, values = from_all.copy(), _values(part)
@@ -86,10 +86,10 @@ def _chunk(part: Part, _: Part, ensemble: Ensemble, options: Options) -> Compare
         if ensemble.size == 1:
             from_others[rows][member] = np.nan
     right = float((ensemble.label == part.y_true).mean())
-    return Compared(from_all, from_others, right)
+    return EnsembleChurn(from_all, from_others, right)
 
 
-def _finish(held_out: HeldOut, partials: Sequence[Compared], options: Options) -> Finished:
+def _finish(held_out: HeldOut, partials: Sequence[EnsembleChurn], options: Options) -> Finished:
     from_all = np.concatenate([part.all for part in partials])
     from_others = np.concatenate([part.others for part in partials])
     return Finished(

@@ -23,7 +23,7 @@ Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TwoParts:
     """Accuracies of runs on both parts, (run,), and what α̂ gives on the first."""
 
     choosing: Real
@@ -67,10 +67,10 @@ def _share(held_out: HeldOut, gathered: Sequence[Any], options: Options) -> Any:
     return ALPHA_HAT.share(held_out.apart(options.holdout), gathered, options)
 
 
-def _chunk(part: Part, _: Part, shared: Any, options: Options) -> Found:
+def _chunk(part: Part, _: Part, shared: Any, options: Options) -> TwoParts:
     if options.holdout is None:
         nothing = np.full(part.n_runs, np.nan)
-        return Found(nothing, nothing, None)
+        return TwoParts(nothing, nothing, None)
     right = part.label == part.y_true
     choosing, reported = (
         right[:, points].sum(axis=1) / max(points.size, 1)
@@ -80,10 +80,10 @@ def _chunk(part: Part, _: Part, shared: Any, options: Options) -> Found:
     if shared is not None:
         chosen = _chosen(part, options.holdout)
         own = ALPHA_HAT.chunk(chosen, chosen, shared, options)
-    return Found(choosing, reported, own)
+    return TwoParts(choosing, reported, own)
 
 
-def _finish(held_out: HeldOut, partials: Sequence[Found], options: Options) -> Finished:
+def _finish(held_out: HeldOut, partials: Sequence[TwoParts], options: Options) -> Finished:
     choosing = np.concatenate([part.choosing for part in partials])
     runs = {
         "choosing_accuracy": choosing,

@@ -13,7 +13,7 @@ CONTEXT = [name for name in AXES if name != "classifier"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CellBlock:
     """Classifiers, and the cells of contexts that all of them have.
 
     Attributes
@@ -33,7 +33,7 @@ class Block:
     cells: pl.DataFrame
 
 
-def block(cells: pl.DataFrame) -> Block | None:
+def block(cells: pl.DataFrame) -> CellBlock | None:
     """Return the largest block: most classifiers times most contexts; None without two of them.
 
     Classifiers are added in the order of how many contexts they have.
@@ -69,4 +69,4 @@ def block(cells: pl.DataFrame) -> Block | None:
     inside = told.filter(
         pl.col("classifier").is_in(kept), pl.col("_told").is_in(sorted(common))
     ).select("cell", "classifier", "dataset")
-    return Block(kept, len(common), tuple(sorted(order[best[1] :])), inside)
+    return CellBlock(kept, len(common), tuple(sorted(order[best[1] :])), inside)

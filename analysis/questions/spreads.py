@@ -27,7 +27,7 @@ _CLUSTER = ["classifier", "stratum", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedSpread:
     """Of one classifier: its standard deviation between seeds, with an interval, and its runs.
 
     `skewness` is that of their deviations from the mean of their repeat.
@@ -47,7 +47,7 @@ class Spreads:
 
     Attributes
     ----------
-    rows : tuple of Spread
+    rows : tuple of SeedSpread
     contexts : int
         Cells of each.
     left : tuple of str
@@ -59,7 +59,7 @@ class Spreads:
         How many there are.
     """
 
-    rows: tuple[Spread, ...]
+    rows: tuple[SeedSpread, ...]
     contexts: int
     left: tuple[str, ...]
     ratio: float
@@ -147,12 +147,12 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     return Spreads(told, shared.contexts, shared.left, first["sd"] / last["sd"], low, high, pairs)
 
 
-def _spread(row: dict[str, float], confidence: float) -> Spread:
+def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
     low, high = _ends(
         row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
     )
     skewness = row["cubes"] / row["runs"] / (row["squares"] / row["runs"]) ** 1.5
-    return Spread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
+    return SeedSpread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
 
 
 def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:

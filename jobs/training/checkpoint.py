@@ -71,7 +71,7 @@ class TrainingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TrainingParts:
     """What changes while a network is trained, and what identifies a training.
 
     Attributes
@@ -88,7 +88,7 @@ class Parts:
     augment: np.random.Generator | None = None
 
 
-def save(checkpoint: Checkpoint, parts: Parts, progress: TrainingState) -> None:
+def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:
     """Save a training between two epochs, whole or not at all."""
     import torch
 
@@ -110,7 +110,7 @@ def save(checkpoint: Checkpoint, parts: Parts, progress: TrainingState) -> None:
     place(checkpoint.path, lambda file: file.write(hashlib.sha256(data).digest() + data))
 
 
-def restore(checkpoint: Checkpoint, parts: Parts) -> TrainingState:
+def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     """Put a training where it was saved.
 
     Without a file, or with one that is damaged or was saved under another key, the training stays

@@ -15,7 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from manyseed.jobs.streams import raw
-from manyseed.jobs.training.checkpoint import Checkpoint, Parts, TrainingState, restore, save
+from manyseed.jobs.training.checkpoint import (
+    Checkpoint,
+    TrainingParts,
+    TrainingState,
+    restore,
+    save,
+)
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
 
@@ -132,7 +138,7 @@ def train(
         *plan.snapshots,
     ]
     draws = None if augmented is None else augmented.draws
-    parts = Parts(model, optimizer, order, masks, terms, draws)
+    parts = TrainingParts(model, optimizer, order, masks, terms, draws)
     presented = X.__getitem__ if augmented is None else augmented
     progress = TrainingState() if checkpoint is None else restore(checkpoint, parts)
     saved = monotonic()
@@ -159,7 +165,7 @@ def train(
 
 
 def _train_epoch(
-    parts: Parts,
+    parts: TrainingParts,
     presented: Callable[[Tensor], Tensor],
     y: Tensor,
     plan: TrainingPlan,

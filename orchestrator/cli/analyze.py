@@ -31,8 +31,7 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.cli.progress import bar
-from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError
-from manyseed.orchestrator.results.flags import flag
+from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError, flag
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options

@@ -12,13 +12,12 @@ from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
-from manyseed.orchestrator.errors import refused, toml_value
+from manyseed.orchestrator.errors import flag, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.results import own_metrics
-from manyseed.orchestrator.results.flags import flag
 from manyseed.orchestrator.store.layout.groups import find_group
 
 

@@ -29,7 +29,7 @@ from manyseed.orchestrator.store.reading.reader import (
     test_sets,
 )
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
-from manyseed.orchestrator.stored import Compared, stored_groups
+from manyseed.orchestrator.stored import ComparedShards, stored_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def check_checksums(
     DamagedShard
         Where a file is missing, or holds what was not published there.
     """
-    compared = Compared(paths, Plan.read(paths))
+    compared = ComparedShards(paths, Plan.read(paths))
     unseen = compared.unseen((group.group, group.shards()) for group in groups)
     tasks = [delayed(one.compare, pure=False)() for one in unseen]
     compute_all(tasks, scheduler=scheduler, workers=workers)

@@ -26,6 +26,7 @@ from typing import Any
 
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import WORKER_KEYS
 from manyseed.orchestrator.submissions.cluster import refusal
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
 from manyseed.orchestrator.working.node import Node
@@ -161,7 +162,7 @@ def _security() -> Any:
 
 def _arguments(address: str, folder: Path, security: Any) -> list[str]:
     """Return a worker's arguments; the keys are in a file that nobody else may read."""
-    keys = folder / "keys.json"
+    keys = folder / WORKER_KEYS
     descriptor = os.open(keys, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump({name: getattr(security, name) for name in _KEYS}, file)

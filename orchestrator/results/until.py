@@ -95,7 +95,7 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Record:
+class UntilRecord:
     """What is kept of it: the question, and the cells by their identity."""
 
     asked: Asked
@@ -159,7 +159,7 @@ def until(
             _require_finished(paths, cells)
             analyze()
             found = look(paths, asked, most, where)
-            record = Record(asked, {one.cell_id: one.values() for one in found})
+            record = UntilRecord(asked, {one.cell_id: one.values() for one in found})
             write_json(paths.until, asdict(record))
             wanted = needed(found, asked)
             if not wanted:
@@ -372,9 +372,9 @@ def _require_finished(paths: SweepPaths, cells: pl.DataFrame) -> None:
         )
 
 
-def recorded(paths: SweepPaths) -> Record | None:
+def recorded(paths: SweepPaths) -> UntilRecord | None:
     """Return what was decided last; None where nothing was."""
     try:
-        return read_record(paths.until, Record)
+        return read_record(paths.until, UntilRecord)
     except FileNotFoundError:
         return None

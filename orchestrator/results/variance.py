@@ -42,7 +42,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class VarianceSplit:
     """The components of cells that differ in `vary` alone.
 
     Attributes
@@ -88,7 +88,7 @@ def sentence(row: Mapping[str, Any]) -> str:
     return f"{part}: {unclear}, 95 %{on}){basis}"
 
 
-def variance(results: Results, where: str | None = None) -> list[Split]:
+def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
     """Return the components of each context.
 
     Parameters
@@ -116,7 +116,7 @@ def variance(results: Results, where: str | None = None) -> list[Split]:
         if axis not in ("dataset", "classifier", "vary") and rows[axis].n_unique() > 1
     ]
     return [
-        Split(_name(own, apart), int(own["cell"][0]), tuple(own.iter_rows(named=True)))
+        VarianceSplit(_name(own, apart), int(own["cell"][0]), tuple(own.iter_rows(named=True)))
         for own in rows.partition_by("cell", maintain_order=True)
     ]
 

@@ -10,26 +10,28 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
-from manyseed.jobs import classifiers
 from manyseed.jobs.whole import appearing
-from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked, write_json
 from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, refused
 from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.room import GroupRoom, require_room
 from manyseed.orchestrator.plans.tuned import require_hparams
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
 from manyseed.orchestrator.submissions.ending import wait_for_ending
-from manyseed.orchestrator.submissions.recipes import require_same
+from manyseed.orchestrator.submissions.requirements import (
+    gpu_here,
+    require_data,
+    require_packages,
+    require_recipe,
+    require_space,
+)
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.sizing import TaskSize, cut
 from manyseed.orchestrator.submissions.stopping import unpause
@@ -117,12 +119,15 @@ def submit(
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_hparams(paths, cells)
         devices = cells["device"].unique().sort()
-        gpu = _gpu_here(devices, request)
-        _check_recipe(paths, state, devices, gpu, request)
-        _check_packages(state, cells, request)
-        _check_data(paths, state, rows)
+        is_here = request.profile is None
+        gpu = gpu_here(devices) if is_here else None
+        if not request.other_recipe:
+            require_recipe(paths, state, devices, gpu=gpu, is_here=is_here)
+        if is_here:
+            require_packages(state, cells)
+        require_data(paths, state, rows)
         groups = Groups.read(paths)
-        _check_room(paths, state, groups, rows)
+        require_space(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
         # else each process of a task would read the whole store to begin with
         keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
@@ -361,49 +366,3 @@ def _held(
         elif alive:
             parts.append(held_rows(alive))
     return pl.concat(parts), n_alive
-
-
-def _check_packages(state: Survey, cells: pl.DataFrame, request: Request) -> None:
-    if request.profile is not None:  # what nodes have, they say themselves
-        return
-    one_each = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
-    kinds = dict.fromkeys(str(state.plan.cell(cell).classifier["name"]) for cell in one_each)
-    missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
-    if missing:
-        lacking = ", ".join(dict.fromkeys(one for each in missing.values() for one in each))
-        raise UnavailableError(
-            f"{', '.join(missing)} cannot be trained here: {lacking} not installed\n"
-            "  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
-        )
-
-
-def _check_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
-    cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
-    one_each = cells.unique("dataset", keep="first", maintain_order=True)
-    names = one_each.select("dataset", "cell").iter_rows()
-    require_fetched({name: state.plan.cell(n).dataset for name, n in names}, paths.sweep_file)
-
-
-def _check_room(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
-    repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
-    counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
-    missing = [GroupRoom(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
-    require_room(paths.directory, missing)
-
-
-def _check_recipe(
-    paths: SweepPaths, state: Survey, devices: pl.Series, gpu: str | None, request: Request
-) -> None:
-    if request.other_recipe:
-        return
-    finished = state.with_state("done", "copy").select("cell").unique()
-    trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
-    has_finished = {device: device in trained for device in devices}
-    require_same(paths, has_finished, gpu=gpu, is_here=request.profile is None)
-
-
-def _gpu_here(devices: pl.Series, request: Request) -> str | None:
-    """Return the model of the GPU for runs that request one, on this machine."""
-    if request.profile is not None or "gpu" not in devices:
-        return None
-    return next(iter(gpus().values()), None)

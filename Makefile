@@ -7,7 +7,7 @@ XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 # a process a core; each takes its tests in order, so that few fixtures are made twice
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: quickstart test test-slow lint format docs bench storm clean
+.PHONY: quickstart test test-slow lint format docs release bench storm clean
 
 quickstart: $(VENV)/.installed-run
 	$(BIN)/manyseed run examples/quickstart.toml --cluster local
@@ -31,6 +31,10 @@ format: $(VENV)/.installed-dev
 # The site, in site/, without a network; a link that leads nowhere is an error.
 docs: $(VENV)/.installed-dev
 	$(BIN)/sphinx-build -q -W --keep-going -c docs . site
+
+# Version, changelog, wheel, commit and tag: make release VERSION=0.2.0 (ARGS=--dry-run to rehearse).
+release: $(VENV)/.installed-dev
+	$(BIN)/python .ci/release $(VERSION) $(ARGS)
 
 bench: $(VENV)/.installed-run
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB),bench]'

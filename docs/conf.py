@@ -15,6 +15,9 @@ include_patterns = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "AGENTS.md",
+    "CODE_OF_CONDUCT.md",
+    "SECURITY.md",
     "docs/*.md",
     "benchmarks/README.md",
     "examples/README.md",
@@ -36,9 +39,10 @@ PAGES = {
     "Results": ("results", "uncertainty", "response", "import", "python", "json"),
     "Inside": ("design", "identity", "store", "compared"),
 }
+_HOUSE = ("AGENTS", "SECURITY", "CODE_OF_CONDUCT")
 MORE = {
     "Sweeps": ("examples/README",),
-    "Inside": ("benchmarks/README", "CONTRIBUTING", "CHANGELOG"),
+    "Inside": ("benchmarks/README", "CONTRIBUTING", "CHANGELOG", *_HOUSE),
 }
 
 

@@ -29,6 +29,8 @@ Stream = Literal[
     "dropout",
     "tune",
     "augment",
+    "response",
+    "response_shift",
 ]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,10 @@ from manyseed.jobs.perturb import (
 )
 from manyseed.jobs.run import Cell, DatasetRows, Generators, Prediction, Run, TrainingSet
 from manyseed.jobs.streams import Stream, stream
-from manyseed.jobs.training.handling import PLAIN, Handling
+from manyseed.jobs.training.handling import PLAIN, AfterTraining, Handling
+
+if TYPE_CHECKING:
+    from manyseed.jobs.response.asked import Asked
 
 CACHE_BYTES = 2 * 2**30
 
@@ -79,19 +82,38 @@ class Trainer:
         jobs.run.MachineError
             Also where data is missing.
         """
+        if handling.response is not None:
+            handling = replace(handling, after_training=self._answering(run, handling.response))
         return classifiers.fit(
             run.cell.classifier, run_hparams(run), self.training_set(run), generators(run), handling
         )
+
+    def _answering(self, run: Run, asked: Asked) -> AfterTraining:
+        """Return what measures a run's response curves, on its unperturbed rows."""
+        from manyseed.jobs.response.measure import Subject, answers
+        from manyseed.jobs.response.pairs import Streams
+
+        cell = run.cell
+        data, part = self._dataset(cell), self._split(cell, run.repeat)
+        subject = Subject(
+            streams=Streams(cell.seed, dataset_id(cell.dataset), run.repeat),
+            own=np.unique(self._points(run)),
+            n_part=len(part.train),
+            rows=lambda places: data.rows(part.train[places]),
+            y=data.y[part.train],
+            X_test=data.rows(part.test),
+            y_test=data.y[part.test],
+            n_classes=len(data.class_names),
+            image=data.image,
+            largest=255.0 if data.X.dtype == np.uint8 else float(data.X.max()),
+        )
+        return lambda alive: answers(asked, subject, alive)
 
     def training_set(self, run: Run) -> TrainingSet:
         """Return what a run is fitted on: split, subsampled, resampled, perturbed."""
         cell, key = run.cell, dataset_id(run.cell.dataset)
         data, part = self._dataset(cell), self._split(cell, run.repeat)
-        points = subsample(
-            cell.seed, key, run.repeat, run.run, data.y[part.train], cell.train_fraction
-        )
-        if "train" in cell.vary:
-            points = resample(cell.seed, key, run.repeat, run.run, points)
+        points = self._points(run)
         X = self._perturbed(run, data.rows(part.train[points]), points)
         perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
@@ -107,6 +129,15 @@ class Trainer:
             ),
             augment=cell.augment,
         )
+
+    def _points(self, run: Run) -> NDArray[np.int64]:
+        """Return the rows of the training part that a run is fitted on, in order."""
+        cell, key = run.cell, dataset_id(run.cell.dataset)
+        y = self._dataset(cell).y[self._split(cell, run.repeat).train]
+        points = subsample(cell.seed, key, run.repeat, run.run, y, cell.train_fraction)
+        if "train" in cell.vary:
+            points = resample(cell.seed, key, run.repeat, run.run, points)
+        return points
 
     def _perturbed(
         self, run: Run, X: NDArray[np.float64], points: NDArray[np.int64]

@@ -262,6 +262,8 @@ def fit(
         with faults_of(handling.device):
             fitted = record.fit(canonical, hparams, data, generators, handling)
             measured = measure(handling.measures, fitted.alive, data)
+            if handling.after_training is not None and fitted.alive is not None:
+                measured = {**(measured or {}), **handling.after_training(fitted.alive)}
             return prediction(
                 fitted.scores, record.probability, fitted.seconds, fitted.curves, measured
             )

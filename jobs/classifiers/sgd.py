@@ -18,7 +18,7 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
-from manyseed.jobs.training.encode import dense
+from manyseed.jobs.training.encode import dense_encoder
 from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def fit(
     from sklearn.linear_model import SGDClassifier
 
     started = perf_counter()
-    X, X_test = dense(data)
+    encoder = dense_encoder(data)
+    X, X_test = encoder(data.X), encoder(data.X_test)
     model = SGDClassifier(
         loss=hparams.get("loss", "log_loss"),
         penalty=None if hparams["penalty"] == "none" else hparams["penalty"],
@@ -62,7 +63,8 @@ def fit(
         with _threads().limit(limits=1, user_api="blas"):
             return np.asarray(model.decision_function(rows))
 
-    return Fitted(predict(X_test)[np.newaxis], seconds, alive=Alive(X, predict))
+    alive = Alive(X, predict, encoder, n_continuous=int(encoder.continuous.sum()))
+    return Fitted(predict(X_test)[np.newaxis], seconds, alive=alive)
 
 
 @cache

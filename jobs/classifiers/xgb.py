@@ -63,7 +63,8 @@ def fit(
         found = booster.predict(_matrix(rows, data.cardinality), output_margin=True)
         return np.asarray(found)
 
-    return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=Alive(data.X, predict))
+    alive = Alive(data.X, predict, lambda raw: raw)
+    return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=alive)
 
 
 def _matrix(

@@ -4,14 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.training.checkpoint import Checkpoint
 
+if TYPE_CHECKING:
+    from manyseed.jobs.response.asked import Asked
+
 Device = Literal["cpu", "gpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A trained model that is still in memory.
+
+    Attributes
+    ----------
+    rows : array or tensor
+        The training rows, in order, as the model takes them; on its device.
+    predict : callable
+        ``predict(rows)`` returns their scores in the form of `Fitted.scores`, without the
+        dimension epoch. It draws no random number and changes nothing in the model.
+    encode : callable, optional
+        ``encode(raw)`` makes of raw rows, a float64 array (n, n_features), what `predict` takes.
+    halves : callable, optional
+        ``halves()`` cuts a network behind its first block (`jobs.training.network.Network.halves`);
+        absent where nothing is hidden.
+    n_continuous : int or None
+        How many columns of encoded rows, the first ones, are continuous; None for all.
+    """
+
+    rows: Any
+    predict: Callable[[Any], NDArray[np.floating[Any]]]
+    encode: Callable[[NDArray[np.float64]], Any] | None = None
+    halves: Callable[[], tuple[Any, Any]] | None = None
+    n_continuous: int | None = None
+
+
+AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]
+"""Measures a trained model: a dict of arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +67,10 @@ class Handling:
         recipe; the caller removes it when the prediction is safe.
     measures : tuple of str
         What is measured of the trained model: names of `jobs.training.alive.MEASURES`.
+    response : Asked, optional
+        Which response curves are measured (`jobs.response.measure`).
+    after_training : callable, optional
+        What else is measured of it, before it is freed: the trainer makes it of `response`.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -40,26 +78,11 @@ class Handling:
     curves: bool = False
     checkpoint: Checkpoint | None = None
     measures: tuple[str, ...] = ()
+    response: Asked | None = None
+    after_training: AfterTraining | None = None
 
 
 PLAIN = Handling()
-
-
-@dataclass(frozen=True, slots=True)
-class Alive:
-    """A trained model that is still in memory.
-
-    Attributes
-    ----------
-    rows : array or tensor
-        The training rows, in order, as the model takes them; on its device.
-    predict : callable
-        ``predict(rows)`` returns their scores in the form of `Fitted.scores`, without the
-        dimension epoch. It draws no random number and changes nothing in the model.
-    """
-
-    rows: Any
-    predict: Callable[[Any], NDArray[np.floating[Any]]]
 
 
 class Fitted(NamedTuple):

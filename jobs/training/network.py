@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,16 @@ class Network:
             y_test=y_test,
             checkpoint=handling.checkpoint,
         )
-        return fitted._replace(seconds=built + fitted.seconds)
+        alive = fitted.alive
+        if alive is not None and encode is not None:
+            known = encode  # for the type checker
+            alive = replace(
+                alive,
+                encode=lambda raw: loop.owned(known(raw), place, torch.float32),
+                halves=None if self.first_block is None else lambda: self.halves(model),
+                n_continuous=None if known.continuous.all() else int(known.continuous.sum()),
+            )
+        return fitted._replace(seconds=built + fitted.seconds, alive=alive)
 
     def halves(self, model: torch.nn.Module) -> tuple[Part, Part]:
         """Cut a model behind its first block, after that block's non-linearity.

@@ -198,6 +198,29 @@ class Grid(_Table):
     """Fits that share a test set, of this grid's cells; by default the file's."""
 
 
+class Response(_Table):
+    """Response curves of every trained model; changes no prediction."""
+
+    transforms: Texts
+    """"intra", "inter", and of images such as "rotate:90", "shift-x:0.25", "colour:0.25"."""
+    layers: Annotated[list[StrictInt], BeforeValidator(_list)] | None = None
+    """Layers whose output intra and inter act on: 0 the input, 1 a network's first block."""
+    rows: Annotated[StrictInt | StrictFloat, _typed("a number", int, float)] | None = None
+    """Training rows of a sample: how many, or a share."""
+    batch: Annotated[StrictInt, _WHOLE] | None = None
+    """Rows within which pairs are formed."""
+    draws: Annotated[StrictInt, _WHOLE] | None = None
+    """Samples."""
+    magnitudes: Annotated[StrictInt, _WHOLE] | None = None
+    """Points of a curve of a transform of both signs."""
+    pair_magnitudes: Annotated[StrictInt, _WHOLE] | None = None
+    """Points of a curve of intra; inter has one less."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the options as the file gives them."""
+        return {key: value for key, value in self.model_dump().items() if value is not None}
+
+
 class Tune(_Table):
     """The random search that ``hparams = ["tuned"]`` asks for."""
 
@@ -308,6 +331,8 @@ class SweepFile(_Table):
     """What is stored of every prediction."""
     tune: Tune = Tune()
     """The random search that "tuned" hparams ask for."""
+    response: Response | None = None
+    """Response curves of every trained model."""
     analysis: AnalysisTable = AnalysisTable()
     """How results are computed from the predictions."""
     grid: Annotated[list[Grid], Field(min_length=1), BeforeValidator(_list)]

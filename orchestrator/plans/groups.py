@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import polars as pl
 
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.response.questions import resolve
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -18,15 +21,22 @@ from manyseed.orchestrator.errors import (
     LayoutTooNew,
     StoreError,
     UserError,
+    refused,
     toml_value,
 )
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import ENSEMBLING, Plan
+from manyseed.orchestrator.plans.responses import responses_of
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import COORDINATES, DECLARED, TRAIN_ACCURACY
+from manyseed.orchestrator.store.layout.optional import (
+    COORDINATES,
+    DECLARED,
+    RESPONSE,
+    TRAIN_ACCURACY,
+)
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name, own_name
 
 _FIXED = {
@@ -37,9 +47,14 @@ _FIXED = {
     "class_names": "classes",
     "probability": "probabilities",
     "curves": "keep.curves",
+    "response": "[response]",
 }
 """What of a layout a file decides, and what users call it."""
-_KEPT = {array: f"keep.{declared.keep}" for array, declared in DECLARED.items()}
+_KEPT = {
+    array: f"keep.{declared.keep}"
+    for array, declared in DECLARED.items()
+    if declared.keep != RESPONSE
+}
 """The same of optional arrays, by name."""
 
 PAIR = ("dataset", "classifier")
@@ -167,6 +182,15 @@ class Groups:
             _check_names(dataset, classifier, ensembling, path, new=number is None)
             try:
                 spec = _spec(len(specs), key, (repeats, runs), file, expansion)
+            except Refused as error:
+                raise refused(
+                    error,
+                    file=path,
+                    key=f"response.{error.option}",
+                    value=error.value,
+                    remedy="leave it out, or these datasets and classifiers: a sweep file of "
+                    "their own may ask for other responses",
+                ) from None
             except ValueError as error:
                 raise UserError(
                     str(error),
@@ -233,6 +257,12 @@ def _spec(
     dataset, classifier, ensembling = key
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
+    optional = (TRAIN_ACCURACY.of(),) if keep.train_accuracy else ()
+    responses: dict[str, Any] = {"optional": optional}
+    if file.response is not None:
+        options = file.response.options()
+        responses = responses_of(resolve(options, info, model.record.fit, (dataset, classifier)))
+        responses["optional"] = (*optional, *responses["optional"])
     scores, dtype = keep.resolve(len(info.class_names))
     return planned_group(
         number=number,
@@ -247,8 +277,8 @@ def _spec(
         repeats=planned[0],
         runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
-        optional=(TRAIN_ACCURACY.of(),) if keep.train_accuracy else (),
         ensembling=ensembling,
+        **responses,
     )
 
 

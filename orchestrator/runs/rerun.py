@@ -54,7 +54,12 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
     trainer, run = Trainer(), found.fitted
     try:
         run = replace(run, cell=fitted(paths, run.cell))
-        handling = Handling(found.snapshots, curves=found.spec.curves, measures=found.spec.measures)
+        handling = Handling(
+            found.snapshots,
+            curves=found.spec.curves,
+            measures=found.spec.measures,
+            response=found.spec.asked,
+        )
         prediction = trainer.train(run, handling)
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:

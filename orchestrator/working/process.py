@@ -73,6 +73,7 @@ class _Process:
                         group.spec.curves,
                         saved,
                         group.spec.measures,
+                        group.spec.asked,
                     )
                     prediction = self._trainer.train(fit, handling)
                     values = encode_row(group.spec, prediction, y_true)

@@ -25,6 +25,8 @@ FIRST_WORDS = {
     "dropout": [6041038444417597819, 16008536282294738199],
     "tune": [16050291031045024293, 15029990021952086129],
     "augment": [1285074420527097474, 15349665404065534707],
+    "response": [1048312697263122843, 10373835424964798834],
+    "response_shift": [16041990888834073846, 14051645698611697298],
 }
 
 
@@ -60,7 +62,7 @@ def test_streams_differ_in_seed_name_and_every_key():
 
 
 def test_an_unknown_stream_is_refused_with_the_options():
-    with pytest.raises(ValueError, match=r"'shuffle'.*split.*augment"):
+    with pytest.raises(ValueError, match=r"'shuffle'.*split.*response_shift"):
         stream(1, "shuffle")  # type: ignore[arg-type]
 
 

@@ -35,6 +35,7 @@ def planned_group(
     optional: tuple[OptionalArray, ...] = (),
     coordinates: tuple[Coordinate, ...] = (),
     ensembling: str = "",
+    response: str = "",
     runs: int | None = None,
 ) -> GroupSpec:
     """Describe a group, with the lengths of its shards and chunks.
@@ -66,7 +67,7 @@ def planned_group(
         What is kept besides.
     coordinates : tuple of Coordinate
         Of their dimensions.
-    ensembling : str
+    ensembling, response : str
     runs : int, optional
         How many are planned.
 
@@ -109,6 +110,7 @@ def planned_group(
         optional=tuple(optional),
         coordinates=tuple(coordinates),
         ensembling=ensembling,
+        response=response,
     )
 
 

@@ -229,8 +229,73 @@ TRAIN_ACCURACY = Declared(
     most=1.0,
 )
 
-DECLARED: dict[str, Declared] = {declared.name: declared for declared in (TRAIN_ACCURACY,)}
+RESPONSE = "response"
+"""In the place of a key of [keep]: the sweep file's table of this name asks for them."""
+
+_RIGHT = "right predictions of the rows or pairs that the model was asked about"
+_RESPONSES = tuple(
+    Declared(
+        name=name,
+        keep=RESPONSE,
+        dtypes=("uint32",),
+        dims=dims,
+        fill=0,
+        long_name=long_name,
+        units="1",
+        comment=comment,
+        least=0,
+    )
+    for name, dims, long_name, comment in (
+        (
+            "response_right",
+            ("response", "draw", "magnitude"),
+            _RIGHT,
+            "On training rows, moved by response_magnitude; 0 beyond the end of a short grid.",
+        ),
+        (
+            "response_total",
+            ("response", "draw", "magnitude"),
+            "rows or pairs that the model was asked about",
+            "Of training rows.",
+        ),
+        (
+            "shifted_right",
+            ("response", "part"),
+            _RIGHT,
+            "Rows as they are, and each moved by a random magnitude of its own.",
+        ),
+        ("shifted_total", ("response", "part"), "rows that the model was asked about", ""),
+    )
+)
+
+DECLARED: dict[str, Declared] = {
+    declared.name: declared for declared in (TRAIN_ACCURACY, *_RESPONSES)
+}
 """All of them by name."""
 
-COORDINATES: dict[str, DeclaredCoordinate] = {}
+RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
+
+COORDINATES: dict[str, DeclaredCoordinate] = {
+    declared.name: declared
+    for declared in (
+        DeclaredCoordinate(
+            "response_transform", "int16", ("response",), "what is done to the model's inputs"
+        ),
+        DeclaredCoordinate(
+            "response_layer",
+            "int32",
+            ("response",),
+            "layer whose output is moved",
+            comment="0 is the input, 1 the output of a network's first block.",
+        ),
+        DeclaredCoordinate(
+            "response_magnitude",
+            "float64",
+            ("response", "magnitude"),
+            "how far inputs are moved",
+            comment="Degrees of rotate, else a share; NaN beyond the end of a short grid.",
+        ),
+        DeclaredCoordinate("part", "int16", ("part",), "which rows"),
+    )
+}
 """All coordinates by name."""

@@ -5,11 +5,12 @@ Frozen as `LAYOUT_VERSION`; ``docs/store.md`` describes it for other readers and
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import quote
 
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
@@ -22,7 +23,16 @@ from manyseed.orchestrator.store.layout.arrays import (
     arrays_of,
     itemsize,
 )
-from manyseed.orchestrator.store.layout.optional import Coordinate, OptionalArray, UnknownArray
+from manyseed.orchestrator.store.layout.optional import (
+    DECLARED,
+    RESPONSE,
+    Coordinate,
+    OptionalArray,
+    UnknownArray,
+)
+
+if TYPE_CHECKING:
+    from manyseed.jobs.response.asked import Asked
 
 LAYOUT_VERSION = 2
 """The highest that is read. Groups with optional arrays, and those of cells with an axis that came
@@ -74,6 +84,8 @@ class GroupSpec:
     ensembling : str
         Of cells with an axis that came later (`arrays.LATER_FLAGS`), which have groups of their
         own: ``none``. Empty for all others.
+    response : str
+        What response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
     """
 
     number: int
@@ -92,6 +104,7 @@ class GroupSpec:
     optional: tuple[OptionalArray, ...] = ()
     coordinates: tuple[Coordinate, ...] = ()
     ensembling: str = ""
+    response: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -165,8 +178,18 @@ class GroupSpec:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """What is measured of every trained model: names of the optional arrays."""
-        return tuple(array.name for array in self.optional)
+        """What is measured of every trained model besides `response`, by optional arrays' names."""
+        named = (array.name for array in self.optional)
+        return tuple(name for name in named if DECLARED[name].keep != RESPONSE)
+
+    @property
+    def asked(self) -> Asked | None:
+        """What response curves are measured."""
+        if not self.response:
+            return None
+        from manyseed.jobs.response.asked import Asked
+
+        return Asked.from_attributes(json.loads(self.response))
 
     @property
     def arrays(self) -> tuple[ArraySpec, ...]:
@@ -283,9 +306,11 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        for field in ("optional", "coordinates", "ensembling"):
+        for field in ("optional", "coordinates", "ensembling", "response"):
             if not fields[field]:
                 del fields[field]
+        if self.response:
+            fields["response"] = json.loads(self.response)
         return {"layout": 2 if self.optional or self.ensembling else 1, **fields}
 
     @classmethod
@@ -310,10 +335,12 @@ class GroupSpec:
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
         absent = {"curves": False, "optional": [], "coordinates": [], "ensembling": ""}
-        value = {**absent, **value}
+        value = {**absent, "response": "", **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
+        if known["response"]:
+            known["response"] = json.dumps(known["response"], sort_keys=True)
         for field in ("class_names", "epochs"):
             known[field] = tuple(known[field])
         try:
@@ -344,6 +371,8 @@ def _require_types(values: Mapping[str, Any]) -> None:
     for text in (values["dataset"], values["classifier"], *values["class_names"]):
         if not isinstance(text, str) or not text:
             raise TypeError(f"{text!r} is no name")
+    if not isinstance(values["response"], str):
+        raise TypeError(f"response = {values['response']!r} is no text")
     if not isinstance(values["ensembling"], str):
         raise TypeError(f"ensembling = {values['ensembling']!r} is no text")
     if type(values["curves"]) is not bool:

@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "response.md"
 
 
 def test_the_documented_lines_run() -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    block, of_a_sweep = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     names: dict[str, Any] = {}
     exec(block, names)
     response, found = names["response"], names["found"]
@@ -18,3 +18,4 @@ def test_the_documented_lines_run() -> None:
     assert response.pal(names["magnitudes"], [1.0] * 11) == pytest.approx(84)
     assert found.given == ("depth",)
     assert found.cmi > found.null_q95
+    assert {"response_right", "response_total"} == {*re.findall(r"response_\w+", of_a_sweep)}

@@ -15,6 +15,7 @@ from manyseed.orchestrator.grids.sweepfile import (
     DatasetTable,
     Grid,
     Keep,
+    Response,
     SweepFile,
     Tune,
 )
@@ -41,6 +42,7 @@ def test_every_key_has_a_row():
         ("`[[grid]]`", Grid),
         ("`[keep]`", Keep),
         ("`[tune]`", Tune),
+        ("`[response]`", Response),
         ("`[analysis]`", AnalysisTable),
         ("`[dataset.NAME]`", DatasetTable),
     ):

@@ -1,0 +1,126 @@
+"""What a sweep file asks of each trained model, resolved for a dataset and a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.images.schemes import MOST, read
+from manyseed.jobs.response.asked import (
+    BATCH,
+    DRAWS,
+    MAGNITUDES,
+    PAIR_MAGNITUDES,
+    PAIRED,
+    ROWS,
+    Asked,
+)
+from manyseed.jobs.training.network import Network
+
+LAYERS = (0, 1)
+
+
+def canonical(transform: str) -> str:
+    """Return the normal form of a transform: ``rotate:90.0`` is ``rotate:90``.
+
+    Raises
+    ------
+    Refused
+    """
+    if transform in PAIRED:
+        return transform
+    return read("transforms", transform, tuple(MOST), PAIRED).text
+
+
+def resolve(
+    options: Mapping[str, Any], dataset: DatasetInfo, fit: object, names: tuple[str, str]
+) -> Asked:
+    """Return what the models of a classifier on a dataset are asked.
+
+    Parameters
+    ----------
+    options : mapping
+        Of the sweep file's table: transforms, and where given layers, rows, batch, draws,
+        magnitudes and pair_magnitudes.
+    dataset : DatasetInfo
+    fit : object
+        The `fit` of the classifier's record.
+    names : tuple of str
+        Of the dataset and the classifier, for messages.
+
+    Raises
+    ------
+    Refused
+        For what these cannot be asked.
+    """
+    transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
+    layers = _once("layers", [integer("layers", n, least=0, most=1) for n in _layers(options)])
+    for transform in transforms:
+        _require_suited(transform, dataset, fit, names)
+    is_cut = isinstance(fit, Network) and fit.first_block is not None
+    if 1 in layers and not is_cut:
+        if "layers" in options:
+            reason = f"layer 1 needs a network; {names[1]} answers at layer 0"
+            raise Refused("layers", options["layers"], reason)
+        layers = [0]
+    responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
+    if not responses:
+        raise Refused("layers", layers, "at layer 1 there are intra and inter alone")
+    return Asked(
+        tuple(responses),
+        rows=_rows(options.get("rows", ROWS)),
+        batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
+        draws=integer("draws", options.get("draws", DRAWS), least=1, most=1_000),
+        magnitudes=integer(
+            "magnitudes", options.get("magnitudes", MAGNITUDES), least=3, most=1_001
+        ),
+        pair_magnitudes=integer(
+            "pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES), least=3, most=1_001
+        ),
+    )
+
+
+def _layers(options: Mapping[str, Any]) -> Sequence[Any]:
+    layers: Sequence[Any] = options.get("layers", LAYERS)
+    return layers
+
+
+def _once(option: str, values: list[Any]) -> list[Any]:
+    if not values:
+        raise Refused(option, values, allowed="a list of one or more")
+    if len(set(values)) < len(values):
+        raise Refused(option, values, "names one twice")
+    return values
+
+
+def _rows(value: object) -> int | float:
+    if isinstance(value, float):
+        return number("rows", value, above=0, most=1, what="a share")
+    return integer("rows", value, least=2)
+
+
+def _require_suited(
+    transform: str, dataset: DatasetInfo, fit: object, names: tuple[str, str]
+) -> None:
+    if transform in PAIRED:
+        if not dataset.n_continuous or (_is_raw(fit) and dataset.n_categorical):
+            which = "continuous features" + (" only" if dataset.n_continuous else "")
+            raise Refused("transforms", transform, f"{transform} on {names[1]} needs {which}")
+        return
+    name = transform.partition(":")[0]
+    if dataset.image is None:
+        reason = f"{transform} needs images, and {names[0]} has none"
+        raise Refused("transforms", transform, reason)
+    if name == "colour" and dataset.image[2] not in (1, 3):
+        reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
+        raise Refused("transforms", transform, reason)
+    if isinstance(fit, Network) and fit.encoder is None:
+        reason = f"{names[1]} reads features that are computed once for each image as it is"
+        raise Refused("transforms", transform, reason)
+
+
+def _is_raw(fit: object) -> bool:
+    """Whether a classifier takes rows as they are: an interpolated code is no label."""
+    return getattr(fit, "__module__", "").endswith(".xgb")

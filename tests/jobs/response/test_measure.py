@@ -1,0 +1,329 @@
+"""Answers of models, against loops over single rows and against planted truth."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from manyseed.analysis.response import gi
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.images.transforms import transformed
+from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.measure import (
+    RIGHT,
+    SHIFTED_RIGHT,
+    SHIFTED_TOTAL,
+    TOTAL,
+    Subject,
+    answers,
+)
+from manyseed.jobs.response.pairs import Streams, batches, pairs, sample
+from manyseed.jobs.run import Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.handling import Alive, Handling
+
+STREAMS = Streams(3, "planted", 0)
+
+
+def subject(X, y, image=None, own=None, n_classes=2, X_test=None, y_test=None):
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.uint16)
+    return Subject(
+        streams=STREAMS,
+        own=np.arange(len(y)) if own is None else own,
+        n_part=len(y),
+        rows=lambda places: X[places],
+        y=y,
+        X_test=X[:4] if X_test is None else X_test,
+        y_test=y[:4] if y_test is None else y_test,
+        n_classes=n_classes,
+        image=image,
+        largest=1.0,
+    )
+
+
+def model(score):
+    """Return a planted model: `score` maps rows to gaps."""
+    return Alive(None, lambda rows: np.asarray(score(rows)), encode=lambda raw: raw)
+
+
+def accuracy(found, response=0, n=None):
+    right, total = (found[name][response, 0, :n].astype(float) for name in (RIGHT, TOTAL))
+    return right / total
+
+
+def test_points_on_a_line_cross_the_boundary_where_they_should():
+    """Points -1 (class 0) and 1 (class 1), boundary at -.5, itself class 1."""
+    y = np.tile([0, 1], 64)
+    found = answers(
+        Asked((("inter", 0),), batch=128),
+        subject(np.where(y == 0, -1.0, 1.0)[:, None], y),
+        model(lambda rows: rows[:, 0] + 0.5),
+    )
+    curve = accuracy(found)
+    grid = Asked((("inter", 0),)).grid("inter")
+    assert len(grid) == len(curve) == 10
+    assert grid[-1] < 0.5
+    # pairs of either direction are not equally many in one batch: those from class 1 stay right
+    y_first = []
+    order = STREAMS.order("inter", 0, 128)
+    for batch in batches(sample(order, np.arange(128), 23_040), 128):
+        first, _ = pairs("inter", y[batch])
+        y_first += y[batch][first].tolist()
+    from_one = np.mean(y_first)
+    assert curve[:5].tolist() == [1] * 5
+    np.testing.assert_allclose(curve[5:], from_one)
+    half = np.where(np.arange(10) < 5, 1.0, 0.5)
+    assert gi(grid, half) == pytest.approx(0.12654, abs=1e-5)
+
+
+def test_a_linear_classifier_that_is_right_stays_right_between_points_of_a_class():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    weights = rng.normal(size=5)
+    y = X @ weights >= 0
+    found = answers(Asked((("intra", 0),)), subject(X, y), model(lambda rows: rows @ weights))
+    assert accuracy(found).tolist() == [1] * 11
+    assert gi(Asked((("intra", 0),)).grid("intra"), accuracy(found)) == pytest.approx(0)
+
+
+def test_labels_are_those_of_the_first_point():
+    """A model that answers with the second point's class half way there would be right."""
+    X = np.array([[0.0], [1.0]] * 50)
+    y = X[:, 0] > 0.5
+    found = answers(
+        Asked((("inter", 0),), pair_magnitudes=41), subject(X, y), model(lambda r: r[:, 0] - 0.4)
+    )
+    grid = Asked((("inter", 0),), pair_magnitudes=41).grid("inter")
+    n = found[TOTAL][0, 0, 0]
+    from_zero = n - found[RIGHT][0, 0, -1]
+    assert 0 < from_zero < n
+    expected = np.where(np.array(grid) < 0.4, n, n - from_zero)
+    np.testing.assert_array_equal(found[RIGHT][0, 0], expected)
+
+
+def disc(n=24, side=10, seed=0):
+    """Return images whose content is a dot near the centre, and stays in the frame."""
+    rng = np.random.default_rng(seed)
+    images = np.zeros((n, side, side, 1))
+    # far from the boundary: bilinear rotation keeps sums to a few percent
+    images[:, 4:6, 4:6, 0] = rng.choice([0.3, 0.9], (n, 1, 1))
+    return images.reshape(n, -1)
+
+
+@pytest.mark.parametrize("transform", ["rotate:180", "shift-x:0.25", "shift-y:0.25"])
+def test_a_model_of_the_pixels_sum_is_not_moved(transform):
+    X = disc()
+    y = X.sum(axis=1) > 2.4
+    assert 0 < y.sum() < len(y)
+    asked = Asked(((transform, 0),), magnitudes=9)
+    found = answers(asked, subject(X, y, (10, 10, 1)), model(lambda r: r.sum(axis=1) - 2.4))
+    assert accuracy(found).tolist() == [1] * 9
+    assert found[SHIFTED_RIGHT].tolist() == found[SHIFTED_TOTAL].tolist()
+    assert found[SHIFTED_TOTAL].tolist() == [[24, 24, 4, 4]]
+
+
+def test_a_constant_model_has_a_constant_curve_as_rows_stay_the_same():
+    rng = np.random.default_rng(1)
+    X, y = rng.random((200, 16)), rng.integers(0, 2, 200)
+    asked = Asked((("intra", 0), ("inter", 0), ("rotate:90", 0)), rows=64, draws=3)
+    found = answers(asked, subject(X, y, (4, 4, 1)), model(lambda rows: np.ones(len(rows))))
+    for number in range(3):
+        for draw in range(3):
+            n = len(asked.grid(asked.responses[number][0]))
+            assert len(set(found[RIGHT][number, draw, :n].tolist())) == 1
+            assert not found[TOTAL][number, draw, n:].any()
+    assert len({*found[RIGHT][2, :, 0].tolist()}) > 1  # other draws, other rows
+    assert found[TOTAL][2].tolist() == [[64] * 21] * 3
+
+
+def test_what_is_no_number_is_never_right():
+    y = np.zeros(8, dtype=np.uint16)
+    found = answers(
+        Asked((("intra", 0),)),
+        subject(np.ones((8, 1)), y),
+        model(lambda r: np.full(len(r), np.nan)),
+    )
+    assert not found[RIGHT].any()
+
+
+def test_no_pair_of_a_kind_counts_nothing():
+    X, y = np.arange(4.0)[:, None], [0, 1, 2, 3]
+    found = answers(
+        Asked((("intra", 0),)),
+        subject(X, y, n_classes=4),
+        model(lambda rows: np.zeros((len(rows), 4))),
+    )
+    assert not found[TOTAL].any()
+
+
+def test_grids_are_those_of_the_source():
+    asked = Asked((("rotate:180", 0), ("shift-x:0.5", 0), ("intra", 0), ("inter", 0)))
+    rotate, shift, intra, inter = (asked.grid(name) for name, _ in asked.responses)
+    assert (rotate[0], rotate[10], rotate[-1], len(rotate)) == (-180, 0, 179, 21)
+    assert (shift[0], shift[-1]) == (-0.5, 0.5)
+    np.testing.assert_allclose(intra, np.linspace(0, 0.5, 11))
+    np.testing.assert_allclose(inter, np.linspace(0, 0.45, 10))
+    assert [sum(map(math.isnan, grid)) for grid in asked.grids] == [0, 0, 10, 11]
+    assert Asked.from_attributes(asked.to_attributes()) == asked
+
+
+# real models, through the trainer
+
+DIGITS = resolve("sklearn:digits", test=0.8)
+WINE = resolve("sklearn:wine")
+MIXED = resolve("synthetic:gaussian", n_samples=160, n_features=5, n_categorical=2)
+CASES = [
+    (DIGITS, "convnet", {"epochs": 2, "hparams": {"batch_norm": True, "width": 4}}),
+    (DIGITS, "mlp", {"epochs": 2, "hparams": {"width1": 32, "width2": 32}}),
+    (MIXED, "mlp", {"epochs": 2, "hparams": {"width1": 32, "width2": 32}}),
+    (DIGITS, "lr-sgd", {}),
+    (MIXED, "svm-sgd", {}),
+    (WINE, "xgb", {}),
+]
+IDS = [f"{name}-{data.canonical['source']}" for data, name, _ in CASES]
+
+
+@dataclass
+class Asking:
+    """A trained run, what it was asked, and the model itself."""
+
+    run: Run
+    found: dict
+    alive: Alive
+    of: Subject
+    scores: np.ndarray
+
+
+def ask(monkeypatch, dataset, name, options, asked, **cell):
+    from manyseed.jobs.response import measure
+
+    kept = {}
+    whole = measure.answers
+
+    def keeping(asked, of, alive):
+        kept.update(of=of, alive=alive)
+        return whole(asked, of, alive)
+
+    monkeypatch.setattr(measure, "answers", keeping)
+    info = classifiers.resolve(name, options, dataset)
+    run = Run(resolve_cell(5, dataset, info, **cell).cell, 0, 1)
+    prediction = Trainer().train(run, Handling(response=asked))
+    plain = Trainer().train(run)
+    np.testing.assert_array_equal(prediction.scores, plain.scores)
+    return Asking(run, prediction.measured, scores=plain.scores, **kept)
+
+
+def asked_of(dataset, name):
+    responses = [("intra", 0), ("inter", 0)]
+    if name in ("mlp", "convnet"):
+        responses += [("intra", 1), ("inter", 1)]
+    if dataset.image:
+        responses += [("rotate:90", 0), ("shift-x:0.25", 0), ("colour:0.25", 0)]
+    return Asked(tuple(responses), rows=24, batch=10, magnitudes=3, pair_magnitudes=3)
+
+
+def label(scores):
+    if scores.ndim == 1:
+        return int(scores[0] >= 0)
+    return int(scores[0, 1] >= scores[0, 0]) if scores.shape[1] == 2 else int(scores[0].argmax())
+
+
+@pytest.mark.parametrize(("dataset", "name", "options"), CASES, ids=IDS)
+def test_counts_are_those_of_a_loop_over_single_rows(monkeypatch, dataset, name, options):
+    asked = asked_of(dataset, name)
+    case = ask(monkeypatch, dataset, name, options, asked)
+    of, alive = case.of, case.alive
+    for number, (transform, layer) in enumerate(asked.responses):
+        order = of.streams.order(transform, 0, of.n_part)
+        rows = sample(order, of.own, asked.rows)
+        for place, a in enumerate(asked.grid(transform)):
+            right = total = 0
+            for batch in batches(rows, asked.batch):
+                if transform in ("intra", "inter"):
+                    chosen = zip(*pairs(transform, of.y[batch]), strict=True)
+                else:
+                    chosen = ((i, None) for i in range(len(batch)))
+                for one, other in chosen:
+                    y = of.y[batch[one]]
+                    right += slow(of, alive, transform, layer, a, batch[one], batch, other) == y
+                    total += 1
+            assert total == case.found[TOTAL][number, 0, place]
+            # a batch's rounding may differ from a single row's
+            assert abs(right - int(case.found[RIGHT][number, 0, place])) <= 1, transform
+
+
+def slow(of, alive, transform, layer, a, row, batch, other):
+    x = of.rows(np.array([row]))
+    if transform not in ("intra", "inter"):
+        images = torch.from_numpy(x).reshape(1, *of.image)
+        name, by = transform.partition(":")[0], torch.tensor([a], dtype=torch.float64)
+        raw = transformed(name, images, by, of.largest).reshape(1, -1).numpy()
+        return label(alive.predict(alive.encode(raw)))
+    one, two = alive.encode(x), alive.encode(of.rows(batch[[other]]))
+    if layer:
+        head, tail = alive.halves()
+        with torch.no_grad():
+            return label(tail((1 - a) * head(one) + a * head(two)).numpy())
+    mixed = (1 - a) * one + a * two
+    n = mixed.shape[1] if alive.n_continuous is None else alive.n_continuous
+    if mixed.ndim == 2:
+        mixed[:, n:] = one[:, n:]
+    return label(alive.predict(mixed))
+
+
+@pytest.mark.parametrize(("dataset", "name", "options"), CASES, ids=IDS)
+def test_unmoved_curves_parts_and_predictions_agree(monkeypatch, dataset, name, options):
+    """Magnitude 0 is accuracy; part test is the stored prediction's; all rows are counted once."""
+    asked = replace(asked_of(dataset, name), rows=23_040)
+    case = ask(monkeypatch, dataset, name, options, asked, vary="init+batch+train")
+    of, found = case.of, case.found
+    assert len(of.own) < of.n_part  # a bootstrap
+    labels = case.scores[0] >= 0 if case.scores.ndim == 2 else case.scores[0].argmax(1)
+    for number, (transform, _) in enumerate(asked.responses):
+        right, total = found[SHIFTED_RIGHT][number], found[SHIFTED_TOTAL][number]
+        assert total[0] == len(of.own)
+        assert total[2] == len(of.y_test)
+        assert abs(int(right[2]) - int((labels == of.y_test).sum())) <= 1
+        if transform in ("intra", "inter"):
+            assert (total[1], total[3]) == (0, 0)
+            continue
+        assert (total[1], total[3]) == (len(of.own), len(of.y_test))
+        assert found[TOTAL][number, 0, 1] == len(of.own)
+        assert abs(int(found[RIGHT][number, 0, 1]) - int(right[0])) <= 1
+
+
+def test_batch_norm_and_dropout_are_as_in_evaluation(monkeypatch):
+    options = {"epochs": 1, "hparams": {"dropout": 0.5, "width1": 32, "width2": 32}}
+    asked = Asked((("intra", 1), ("intra", 0)), rows=40, batch=6)
+    case = ask(monkeypatch, DIGITS, "mlp", options, asked)
+    found = answers(asked, case.of, case.alive)
+    for name in (RIGHT, TOTAL):
+        np.testing.assert_array_equal(found[name], case.found[name])
+
+
+def test_all_models_of_a_repeat_answer_the_same_questions(monkeypatch):
+    asked = Asked((("intra", 0),), rows=20)
+    cases = [
+        ask(monkeypatch, DIGITS, name, options, asked)
+        for name, options in (("lr-sgd", {}), ("convnet", {"epochs": 1}))
+    ]
+    orders = [c.of.streams.order("intra", 0, c.of.n_part).tolist() for c in cases]
+    assert orders[0] == orders[1]
+    assert cases[0].of.own.tolist() == cases[1].of.own.tolist()
+    assert cases[0].found[TOTAL].tolist() == cases[1].found[TOTAL].tolist()
+
+
+def test_rows_are_unperturbed(monkeypatch):
+    case = ask(
+        monkeypatch, DIGITS, "lr-sgd", {}, Asked((("intra", 0),)), perturb_continuous="relative:0.9"
+    )
+    plain = Trainer().training_set(
+        replace(case.run, cell=replace(case.run.cell, perturb_continuous="none"))
+    )
+    np.testing.assert_array_equal(
+        case.of.rows(case.of.own), plain.X[np.argsort(plain.in_dataset.train)]
+    )

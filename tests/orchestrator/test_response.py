@@ -1,0 +1,170 @@
+"""Response curves of a sweep: asked for in the file, measured with each run, kept with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed.jobs.response.asked import Asked
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.reader import read_array
+from tests.orchestrator.conftest import inside, stored, train, write
+
+PLAIN = """
+name    = "bent"
+seed    = 5
+repeats = 1
+runs    = 3
+
+[[grid]]
+dataset        = ["digits"]
+classifier     = ["small", "xgb"]
+train_fraction = [60]
+vary           = ["init+batch"]
+
+[dataset.digits]
+source = "sklearn:digits"
+test   = 0.1
+
+[classifier.small]
+kind    = "convnet"
+epochs  = 2
+hparams = { depth = 1, width = 4 }
+"""
+TABLE = """
+[response]
+transforms      = ["intra", "rotate:90.0"]
+rows            = 30
+draws           = 2
+magnitudes      = 5
+pair_magnitudes = 3
+"""
+
+
+def test_curves_are_kept_with_each_run_and_change_no_prediction(tmp_path):
+    file = write(tmp_path / "r.toml", PLAIN + TABLE)
+    sweep = train(file, tmp_path / "sweep")
+    plain = train(write(tmp_path / "p.toml", PLAIN), tmp_path / "plain")
+    before, after = stored(plain), stored(sweep)
+    for path, arrays in before.items():
+        for name, values in arrays.items():
+            if name not in ("crc", "fit_seconds", "recipe"):
+                np.testing.assert_array_equal(after[path][name], values)
+    for group in list_groups(sweep.paths.store):
+        total = read_array(group, "response_total")
+        right = read_array(group, "response_right")
+        n = 3 if group.spec.classifier == "small" else 2
+        assert total.shape[1:] == (n, 2, 5)
+        assert (right <= total).all()
+        assert (total[:3, -1] == 30).all()  # rotate: all rows of the sample
+        assert not total[:3, 0, :, 3:].any()  # intra has three magnitudes
+        assert (read_array(group, "shifted_total")[:3, -1] == [60, 30, 180, 180]).all()
+    runs = sweep.runs("digits", "small")
+    assert runs["response_layer"].values.tolist() == [0, 1, 0]
+    words = runs["response_transform"].attrs["flag_meanings"].split()
+    assert [words[n] for n in runs["response_transform"].values] == ["intra", "intra", "rotate:90"]
+    assert runs["response_magnitude"].values[-1].tolist() == [-90, -45, 0, 45, 90]
+    assert np.isnan(runs["response_magnitude"].values[0, 3:]).all()
+    # xgb draws nothing: two of its runs are copies of the first, not measured again
+    assert (runs["response_right"].values[0] != runs["response_right"].values[1]).any()
+    assert inside("verify", sweep.directory)[0] == 0
+    assert plan_sweep(file, sweep.directory).is_empty
+    path = "digits/small/1"
+    assert "Traceback" not in inside("rerun", sweep.directory, path, "--check")[1]
+
+
+def test_a_group_that_exists_keeps_its_responses(tmp_path):
+    file = write(tmp_path / "r.toml", PLAIN + TABLE)
+    plan_sweep(file, tmp_path / "sweep")
+    assert plan_sweep(file, tmp_path / "sweep").is_empty
+    for text in (PLAIN, PLAIN + TABLE.replace("rows            = 30", "rows            = 40")):
+        with pytest.raises(UserError, match=r"is stored with \[response\]"):
+            plan_sweep(write(file, text), tmp_path / "sweep")
+
+
+def test_layouts_say_what_was_asked_and_plain_groups_nothing(tmp_path):
+    plan_sweep(write(tmp_path / "r.toml", PLAIN + TABLE), tmp_path / "sweep")
+    for spec in Groups.read(SweepPaths(tmp_path / "sweep")).specs:
+        value = json.loads(json.dumps(spec.to_attributes()))
+        assert value["layout"] == 2
+        assert value["response"]["rows"] == 30
+        assert GroupSpec.from_attributes(value) == spec
+        assert spec.measures == ()
+    found = {
+        spec.classifier: spec.asked for spec in Groups.read(SweepPaths(tmp_path / "sweep")).specs
+    }
+    shared = {"rows": 30, "draws": 2, "magnitudes": 5, "pair_magnitudes": 3}
+    assert found["small"] == Asked((("intra", 0), ("intra", 1), ("rotate:90", 0)), **shared)
+    assert found["xgb"] == Asked((("intra", 0), ("rotate:90", 0)), **shared)
+    plan_sweep(write(tmp_path / "p.toml", PLAIN), tmp_path / "plain")
+    for spec in Groups.read(SweepPaths(tmp_path / "plain")).specs:
+        assert spec.asked is None
+        assert spec.to_attributes().keys().isdisjoint({"response", "optional", "coordinates"})
+
+
+def test_the_page_s_file_plans(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "response.md"
+    text = re.search(r"```toml\n(.*?)```", page.read_text(), re.S)[1]
+    change = plan_change(write(tmp_path / "r.toml", text), tmp_path / "sweep")
+    assert len(change.after.all_cells) == 3 * 2 * 2 * 3
+
+
+def test_the_table_is_in_no_identity(tmp_path):
+    one, other = (
+        plan_change(write(tmp_path / "r.toml", text), tmp_path / "sweep").after.all_cells["cell_id"]
+        for text in (PLAIN, PLAIN + TABLE)
+    )
+    assert one.to_list() == other.to_list()
+
+
+@pytest.mark.parametrize(
+    ("table", "dataset", "key", "words"),
+    [
+        ('transforms = ["rotate:90"]', "sklearn:wine", "transforms", "rotate:90 needs images, and"),
+        ('transforms = ["turn"]', "sklearn:digits", "transforms", "intra, inter, rotate"),
+        ('transforms = ["intra", "intra"]', "sklearn:digits", "transforms", "twice"),
+        ('transforms = ["intra"]\nlayers = [0, 1]', "sklearn:digits", "layers", "needs a network"),
+        ('transforms = ["intra"]\nlayers = [2]', "sklearn:digits", "layers", "from 0 to 1"),
+        ('transforms = ["rotate:190"]', "sklearn:digits", "transforms", "180"),
+        ('transforms = ["shift-x:2"]', "sklearn:digits", "transforms", "at most 1"),
+        ('transforms = ["colour:0.6"]', "sklearn:digits", "transforms", "at most 0.5"),
+        ('transforms = ["intra"]\nrows = 1.5', "sklearn:digits", "rows", "a share"),
+        ('transforms = ["intra"]\nbatch = 1', "sklearn:digits", "batch", "from 2"),
+        ('transforms = ["intra"]\ndraws = 0', "sklearn:digits", "draws", "from 1"),
+        ('transforms = ["intra"]\nmagnitudes = 2', "sklearn:digits", "magnitudes", "from 3"),
+        ("layers = [0]", "sklearn:digits", "transforms", "missing"),
+        (
+            'transforms = ["intra"]',
+            "synthetic:gaussian",
+            "transforms",
+            "intra on xgb needs continuous features only",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tmp_path, table, dataset, key, words):
+    text = f"""
+name = "r"
+seed = 1
+[[grid]]
+dataset = ["d"]
+classifier = ["xgb"]
+[dataset.d]
+source = "{dataset}"
+{"n_features = 4" if "gaussian" in dataset else ""}
+{"n_categorical = 2" if "gaussian" in dataset else ""}
+[response]
+{table}
+"""
+    with pytest.raises(UserError, match=words) as refused:
+        plan_sweep(write(tmp_path / "r.toml", text), tmp_path / "sweep")
+    assert f"response.{key}" in str(refused.value)
+    assert not (tmp_path / "sweep").exists()

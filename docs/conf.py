@@ -36,7 +36,7 @@ autodoc_typehints = "description"
 PAGES = {
     "Begin": ("start", "recipes", "faq", "glossary"),
     "Sweeps": ("sweep-file", "datasets", "classifiers", "perturbations", "cluster"),
-    "Results": ("results", "uncertainty", "response", "import", "python", "json"),
+    "Results": ("results", "plots", "uncertainty", "response", "import", "python", "json"),
     "Inside": ("design", "identity", "store", "compared"),
 }
 _HOUSE = ("AGENTS", "SECURITY", "CODE_OF_CONDUCT")
@@ -54,7 +54,12 @@ def setup(app: Any) -> None:
 def _add_contents(_: Any, name: str, source: list[str]) -> None:
     if name != root_doc:
         return
-    for caption, pages in PAGES.items():
+    there = {file.stem for file in Path(__file__).parent.glob("*.md")}
+    listed_somewhere = {page for pages in PAGES.values() for page in pages}
+    further = {"Further": tuple(sorted(there - listed_somewhere))}
+    for caption, pages in (
+        PAGES | {name: found for name, found in further.items() if found}
+    ).items():
         listed = [*(f"docs/{page}" for page in pages), *MORE.get(caption, ())]
         lines = "\n".join(listed)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"

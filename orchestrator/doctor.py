@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from manyseed.orchestrator import devices
 from manyseed.orchestrator.disk.lease import lease_seconds
 from manyseed.orchestrator.disk.placing import place, place_new
 from manyseed.orchestrator.errors import ManyseedError, StoreUnavailable
-from manyseed.slurm import commands
+from manyseed.slurm import commands, local
 from manyseed.slurm.commands import ClusterError
 from manyseed.slurm.discover import discover
 
@@ -100,7 +99,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _machine() -> Iterator[Check]:
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = local.available_cores()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
     yield Check("machine", f"{platform.platform()}: {cores} cores, {memory:.1f} GB of memory")
     models = list(devices.gpus().values())

@@ -16,6 +16,7 @@ from typing import Literal
 State = Literal["alive", "dead", "unknown"]
 """Dead is certain: nothing that was thought dead so ever writes again."""
 
+_PROC = Path("/proc/self")
 _UNKNOWN = "-"
 _ENDED = -1
 _UNSEEN = 0
@@ -34,7 +35,8 @@ class Process:
     pid : int
         Process number.
     started : int
-        Its start in clock ticks since boot; 0 where that could not be seen, -1 where it had ended.
+        Its start, on Linux in clock ticks since boot; 0 where that could not be seen, -1 where it
+        had ended.
     """
 
     host: str
@@ -114,7 +116,7 @@ def _here() -> tuple[str, str, str]:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        boot = namespace = ""
+        boot, namespace = ("", "") if _PROC.exists() else (f"{_boot_time():.0f}", "all")
     return socket.gethostname(), boot or _UNKNOWN, namespace or _UNKNOWN
 
 
@@ -123,9 +125,32 @@ def _started(pid: int) -> int:
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return _UNSEEN if _is_there(pid) else _ENDED
+        if not _is_there(pid):
+            return _ENDED
+        return _UNSEEN if _PROC.exists() else _started_elsewhere(pid)
     fields = stat[stat.rindex(b")") + 2 :].split()  # after the name, which may hold anything
     return _ENDED if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _boot_time() -> float:
+    import psutil
+
+    return float(psutil.boot_time())
+
+
+def _started_elsewhere(pid: int) -> int:
+    """Do as `_started` where the system has no ``/proc``, such as macOS; in 1/100 s since 1970."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return _ENDED
+        return round(float(process.create_time()) * 100)
+    except psutil.NoSuchProcess:
+        return _ENDED
+    except psutil.Error:
+        return _UNSEEN
 
 
 def _is_there(pid: int) -> bool:

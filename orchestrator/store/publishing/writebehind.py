@@ -98,5 +98,6 @@ class _File:
         self.writer.add(rows)
         if (new := self.writer.written - self._announced) >= _BEHIND_BYTES:
             # Linux then begins to write what is not yet on disk; fsync has less to wait for.
-            os.posix_fadvise(self._file, self._announced, new, os.POSIX_FADV_DONTNEED)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._file, self._announced, new, os.POSIX_FADV_DONTNEED)
             self._announced = self.writer.written

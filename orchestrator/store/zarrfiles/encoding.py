@@ -125,7 +125,7 @@ def _open(path: Path, ahead: int) -> int | None:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise ValueError(f"{path.name} is no plain file")
-    if ahead:
+    if ahead and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, ahead, os.POSIX_FADV_WILLNEED)
     return file
 

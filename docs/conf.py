@@ -35,7 +35,7 @@ autodoc_typehints = "description"
 
 PAGES = {
     "Begin": ("start", "recipes", "faq", "glossary"),
-    "Sweeps": ("sweep-file", "datasets", "classifiers", "perturbations", "cluster"),
+    "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster"),
     "Results": ("results", "plots", "uncertainty", "response", "import", "python", "json"),
     "Inside": ("design", "identity", "store", "compared"),
 }

@@ -219,7 +219,7 @@ def run_hparams(run: Run) -> dict[str, Any]:
     cell = run.cell
     if cell.perturb_hparams == "none":
         return dict(cell.hparams)
-    space = classifiers.space(cell.classifier)
+    space = classifiers.space(cell.classifier, cell.hparams)
     return hparams.perturb(
         space, cell.hparams, cell.perturb_hparams, _stream(run, "perturb_hparams")
     )

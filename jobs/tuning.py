@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -91,7 +92,7 @@ def n_draws(cell: Cell) -> int:
 def drawn(cell: Cell, number: int) -> dict[str, Value]:
     """Return the hparams of one draw, counted from 0."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
-    return draw(classifiers.space(cell.classifier), fixed, _stream(cell, number))
+    return draw(classifiers.space(cell.classifier, cell.hparams), fixed, _stream(cell, number))
 
 
 def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Draw:
@@ -162,8 +163,17 @@ def best(draws: Sequence[Draw]) -> int:
     return scores.index(max(scores))
 
 
-def evaluate_in_process(canonical: dict[str, Any], number: int, device: Device) -> Draw:
-    """Evaluate a draw in a process that keeps its data between calls."""
+def evaluate_in_process(
+    canonical: dict[str, Any], number: int, device: Device, code: str = ""
+) -> Draw:
+    """Evaluate a draw in a process that keeps its data between calls.
+
+    `code` is the folder of the copy of users' own code, where there is one.
+    """
+    if code:
+        from manyseed.jobs.own import modules, table
+
+        modules.use(Path(code), table.entries_of(canonical["classifier"]))
     return evaluate(_trainer(), Cell.from_canonical(canonical), number, device)
 
 

@@ -66,6 +66,15 @@ class SweepPaths:
         """The layout of each group of the store."""
         return self.plan / "groups.json"
 
+    @property
+    def own(self) -> Path:
+        """Where users' own code lay, and what was found out about it."""
+        return self.plan / "own.json"
+
+    def code(self, digest: str) -> Path:
+        """Return the copy of users' own code of that digest, which tasks import."""
+        return self.tasks / "code" / digest.removeprefix("sha256:")[:32]
+
     def part(self, number: int) -> Path:
         """Return one immutable part of the plan: one row per run."""
         return self.plan / f"{number:04d}.parquet"

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.orchestrator.disk.placing import place_new
@@ -40,6 +41,8 @@ class Recipe:
         Versions by name.
     tuned : mapping
         Of tuned cells: the hparams that were found.
+    own : mapping
+        Of users' own code: what tells it from other code of that name and version, by `code_key`.
     """
 
     form: str | None = None
@@ -50,6 +53,7 @@ class Recipe:
     python: str | None = None
     packages: Mapping[str, str] | None = None
     tuned: Mapping[str, Value] | None = None
+    own: Mapping[str, str] | None = None
 
     @classmethod
     def here(cls, gpu: str | None = None) -> Recipe:
@@ -72,6 +76,13 @@ class Recipe:
     def to_json(self) -> dict[str, object]:
         """Return what is known, as JSON values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def code_key(canonical: Mapping[str, Any]) -> str:
+    """Return what a recipe calls users' own code: all that its table names, and its version."""
+    from manyseed.jobs.own.table import entries_of  # a task without such code does without
+
+    return f"{'+'.join(entries_of(canonical))}@{canonical['version']}"
 
 
 def package_versions() -> dict[str, str]:

@@ -22,6 +22,7 @@ from manyseed.orchestrator.disk.records import locked, read_records
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import Search, TunedHparams, searches
@@ -55,12 +56,21 @@ def tune(
         Where every draw of a search failed.
     """
     with locked(paths.tuning_lock, "tuning") as lease:
-        todo = searches(paths, Plan.read(paths).cells)
+        cells = Plan.read(paths).cells
+        todo = searches(paths, cells)
         require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
         gpu = next(iter(gpus().values()), None)
         todo = [search if gpu else replace(search, device="cpu") for search in todo]
         recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
-        logs = {search.id: _Log(paths, search, recipes[search.device]) for search in todo}
+        here = CodeHere(paths, cells.filter(hparams="tuned"))
+        here.copy()
+        todo = [replace(search, code=here.of(search.cell.classifier)) for search in todo]
+        logs = {
+            search.id: _Log(
+                paths, search, replace(recipes[search.device], own=here.recipe(search.cell))
+            )
+            for search in todo
+        }
         open_draws = [
             (search, number)
             for search in todo
@@ -155,7 +165,10 @@ def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Sea
     with _one_thread(), _pool(min(workers, len(draws))) as pool:
         try:
             waiting: dict[Future[Draw], tuple[Search, int]] = {
-                pool.submit(evaluate_in_process, s.cell.canonical(), number, s.device): (s, number)
+                pool.submit(evaluate_in_process, s.cell.canonical(), number, s.device, s.code): (
+                    s,
+                    number,
+                )
                 for s, number in draws
             }
             for future in as_completed(waiting):

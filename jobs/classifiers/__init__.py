@@ -1,13 +1,15 @@
 """Classifiers: what a sweep file names, and the fit of one run."""
 
 from manyseed.jobs.classifiers.mlp import size_class
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
+from manyseed.jobs.classifiers.record import FORMS, Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.registry import (
     CLASSIFIERS,
     configurations,
     consumes,
     core_seconds,
     fit,
+    is_own,
+    kind_of,
     lacking,
     names,
     prepare,
@@ -18,6 +20,7 @@ from manyseed.jobs.training.handling import Device
 
 __all__ = [
     "CLASSIFIERS",
+    "FORMS",
     "Classifier",
     "ClassifierInfo",
     "Device",
@@ -26,6 +29,8 @@ __all__ = [
     "consumes",
     "core_seconds",
     "fit",
+    "is_own",
+    "kind_of",
     "lacking",
     "names",
     "prepare",

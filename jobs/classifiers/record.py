@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.datasets.info import DatasetInfo
@@ -20,6 +20,10 @@ Settings = Mapping[str, Any]
 Options = Mapping[str, Any]
 Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
+Form = Literal["estimator"]
+FORMS: tuple[Form, ...] = get_args(Form)
+"""Keys of a sweep file's table by which it names code of the user's (`jobs.own.table`)."""
+
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
 

@@ -12,7 +12,13 @@ from manyseed.jobs.checks import Refused, UnknownOption, integer
 from manyseed.jobs.classifiers.cnn import CNN
 from manyseed.jobs.classifiers.convnet import CONVNET
 from manyseed.jobs.classifiers.mlp import MLP
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Defaults, Unsuitable
+from manyseed.jobs.classifiers.record import (
+    FORMS,
+    Classifier,
+    ClassifierInfo,
+    Defaults,
+    Unsuitable,
+)
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
 from manyseed.jobs.classifiers.vit import VIT
 from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
@@ -51,6 +57,26 @@ _AUGMENT_SECONDS = {
     "colour": 1.5e-7,
 }
 """Of a presentation, by pixel value: CPU time."""
+
+
+def kind_of(name: str, kind: str | None, options: Mapping[str, Any]) -> str:
+    """Return which classifier a table of a sweep file means.
+
+    Parameters
+    ----------
+    name : str
+        Of the table.
+    kind : str, optional
+        What it says, if anything.
+    options : mapping
+        The table without its kind.
+
+    Returns
+    -------
+    str
+        Of `names`, or of `FORMS` where the table names code of the user's; else what is unknown.
+    """
+    return kind or next((form for form in FORMS if form in options), name)
 
 
 def names() -> tuple[str, ...]:
@@ -134,7 +160,13 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """
     if "grid" not in options:
         return ()
-    record, lists = CLASSIFIERS[kind], options["grid"]
+    lists, others = options["grid"], tuple[str, ...]()
+    if kind in FORMS:
+        from manyseed.jobs.own.table import read
+
+        space = read(options).space
+    else:
+        space, others = CLASSIFIERS[kind].space, ("epochs", *CLASSIFIERS[kind].options)
     if options.get("defaults", "study") != "study":
         raise Refused("grid", lists, "values around the library's defaults: leave one of them out")
     fixed = options.get("hparams", {})
@@ -142,10 +174,10 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(fixed, Mapping) and name in fixed:
             reason = f"hparams fixes {name} already: take it out of one of them"
             raise Refused(f"grid.{name}", lists[name], reason)
-        if name in ("epochs", *record.options):
+        if name in others:
             reason = f"{name} is no hparam: give each value a classifier of its own"
             raise Refused(f"grid.{name}", lists[name], reason)
-    return tuple(grid.written(each) for each in grid.configurations(record.space, lists))
+    return tuple(grid.written(each) for each in grid.configurations(space, lists))
 
 
 def prepare(info: ClassifierInfo) -> None:
@@ -179,9 +211,28 @@ def core_seconds(
     return _START + presented + info.record.core_seconds(dataset, info, rows)
 
 
-def space(canonical: Mapping[str, Any]) -> tuple[Hparam, ...]:
-    """Return the hparams of a classifier, given its canonical description."""
+def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hparam, ...]:
+    """Return the hparams of a classifier, given its canonical description and a cell's anchors."""
+    if is_own(canonical):
+        from manyseed.jobs.own.record import whole_space
+
+        return whole_space(canonical, anchors)
     return CLASSIFIERS[canonical["name"]].space
+
+
+def is_own(canonical: Mapping[str, Any]) -> bool:
+    """Whether a canonical description is of users' own code (`jobs.own`)."""
+    return "own" in canonical
+
+
+def _record(canonical: Mapping[str, Any]) -> Classifier | None:
+    """Return the record of a canonical description; None where this version has none."""
+    if is_own(canonical):
+        from manyseed.jobs.own.record import SEMANTICS, of_description
+
+        return of_description(canonical) if canonical["own"] == SEMANTICS else None
+    found = CLASSIFIERS.get(canonical["name"])
+    return found if found is not None and canonical["version"] == found.version else None
 
 
 def consumes(
@@ -192,10 +243,8 @@ def consumes(
     None where this version does not know: for predictions that were imported, a classifier of
     another version, or one that it does not have.
     """
-    record = CLASSIFIERS.get(canonical["name"])
-    if record is None or "source" in canonical or canonical["version"] != record.version:
-        return None
-    return record.consumes(hparams)
+    record = None if "source" in canonical else _record(canonical)
+    return None if record is None else record.consumes(hparams)
 
 
 def _one_of(option: str, value: object, known: tuple[T, ...]) -> T:
@@ -249,11 +298,11 @@ def fit(
     MachineError
         Where a package, the device or pretrained weights are missing.
     """
-    record = CLASSIFIERS[canonical["name"]]
-    if canonical["version"] != record.version:
-        raise ValueError(
-            f"{record.name} of version {canonical['version']}; this is {record.version}"
-        )
+    record = _record(canonical)
+    if record is None:
+        name, known = canonical["name"], CLASSIFIERS.get(canonical["name"])
+        here = "has none of its kind" if known is None else f"is {known.version}"
+        raise ValueError(f"{name} of version {canonical['version']}; this {here}")
     if len(np.unique(data.y)) < 2:
         raise ValueError(f"all {len(data.y)} training rows are of one class")
     if handling.curves and data.y_test is None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 
 from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam, Value
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Value
 
 MAX_CONFIGURATIONS = 32_767
 """Of a grid, and of a sweep: the store numbers them by 16 bits."""
@@ -60,7 +60,10 @@ def _checked(hparam: Hparam, values: object) -> list[Value]:
     found: list[Value] = []
     for value in values:
         checked = _value(hparam, value, option)
-        if checked in found:
+        if isinstance(hparam, Free) and not _is_read_back(checked):
+            reason = "cannot be told from another value, or from two, once it is written out"
+            raise Refused(option, value, reason)
+        if any(checked == other and type(checked) is type(other) for other in found):
             raise Refused(option, value, "stands twice in the list")
         found.append(checked)
     return found
@@ -80,6 +83,12 @@ def written(values: Mapping[str, Value]) -> str:
 
 def _text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_read_back(value: Value) -> bool:
+    text = _text(value)
+    again = _plain(text)
+    return again == value and type(again) is type(value) and not {*",= "} & {*text}
 
 
 def is_written(text: str) -> bool:
@@ -114,9 +123,23 @@ def read(space: tuple[Hparam, ...], text: str) -> dict[str, Value]:
 
 def _typed(hparam: Hparam, text: str) -> object:
     """Return what a text stands for; as it is where the hparam has no such value."""
+    if isinstance(hparam, Free):
+        return _plain(text)
     if isinstance(hparam, Categorical):
         return next((level for level in hparam.levels if _text(level) == text), text)
     try:
         return float(text) if isinstance(hparam, Continuous) else int(text)
     except ValueError:
         return text
+
+
+def _plain(text: str) -> Value:
+    """Return a number or truth value where a text is one, as `written` writes it."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -117,4 +117,21 @@ class Categorical:
         return _level(self.levels, self.name, value)
 
 
-Hparam = Continuous | Ordinal | Categorical
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A single value of any type, of code whose ranges nobody declared: structural."""
+
+    name: str
+    default: Value
+    when: When | None = None
+    structural: bool = True
+
+    def check(self, value: object) -> Value:
+        """Return the value, or raise Refused where it is none or not finite."""
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, bool | int | float | str) and is_finite:
+            return value
+        raise Refused(f"hparams.{self.name}", value, allowed="text, a finite number, true or false")
+
+
+Hparam = Continuous | Ordinal | Categorical | Free

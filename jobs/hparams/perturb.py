@@ -26,7 +26,7 @@ from typing import Any, cast
 import numpy as np
 
 from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.hparams.kinds import Categorical, Hparam, Value
+from manyseed.jobs.hparams.kinds import Categorical, Free, Hparam, Value
 from manyseed.jobs.streams import raw
 
 _AXIS = "perturb_hparams"
@@ -140,7 +140,7 @@ def perturb(
 def _move(
     hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float, u: float, v: float
 ) -> Value:
-    if hparam.structural:
+    if hparam.structural or isinstance(hparam, Free):
         return cast(Value, anchor)
     if isinstance(hparam, Categorical):
         return hparam.levels[int(v * len(hparam.levels))] if u < probability else anchor
@@ -174,7 +174,7 @@ def unmoved(
 
 
 def _can_move(hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float) -> bool:
-    if hparam.structural:
+    if hparam.structural or isinstance(hparam, Free):
         return False
     if isinstance(hparam, Categorical):
         return probability > 0

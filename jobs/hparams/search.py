@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
+from manyseed.jobs.hparams.kinds import Continuous, Free, Hparam, Value
 from manyseed.jobs.streams import raw
 
 SPACE_VERSION = 1
@@ -43,4 +43,5 @@ def _at(hparam: Hparam, u: float) -> Value:
     if isinstance(hparam, Continuous):
         low, high = hparam.ends
         return hparam.settle(low + u * (high - low))
+    assert not isinstance(hparam, Free)  # structural: never drawn
     return hparam.levels[int(u * len(hparam.levels))]

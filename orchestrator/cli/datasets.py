@@ -39,10 +39,11 @@ def fetch(sweep_file: SweepToml) -> None:
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
     """
     from manyseed.orchestrator.grids.expansion import expand
+    from manyseed.orchestrator.grids.own import OwnCode
     from manyseed.orchestrator.grids.sweepfile import read_sweep_file
     from manyseed.orchestrator.plans.data import fetch_datasets
 
-    expansion = expand(read_sweep_file(sweep_file), sweep_file)
+    expansion = expand(read_sweep_file(sweep_file), sweep_file, OwnCode.unseen())
     with console.status("fetching") as status:
         made = fetch_datasets(
             expansion.datasets, lambda name: status.update(Text(f"fetching {name}"))

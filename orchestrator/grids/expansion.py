@@ -28,6 +28,7 @@ from manyseed.jobs.identity import (
 from manyseed.jobs.run import LATER, Cell
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Combinations, combine
+from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -81,8 +82,16 @@ class Expansion:
         return int((self.cells["repeats"].cast(pl.Int64) * self.cells["runs"]).sum())
 
 
-def expand(sweep: SweepFile, path: Path) -> Expansion:
+def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansion:
     """Resolve every combination of a sweep file's grids.
+
+    Parameters
+    ----------
+    sweep : SweepFile
+    path : Path
+        The file, for messages.
+    own : OwnCode, optional
+        Knows the user's own code; by default what lies beside the file is found, and probed.
 
     Raises
     ------
@@ -90,7 +99,8 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
         For an unknown or impossible dataset, classifier, scheme or combination, with file, key and
         value.
     """
-    resolver, tables, notes = Resolver(sweep, path), _Tables(), Notes()
+    own = OwnCode.beside(path) if own is None else own
+    resolver, tables, notes = Resolver(sweep, path, own), _Tables(), Notes()
     used: dict[str, set[str]] = {"dataset": set(), "classifier": set()}
     gridded: set[str] = set()
     asked, removed, frames = 0, [], []
@@ -114,6 +124,7 @@ def expand(sweep: SweepFile, path: Path) -> Expansion:
     notes.facts_of(resolver.datasets, used["dataset"])
     notes.grids(resolver.configurations, gridded)
     notes.unused(resolver.unused(used))
+    notes.own(own.notes)
     cells = tables.described(distinct)
     tuned = cells.filter(pl.col("hparams") == "tuned")
     return Expansion(

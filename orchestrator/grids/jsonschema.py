@@ -13,8 +13,10 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHEDULES
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
-from manyseed.jobs.hparams.kinds import Categorical, Continuous, Hparam
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam
 from manyseed.jobs.images.schemes import AUGMENTATIONS
+from manyseed.jobs.own.table import ENCODINGS, SCORES
+from manyseed.jobs.own.table import SOURCES as SOURCES_OF_SEEDS
 from manyseed.jobs.perturb import names as schemes
 from manyseed.orchestrator.grids.grid import HPARAMS
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -22,6 +24,9 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
+
+_OWN = "own"
+"""Among the names of classifiers' tables: that of users' code."""
 
 _OPTIMIZERS: Mapping[str, Schema] = {
     "optimizer": {
@@ -53,19 +58,26 @@ def schema() -> Schema:
     tables = found["$defs"]
     for name, record in classifiers.CLASSIFIERS.items():
         tables[f"classifier {name}"] = _classifier(record, tables["ClassifierTable"])
+    tables[f"classifier {_OWN}"] = _own()
     found["properties"]["classifier"] |= {
         "properties": {name: _reference(name) for name in classifiers.names()},
         "additionalProperties": {
             "description": "A classifier under a name of your own.",
             "type": "object",
-            "required": ["kind"],
             "properties": {"kind": {"enum": [*classifiers.names()]}},
             "allOf": [
                 {
-                    "if": {"properties": {"kind": {"const": name}}},
+                    "if": {"properties": {"kind": {"const": name}}, "required": ["kind"]},
                     "then": _reference(name),
                 }
                 for name in classifiers.names()
+            ]
+            + [
+                {
+                    "if": {"anyOf": [{"required": [form]} for form in classifiers.FORMS]},
+                    "then": _reference(_OWN),
+                    "else": {"required": ["kind"]},
+                }
             ],
         },
     }
@@ -149,8 +161,82 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
     }
 
 
+def _own() -> Schema:
+    """Return the table of a classifier that is code of the user's."""
+    value: Schema = {"type": ["string", "number", "boolean"]}
+    hparam: Schema = {
+        "type": "object",
+        "required": ["default"],
+        "additionalProperties": False,
+        "properties": {
+            "low": {"type": "number"},
+            "high": {"type": "number"},
+            "log": {"type": "boolean"},
+            "levels": {"type": "array", "items": value, "minItems": 1, "uniqueItems": True},
+            "default": value,
+        },
+    }
+    entry: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
+    properties: Schema = {
+        "estimator": entry
+        | {"description": 'What makes an estimator: "module:name", a class or a function.'},
+        "version": {
+            "description": "Your number for what the code does: part of the identity (default: 1).",
+            "type": "integer",
+            "minimum": 1,
+        },
+        "params": {"description": "What it is called with.", "type": "object"},
+        "space": {
+            "description": "Hparams that may be perturbed and tuned.",
+            "type": "object",
+            "additionalProperties": hparam,
+        },
+        "encode": {"description": "How rows are given (default: raw).", "enum": [*ENCODINGS]},
+        "scores": {
+            "description": "What a fit's scores are; by default the first that the model has.",
+            "enum": sorted({each for of in SCORES.values() for each in of}),
+        },
+        "seeds": {
+            "description": "Parameters that take a seed, each with its stream.",
+            "type": "object",
+            "additionalProperties": {"enum": [*SOURCES_OF_SEEDS]},
+        },
+        "probe": {
+            "description": "Whether planning fits it to a few made-up rows (default: true).",
+            "type": "boolean",
+        },
+        "hparams": {
+            "description": "Anchors.",
+            "type": "object",
+            "additionalProperties": value,
+        },
+        "grid": {
+            "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {
+                "type": "array",
+                "items": value,
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+        },
+        "device": {
+            "description": "Where to train; no part of the identity (default: cpu).",
+            "enum": ["cpu", "gpu"],
+        },
+    }
+    return {
+        "title": "code of your own",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
 def _hparam(hparam: Hparam) -> Schema:
     described: Schema = {"title": hparam.name, "description": f"Default: {hparam.default}."}
+    assert not isinstance(hparam, Free)  # of users' own code alone
     if isinstance(hparam, Continuous):
         return described | {"type": "number", "minimum": hparam.low, "maximum": hparam.high}
     if isinstance(hparam, Categorical) or not isinstance(hparam.levels, range):

@@ -104,6 +104,10 @@ class Notes:
         """Note tables of the file that no grid uses."""
         self._others += [f"[{table}] is used by no grid" for table in tables]
 
+    def own(self, notes: Mapping[str, Iterable[str]]) -> None:
+        """Note what was found out about users' own code, by the names of its tables."""
+        self._others += [f"{name}: {note}" for name, found in notes.items() for note in found]
+
     def lines(self) -> tuple[str, ...]:
         """Return all notes as sentences without their full stop."""
         idle: dict[tuple[str, tuple[str, ...]], list[str]] = {}

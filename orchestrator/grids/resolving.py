@@ -21,6 +21,7 @@ from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
 from manyseed.orchestrator.grids.grid import GRID
+from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
@@ -85,8 +86,8 @@ class Pair:
 class Resolver:
     """Asks `jobs` about a sweep file, and makes user errors of its refusals."""
 
-    def __init__(self, sweep: SweepFile, path: Path) -> None:
-        self._sweep, self._path = sweep, path
+    def __init__(self, sweep: SweepFile, path: Path, own: OwnCode) -> None:
+        self._sweep, self._path, self._own = sweep, path, own
         self.datasets: dict[str, DatasetInfo] = {}
         self.configurations: dict[str, tuple[str, ...]] = {}
         self._pairs: dict[tuple[str, str], Pair] = {}
@@ -164,8 +165,8 @@ class Resolver:
     def _pair(self, dataset: str, classifier: str, where: str) -> Pair:
         table = self._sweep.classifier.get(classifier)
         options = {} if table is None else table.options()
-        kind = classifier if table is None or table.kind is None else table.kind
-        if kind not in classifiers.names():
+        kind = classifiers.kind_of(classifier, table.kind if table else None, options)
+        if kind not in (*classifiers.names(), *classifiers.FORMS):
             raise UserError(
                 "unknown classifier",
                 file=self._path,
@@ -175,7 +176,10 @@ class Resolver:
             )
         info = self.datasets[dataset]
         try:
-            resolved = classifiers.resolve(kind, options, info)
+            if kind in classifiers.FORMS:
+                resolved = self._own.resolve(classifier, options, info)
+            else:
+                resolved = classifiers.resolve(kind, options, info)
         except Unsuitable:
             raise
         except Refused as error:
@@ -235,25 +239,29 @@ class Resolver:
 
     def _check_tables(self) -> None:
         for name, table in self._sweep.classifier.items():
-            kind = table.kind or name
-            if kind not in classifiers.names():
+            options = table.options()
+            kind = classifiers.kind_of(name, table.kind, options)
+            if table.kind in classifiers.FORMS or kind not in (
+                *classifiers.names(),
+                *classifiers.FORMS,
+            ):
                 raise UserError(
                     "unknown classifier",
                     file=self._path,
                     key=f"classifier.{toml_key(name)}" + (".kind" if table.kind else ""),
                     value=kind,
                     remedy=f"{nearest(kind, classifiers.names())}; "
-                    'a name of your own needs kind = "…"',
+                    'a name of your own needs kind = "…", or estimator = "module:name"',
                 )
             if name in classifiers.names() and kind != name:
+                key = kind if kind in classifiers.FORMS else "kind"
                 raise UserError(
                     f"{name} is a classifier of its own and cannot be of another kind",
                     file=self._path,
-                    key=f"classifier.{toml_key(name)}.kind",
-                    value=kind,
+                    key=f"classifier.{toml_key(name)}.{key}",
+                    value=options.get(key, kind),
                     remedy="give the table another name",
                 )
-            options = table.options()
             try:
                 if found := classifiers.configurations(kind, options):
                     self.configurations[name] = found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from manyseed.orchestrator.grids.expansion import Expansion
+from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
@@ -37,6 +39,8 @@ class Change:
         The store's groups as the plan needs them.
     observed : DataFrame
         What fits took that have run.
+    own : mapping
+        What is known of the user's own code.
     """
 
     sweep: SweepFile
@@ -48,6 +52,7 @@ class Change:
     added: pl.DataFrame
     groups: Groups
     observed: pl.DataFrame
+    own: Mapping[str, Pin] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:

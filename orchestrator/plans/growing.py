@@ -18,6 +18,7 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.sweepfile import load_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 
@@ -47,7 +48,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / paths.sweep_file.name
         file.write_text(written)
-        alone = expand(load_sweep_file(file)[0], paths.sweep_file).cells
+        alone = expand(load_sweep_file(file)[0], paths.sweep_file, own_code(file, paths)).cells
         grids = _grids(planned, alone.select("cell_id", "repeats", "runs"), runs)
         file.write_text(f"{written}\n{MARK}\n" + "\n".join(grids))
         change = plan_change(file, paths.directory)

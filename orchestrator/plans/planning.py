@@ -34,6 +34,7 @@ from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
+from manyseed.orchestrator.plans.own import own_code, write_pins
 from manyseed.orchestrator.plans.plan import CELLS, ENSEMBLING, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
@@ -52,8 +53,9 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
         For what is wrong in the file, or a change that would alter runs that exist.
     """
     sweep, text = load_sweep_file(sweep_file)
-    expansion = expand(sweep, sweep_file)
     paths = SweepPaths(directory)
+    own = own_code(sweep_file, paths)
+    expansion = expand(sweep, sweep_file, own)
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
         # groups that no cell is in are left over from an interrupted planning
@@ -73,7 +75,7 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     after, added = _extend(before, asked, expansion, groups)
     _check_configurations(after, sweep_file)
     observed = observed_seconds(paths, before, groups)
-    return Change(sweep, text, expansion, twins, before, after, added, groups, observed)
+    return Change(sweep, text, expansion, twins, before, after, added, groups, observed, own.used)
 
 
 def plan_sweep(sweep_file: Path, directory: Path) -> Change:
@@ -134,6 +136,7 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
 
     `check` is called before each file takes its place: what it raises ends it there.
     """
+    write_pins(paths, change.own, check)
     if not change.after.all_cells.equals(change.before.all_cells):
         change.groups.write(paths, check)
         write_plan(paths, change.after, new_part=not change.is_empty, before_rename=check)

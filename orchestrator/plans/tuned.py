@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.run import Cell, MachineError
@@ -35,6 +35,8 @@ class Search:
         One of its cells; the search depends on what all of them share.
     device : {"cpu", "gpu"}
         The device requested for its fits.
+    code : str
+        The folder of the copy of users' own code; empty: none is imported from there.
     """
 
     dataset: str
@@ -42,6 +44,7 @@ class Search:
     id: str
     cell: Cell
     device: Device
+    code: str = ""
 
 
 def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
@@ -133,6 +136,40 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
             f"manyseed tune {paths.directory}"
         )
     return replace(cell, hparams=result.hparams)
+
+
+def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> None:
+    """Let users' own code be imported, in this process, from the copy that was made of it.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    code : str
+        Its digest; nothing is done for the version of a library.
+    classifier : mapping
+        The canonical description.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where the copy is gone, or the process has imported other code of these names.
+    """
+    if not code.startswith("sha256:"):
+        return
+    from manyseed.jobs.own import modules, table
+
+    try:
+        modules.use(paths.code(code), table.entries_of(classifier))
+    except ImportError as error:
+        raise MachineError(str(error)) from error
+
+
+def forget_code(paths: SweepPaths, code: str) -> None:
+    """Undo `use_code`, in a process that goes on with something else."""
+    if code.startswith("sha256:"):
+        from manyseed.jobs.own import modules
+
+        modules.forget(paths.code(code))
 
 
 def require_hparams(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -13,7 +13,7 @@ from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.runs.show import stored
@@ -52,8 +52,11 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
     if published.recipe is not None and published.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)
     trainer, run = Trainer(), found.fitted
+    own = [*((published.recipe and published.recipe.own) or {}).values()]
     try:
         run = replace(run, cell=fitted(paths, run.cell))
+        for code in own:
+            use_code(paths, code, run.cell.classifier)
         handling = Handling(
             found.snapshots,
             curves=found.spec.curves,
@@ -64,6 +67,9 @@ def rerun(paths: SweepPaths, address: str) -> dict[str, Any]:
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:
         raise UnavailableError(f"{error}{remedy(error, paths)}") from None
+    finally:
+        for code in own:
+            forget_code(paths, code)
     again = encode_row(found.spec, prediction, y_true)
     names = ["label", *([found.spec.score_name] if found.spec.score_name else [])]
     before = read_rows(open_group(paths.store, found.spec.path), names, [found.row])

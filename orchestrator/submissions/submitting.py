@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import polars as pl
@@ -16,6 +16,7 @@ from manyseed.orchestrator.disk.records import locked, write_json
 from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, refused
 from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths
 from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
@@ -121,8 +122,10 @@ def submit(
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None
+        code = CodeHere(paths, cells)
         if not request.other_recipe:
             require_recipe(paths, state, devices, gpu=gpu, is_here=is_here)
+            code.require_same(state.with_state("done", "copy")["cell"].unique())
         if is_here:
             require_packages(state, cells)
         require_data(paths, state, rows)
@@ -132,7 +135,8 @@ def submit(
         # else each process of a task would read the whole store to begin with
         keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
         number = _next_number(paths)
-        submitter = _Submitter(paths, number, state.plan, groups, request, lease)
+        code.copy()
+        submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.digests)
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
@@ -147,8 +151,9 @@ class _Submitter:
         groups: Groups,
         request: Request,
         lease: Lease,
+        code: Mapping[int, str],
     ) -> None:
-        self.lease = lease
+        self.lease, self.code = lease, code
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -272,7 +277,8 @@ class _Submitter:
             files = SubmissionPaths(folder)
             files.attempts.mkdir()
             shards = []
-            for number, task in enumerate(make_tasks(self.plan, work, self.shard_lengths)):
+            made = make_tasks(self.plan, work, self.shard_lengths, self.code)
+            for number, task in enumerate(made):
                 task.write(files.task(number))
                 shards.append(shards_of(task))
             write_shards(folder, shards)

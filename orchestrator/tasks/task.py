@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,8 @@ class TaskCell:
     snapshots: tuple[int, ...]
     device: str = "cpu"
     """The resource class requested; met where the task's own is ``gpu``."""
+    code: str = ""
+    """Of users' own code: its digest, or the library's version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Task:
             "plan": self.plan,
             "groups": self.groups,
             "cells": {
-                number: [cell.canonical, cell.snapshots, cell.device]
+                number: [cell.canonical, cell.snapshots, cell.device, *filter(None, [cell.code])]
                 for number, cell in self.cells.items()
             },
             "spans": [
@@ -212,7 +215,12 @@ def turns(*by: str, together: pl.Expr) -> pl.Expr:
     return pl.when(together).then(0).otherwise(place * number // runs)
 
 
-def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) -> Iterator[Task]:
+def make_tasks(
+    plan: Plan,
+    rows: pl.DataFrame,
+    shard_lengths: dict[int, int],
+    code: Mapping[int, str] = MappingProxyType({}),
+) -> Iterator[Task]:
     """Yield the tasks that train `rows`, by number.
 
     Parameters
@@ -222,6 +230,8 @@ def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) ->
         Columns group, cell, repeat, run, row, resource and task.
     shard_lengths : dict
         Of every group.
+    code : mapping
+        Of cells with users' own code, its digest.
     """
     import polars as pl  # a task, which reads what this makes, does without
 
@@ -248,7 +258,12 @@ def make_tasks(plan: Plan, rows: pl.DataFrame, shard_lengths: dict[int, int]) ->
     resources = dict(work.select("task", "resource").unique().iter_rows())
     used = plan.cells.join(work.select("cell").unique(), on="cell", how="semi")
     cells = {
-        row["cell"]: TaskCell(json.loads(row["canonical"]), tuple(row["snapshots"]), row["device"])
+        row["cell"]: TaskCell(
+            json.loads(row["canonical"]),
+            tuple(row["snapshots"]),
+            row["device"],
+            code.get(row["cell"], ""),
+        )
         for row in used.iter_rows(named=True)
     }
     paths = dict(used.select("group", "path").unique().iter_rows())

@@ -24,8 +24,8 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import fitted
-from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.plans.tuned import fitted, use_code
+from manyseed.orchestrator.provenance import Recipe, code_key, register
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
@@ -53,10 +53,12 @@ class _Process:
         self._paths, self._journal = paths, JournalWriter(journal, self._task.plan)
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
+        self._used: set[str] = set()
 
     def train(self, batch: Batch) -> Outcome:
         """Train a batch; whatever a fit raises is its run's failure."""
         group, cell = self._group(batch), self._cell(batch.cell)
+        self._use_code(batch.cell)
         snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
         y_true = self._trainer.test_set(cell, batch.repeat).y_true
         done: list[int] = []
@@ -133,16 +135,29 @@ class _Process:
         hparams = self._cell(cell).hparams
         found = dict(hparams) if hparams != self._asked(cell).hparams else None
         device = self._device(cell)
-        key = json.dumps([device, found])
+        code = self._task.cells[cell].code
+        key = json.dumps([device, found, code])
         if key not in self._recipes:
             journals = JournalFolder(self._paths.journals, self._task.plan)
             recipe = Recipe.here(gpu_model() if device == "gpu" else None)
             self._recipes[key] = register(
                 self._paths.recipes,
-                replace(recipe, tuned=found),
+                replace(recipe, tuned=found, own=self._own(cell)),
                 lambda: highest_recipe(self._paths.store, journals),
             )
         return self._recipes[key]
+
+    def _own(self, cell: int) -> dict[str, str] | None:
+        """Return what the recipe says of a cell's code; None where it is the product's."""
+        code = self._task.cells[cell].code
+        return {code_key(self._asked(cell).classifier): code} if code else None
+
+    def _use_code(self, cell: int) -> None:
+        """Let the code of a cell be imported from the copy that was made of it."""
+        code = self._task.cells[cell].code
+        if code and code not in self._used:
+            use_code(self._paths, code, self._asked(cell).classifier)
+            self._used.add(code)
 
     def _device(self, cell: int) -> Device:
         """Return where a cell's runs are trained: on a GPU where it is requested and given."""

@@ -1,0 +1,1 @@
+"""Classifiers of users' own: their code, described, found, probed and called."""

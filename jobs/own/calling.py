@@ -1,0 +1,66 @@
+"""Users' code, called: what their table names is imported, built and asked."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training.encode import dense, pixels
+
+
+class OwnError(RuntimeError):
+    """Users' code did what no fit may do; the run fails, not the machine."""
+
+
+def load(entry: str) -> Any:
+    """Import what an entry point names.
+
+    Raises
+    ------
+    ImportError
+        Also where the module has no such name.
+    """
+    module_name, _, names = entry.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for name in names.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise ImportError(f"{module_name} has no {names}") from None
+    return found
+
+
+def built(value: Any) -> Any:
+    """Return what a value of ``params`` stands for.
+
+    A table with ``estimator`` is what that returns when it is called with the table's ``params``; a
+    table with ``import`` is what that names; ``{ none = true }`` is None; ``{ tuple = […] }`` is a
+    tuple. All else is as it is.
+    """
+    if isinstance(value, Mapping):
+        if "estimator" in value:
+            inner = {name: built(each) for name, each in value.get("params", {}).items()}
+            return load(value["estimator"])(**inner)
+        if {*value} == {"import"}:
+            return load(value["import"])
+        if {*value} == {"none"}:
+            return None
+        if {*value} == {"tuple"}:
+            return tuple(built(each) for each in value["tuple"])
+        return {name: built(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [built(each) for each in value]
+    return value
+
+
+def encoded(how: str, data: TrainingSet) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return training and test rows as the table's ``encode`` asks for them."""
+    if how == "dense":
+        return dense(data)
+    if how == "pixels":
+        return pixels(data)
+    return data.X, data.X_test

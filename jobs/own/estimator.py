@@ -1,0 +1,101 @@
+"""An estimator that follows scikit-learn's conventions, fitted: ``estimator = "module:name"``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.own import scores
+from manyseed.jobs.own.calling import OwnError, built, encoded, load
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.training.handling import Alive, Fitted, Handling
+
+SEEDS = ("random_state", "random_seed", "seed")
+"""Parameters that take a seed, by the last part of their name."""
+
+_READ: Mapping[str, Callable[..., scores.Floats]] = {
+    "predict_proba": scores.of_probabilities,
+    "decision_function": scores.of_decisions,
+    "predict": scores.of_labels,
+}
+
+
+def fit(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> Fitted:
+    """Build an estimator, give it its seeds, and fit it; see `jobs.classifiers.fit`."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    X, X_test = encoded(settings["encode"], data)
+    started = perf_counter()
+    model = build(settings["name"], {**settings.get("params", {}), **hparams})
+    if seeds := seeds_of(settings["seeds"], generators):
+        model.set_params(**seeds)
+    # 0 … k-1 whatever is absent, as most estimators ask for
+    present, y = np.unique(data.y, return_inverse=True)
+    with threadpool_limits(limits=1):  # the last bits depend on threads
+        model.fit(X, y.astype(np.int64))
+        seconds = perf_counter() - started
+
+    def predict(rows: NDArray[Any]) -> scores.Floats:
+        how = settings["scores"]
+        with threadpool_limits(limits=1):
+            value = getattr(model, how)(rows)
+        return _READ[how](value, how, len(rows), present, data.n_classes)
+
+    return Fitted(predict(X_test)[np.newaxis], seconds, alive=Alive(X, predict))
+
+
+def build(entry: str, params: Mapping[str, Any]) -> Any:
+    """Return a new estimator: what the entry point returns when it is called with `params`."""
+    model = load(entry)(**{name: built(value) for name, value in params.items()})
+    if isinstance(model, type) or not callable(getattr(model, "fit", None)):
+        raise OwnError(f"{entry} returned {type(model).__name__}, which has no method fit")
+    return model
+
+
+def seeds_of(seeds: Mapping[str, str], generators: Generators) -> dict[str, int]:
+    """Return the seed of each parameter that takes one, each a word of its stream.
+
+    Parameters of one stream draw from it in the order of their names.
+    """
+    return {name: seed31(getattr(generators, seeds[name])) for name in sorted(seeds)}
+
+
+def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
+    """Return the parameters of an estimator, and of those in it, that take a seed.
+
+    Returns
+    -------
+    tuple of list of str
+        Those that have none yet; and those that have one, which stay as they are.
+    """
+    if not hasattr(model, "get_params") or not hasattr(model, "set_params"):
+        return [], []
+    known = model.get_params(deep=True)
+    found = sorted(name for name in known if name.rpartition("__")[2] in SEEDS)
+    given = [name for name in found if known[name] is not None]
+    return [name for name in found if name not in given], given
+
+
+def says(model: Any) -> str:
+    """Return how a model says what it thinks of test rows, of `table.SCORES` the first it has.
+
+    Raises
+    ------
+    OwnError
+        Where it has none of them.
+    """
+    for how in _READ:
+        if callable(getattr(model, how, None)):
+            return how
+    raise OwnError(f"{type(model).__name__} has none of the methods {', '.join(_READ)}")

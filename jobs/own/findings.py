@@ -1,0 +1,123 @@
+"""What was found out about users' code by importing and fitting it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.own.modules import Code
+from manyseed.jobs.own.table import Own
+
+PROBE_ROWS = 64
+"""Training rows of a probe, at least; there are more where there are many classes."""
+
+_MOST_SECONDS = 600
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a probe found.
+
+    Attributes
+    ----------
+    seeds : mapping
+        Parameters that take a seed, each with the stream that it is drawn from.
+    scores : str
+        What a fit's scores are: one of `jobs.own.table.SCORES`.
+    seconds : float
+        What a fit of `PROBE_ROWS` took.
+    notes : tuple of str
+        What the user might not expect, to follow the classifier's name.
+    """
+
+    seeds: Mapping[str, str] = field(default_factory=dict)
+    scores: str = ""
+    seconds: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Findings:
+        """Read what `to_json` returned."""
+        return cls(
+            seeds=dict(value["seeds"]),
+            scores=str(value["scores"]),
+            seconds=float(value["seconds"]),
+            notes=tuple(map(str, value["notes"])),
+        )
+
+
+def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
+    """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
+
+    Parameters
+    ----------
+    own : Own
+    code : Code
+        What `own.entry` is.
+    dataset : DatasetInfo
+        Its number of features and classes, and whether its rows are images, are the made-up rows'.
+
+    Raises
+    ------
+    Refused
+        Where the code cannot be imported, called or used, with what it raised.
+    """
+    request = {
+        "form": own.form,
+        "entry": own.entry,
+        "entries": own.entries,
+        "version": own.version,
+        "params": dict(own.params),
+        "space": own.declared,
+        "hparams": {hparam.name: hparam.default for hparam in own.space},
+        "encode": own.encode,
+        "scores": own.scores,
+        "seeds": own.seeds,
+        "fits": own.probe,
+        "n_continuous": dataset.n_continuous,
+        "n_categorical": dataset.n_categorical,
+        "n_classes": len(dataset.class_names),
+        "image": dataset.image,
+        "local": code.root is not None,
+    }
+    with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as made:
+        folder = Path(made)
+        copy = folder / "code"
+        code.copy_to(copy)
+        (folder / "request.json").write_text(json.dumps(request))
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-P", "-m", "manyseed.jobs.own.probe", str(folder)],
+                env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_MOST_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            reason = f"a fit to {PROBE_ROWS} rows took more than {_MOST_SECONDS} s: probe = false"
+            raise Refused(own.form, own.entry, f"{reason} does without") from None
+        try:
+            answer = json.loads((folder / "answer.json").read_text())
+        except (OSError, ValueError):
+            said = ended.stdout.decode(errors="replace").splitlines()[-_LAST_LINES:]
+            last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
+            raise Refused(own.form, own.entry, f"cannot be probed: {last}") from None
+    if "refused" in answer:
+        raise Refused(answer["option"] or own.form, own.entry, answer["refused"])
+    return Findings.from_json(answer)

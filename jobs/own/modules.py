@@ -1,0 +1,219 @@
+"""Where users' code lies: which files it is made of, their digest, and copies that nobody edits.
+
+Found by reading, not by importing: the entry point's module or package, and every local one that it
+imports, anywhere in it. A package comes whole.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import importlib.util
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.whole import Taken, appearing
+
+_MOST_FILES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of an entry point.
+
+    Attributes
+    ----------
+    root : Path or None
+        The folder that local modules are imported from; None for an installed library.
+    files : mapping of str to bytes
+        Local modules by their path below `root`.
+    library : str
+        Of an installed library: its name and version.
+    """
+
+    root: Path | None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    library: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What tells the code from another: of local files their SHA-256, else the version."""
+        if self.root is None:
+            return self.library
+        whole = hashlib.sha256()
+        for name in sorted(self.files):
+            each = hashlib.sha256(self.files[name]).hexdigest()
+            whole.update(f"{each} {name}\n".encode())
+        return f"sha256:{whole.hexdigest()}"
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy local modules to a folder, which appears whole; one that is there stays."""
+        if folder.is_dir():
+            return
+        try:
+            with appearing(folder) as new:
+                for name, content in self.files.items():
+                    file = new / name
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+        except Taken:  # another process was faster
+            pass
+
+
+def find(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:
+    """Find the code of entry points without importing it.
+
+    Parameters
+    ----------
+    option : str
+        Where they were given, for what is refused.
+    entries : sequence of str
+        ``"module:name"``, the first one foremost.
+    roots : sequence of Path
+        Folders that are looked into first, in this order.
+
+    Raises
+    ------
+    Refused
+        Where there is no such module, or local modules lie in several folders.
+    """
+    found = [_find(option, entry, roots) for entry in entries]
+    local = [code for code in found if code.root is not None]
+    if not local:
+        return found[0]
+    if others := [code.root for code in local if code.root != local[0].root]:
+        reason = f"needs modules of {local[0].root} and of {others[0]}: put them into one folder"
+        raise Refused(option, entries[0], reason)
+    return Code(local[0].root, {k: v for code in local for k, v in code.files.items()})
+
+
+def _find(option: str, entry: str, roots: Sequence[Path]) -> Code:
+    module = entry.partition(":")[0]
+    top = module.partition(".")[0]
+    for root in roots:
+        if _place(root, top) is not None:
+            return _local(option, entry, module, root)
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        places = ", ".join(dict.fromkeys(map(str, roots)))
+        raise Refused(option, entry, f"there is no module {top}, neither installed nor in {places}")
+    origin = Path(found.origin) if found.origin and found.has_location else None
+    if origin is not None and not _is_installed(origin):
+        root = origin.parent.parent if found.submodule_search_locations else origin.parent
+        return _local(option, entry, module, root)  # installed so that it can be edited
+    return Code(None, library=_version(top))
+
+
+def differing(before: Path, now: Code) -> Iterator[tuple[str, str, str]]:
+    """Yield the files in which a copy and the code differ: name, text before, text now."""
+    held = {
+        file.relative_to(before).as_posix(): file.read_bytes()
+        for file in before.rglob("*.py")
+        if file.is_file()
+    }
+    for name in sorted(held.keys() | now.files.keys()):
+        one, other = held.get(name, b""), now.files.get(name, b"")
+        if one != other:
+            yield name, one.decode(errors="replace"), other.decode(errors="replace")
+
+
+def use(folder: Path, entries: Sequence[str]) -> None:
+    """Let modules be imported from a copy, in this process, before all others of these names.
+
+    Raises
+    ------
+    ImportError
+        Where the copy is not there, or such a module was imported from elsewhere already.
+    """
+    if not folder.is_dir():
+        raise ImportError(f"{folder}, the copy of {', '.join(entries)}, is not there")
+    for entry in entries:
+        top = entry.partition(":")[0].partition(".")[0]
+        loaded = getattr(sys.modules.get(top), "__file__", None)
+        if loaded and _place(folder, top) and not Path(loaded).is_relative_to(folder):
+            raise ImportError(
+                f"{top} was imported from {loaded} before: start a new Python process, or rename "
+                "it where another module has that name"
+            )
+    if (place := str(folder)) not in sys.path:
+        sys.path.insert(0, place)
+
+
+def forget(folder: Path) -> None:
+    """Undo `use`: nothing is imported from the copy any more, and what was is forgotten."""
+    with suppress(ValueError):
+        sys.path.remove(str(folder))
+    for name, module in [*sys.modules.items()]:
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder):
+            del sys.modules[name]
+
+
+def _local(option: str, entry: str, module: str, root: Path) -> Code:
+    files: dict[str, bytes] = {}
+    waiting, seen = [module.partition(".")[0]], set()
+    while waiting:
+        top = waiting.pop()
+        if top in seen or (place := _place(root, top)) is None:
+            continue
+        seen.add(top)
+        for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            name = file.relative_to(root).as_posix()
+            try:
+                files[name] = file.read_bytes()
+            except OSError as error:
+                raise Refused(option, entry, f"{file} cannot be read: {error.strerror}") from None
+            if len(files) > _MOST_FILES:
+                reason = f"{root} holds more than {_MOST_FILES:,} modules that it imports"
+                raise Refused(option, entry, reason)
+            try:
+                waiting += _imported(files[name])
+            except (SyntaxError, ValueError) as error:
+                raise Refused(option, entry, f"{file} is no Python: {error}") from None
+    wanted = module.replace(".", "/")
+    if not {f"{wanted}.py", f"{wanted}/__init__.py"} & files.keys():
+        raise Refused(option, entry, f"there is no {wanted}.py in {root}")
+    return Code(root.resolve(), files)
+
+
+def _place(root: Path, top: str) -> Path | None:
+    """Return a module's file or a package's folder."""
+    package, file = root / top, root / f"{top}.py"
+    if file.is_file():
+        return file
+    return package if (package / "__init__.py").is_file() else None
+
+
+def _imported(content: bytes) -> Iterator[str]:
+    """Yield the first names of what a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+def _is_installed(file: Path) -> bool:
+    places = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
+    places |= {
+        place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")
+    }
+    return any(file.is_relative_to(place) for place in places)
+
+
+def _version(top: str) -> str:
+    if top in sys.stdlib_module_names:
+        return "Python"
+    names = importlib.metadata.packages_distributions().get(top, [])
+    found = sorted({*names})
+    return " ".join(f"{name} {importlib.metadata.version(name)}" for name in found) or top

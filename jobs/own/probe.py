@@ -1,0 +1,196 @@
+"""The process in which planning looks at users' code: ``python -m manyseed.jobs.own.probe DIR``.
+
+The folder holds what is asked, ``request.json``, and a copy of local modules, ``code``; the answer
+is written beside them. What the code prints, the caller shows where there is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs.own import estimator, modules
+from manyseed.jobs.own.calling import load
+from manyseed.jobs.own.findings import PROBE_ROWS, Findings
+from manyseed.jobs.own.record import description, fit
+from manyseed.jobs.own.table import Own
+from manyseed.jobs.run import Generators, Prediction, TrainingSet
+from manyseed.jobs.streams import stream
+from manyseed.jobs.training.handling import PLAIN
+from manyseed.jobs.training.prediction import prediction
+
+_TEST_ROWS = 33
+_LONG_SECONDS = 60.0
+"""Of a fit: after one that takes longer no other is made."""
+
+
+class _Wrong(Exception):
+    def __init__(self, reason: str, option: str = "") -> None:
+        super().__init__(reason)
+        self.option = option
+
+
+def answer(folder: Path) -> dict[str, Any]:
+    """Return what was found, or why the code cannot be used."""
+    request = json.loads((folder / "request.json").read_text())
+    copy = folder / "code"
+    try:
+        _use(request, copy)
+        _imported(request, copy)
+        return _found(request).to_json()
+    except _Wrong as error:
+        return {"refused": str(error), "option": error.option}
+
+
+def _use(request: Mapping[str, Any], copy: Path) -> None:
+    if not request["local"]:
+        return
+    try:
+        modules.use(copy, request["entries"])
+    except ImportError as error:
+        raise _Wrong(str(error)) from error
+
+
+def _imported(request: Mapping[str, Any], copy: Path) -> None:
+    entry = request["entry"]
+    try:
+        load(entry)
+    except BaseException as error:
+        raise _Wrong(f"cannot be imported: {_said(error, copy)}") from error
+
+
+def _found(request: Mapping[str, Any]) -> Findings:
+    params = {**request["params"], **request["hparams"]}
+    seeds, scores, notes = _of_estimator(request, params)
+    found = Findings(seeds, scores, notes=tuple(notes))
+    if not request["fits"]:
+        return found
+    settings = description(_own(request), found)
+    data = _rows(request)
+
+    def fitted(seed: int) -> tuple[Prediction, float]:
+        generators = Generators(
+            stream(seed, "init", "probe"),
+            stream(seed, "batch", "probe"),
+            stream(seed, "dropout", "probe"),
+        )
+        started = perf_counter()
+        try:
+            made = fit(settings, request["hparams"], data, generators, PLAIN)
+            return prediction(made.scores, "none", made.seconds), perf_counter() - started
+        except Exception as error:
+            what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
+            raise _Wrong(f"failed in a probe ({what}): {_said(error)}") from error
+
+    first, seconds = fitted(1)
+    if seconds > _LONG_SECONDS:
+        note = f"a probe took {seconds:.0f} s, so that no second fit was compared with it"
+        return Findings(seeds, scores, seconds, (*notes, note))
+    again, seconds = fitted(1)
+    if not np.array_equal(first.scores, again.scores):
+        raise _Wrong(
+            "two fits with the same seeds differ: it draws random numbers that do not come from "
+            f"{_seeds(seeds)}"
+        )
+    other, _ = fitted(2)
+    if seeds and np.array_equal(first.scores, other.scores):
+        notes.append(
+            f"fits with other seeds were equal in a probe; if {', '.join(seeds)} never matters, "
+            "say so with seeds = {}, and one run of a repeat is trained"
+        )
+    return Findings(seeds, scores, seconds, tuple(notes))
+
+
+def _of_estimator(
+    request: Mapping[str, Any], params: Mapping[str, Any]
+) -> tuple[dict[str, str], str, list[str]]:
+    entry = request["entry"]
+    try:
+        model = estimator.build(entry, params)
+        free, given = estimator.takes_seeds(model)
+        scores = request["scores"] or estimator.says(model)
+    except Exception as error:
+        raise _Wrong(f"cannot be built: {_said(error)}") from error
+    if not callable(getattr(model, scores, None)):
+        raise _Wrong(f"{type(model).__name__} has no {scores}", "scores")
+    seeds = dict(request["seeds"]) if request["seeds"] is not None else dict.fromkeys(free, "batch")
+    if seeds:
+        try:
+            model.set_params(**dict.fromkeys(seeds, 1))
+        except Exception as error:
+            raise _Wrong(f"cannot be given {', '.join(seeds)}: {_said(error)}", "seeds") from error
+    notes = []
+    if request["seeds"] is None:
+        notes.append(f"seeds: {_seeds(seeds)}")
+    if fixed := [name for name in given if name not in seeds]:
+        notes.append(f"{', '.join(fixed)} is given a value: the runs do not differ by it")
+    return seeds, scores, notes
+
+
+def _seeds(seeds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} from {of}" for name, of in seeds.items()) or "none"
+
+
+def _own(request: Mapping[str, Any]) -> Own:
+    return Own(
+        form=request["form"],
+        entry=request["entry"],
+        version=request["version"],
+        params=request["params"],
+        space=(),
+        declared=request["space"],
+        encode=request["encode"],
+        scores=request["scores"],
+        seeds=request["seeds"],
+        probe=True,
+    )
+
+
+def _rows(request: Mapping[str, Any]) -> TrainingSet:
+    """Return made-up rows: each class has a mean of its own."""
+    k, image = request["n_classes"], request["image"]
+    n_continuous, n_categorical = request["n_continuous"], request["n_categorical"]
+    n = max(PROBE_ROWS, 8 * k)
+    generator = np.random.default_rng(0)
+    y = np.arange(n + _TEST_ROWS) % k
+    X = generator.normal(size=(len(y), n_continuous + n_categorical))
+    X[:, :n_continuous] += generator.normal(size=(k, n_continuous))[y]
+    if image is not None:
+        X = np.clip(np.rint(128 + 40 * X), 0, 255)
+    X[:, n_continuous:] = generator.integers(0, 3, size=(len(y), n_categorical))
+    cardinality = np.repeat([0, 3], [n_continuous, n_categorical]).astype(np.int32)
+    train, test = slice(0, n), slice(n, None)
+    return TrainingSet(
+        X=X[train],
+        y=y[train].astype(np.uint16),
+        X_test=X[test],
+        n_classes=k,
+        cardinality=cardinality,
+        image=None if image is None else (image[0], image[1], image[2]),
+    )
+
+
+def _said(error: BaseException, copy: Path | None = None) -> str:
+    """Return what was raised, and the line of the user's code that did."""
+    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    frames = traceback.extract_tb(cause.__traceback__)
+    own = [frame for frame in frames if "/code/" in frame.filename]
+    if own:
+        name = Path(own[-1].filename).name
+        text += f" ({name}, line {own[-1].lineno})"
+    return text
+
+
+if __name__ == "__main__":
+    _folder = Path(sys.argv[1])
+    (_folder / "answer.json").write_text(json.dumps(answer(_folder)))

@@ -1,0 +1,154 @@
+"""A classifier of a user's own as a record, made of its table or of its canonical description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Free, Hparam
+from manyseed.jobs.own import table
+from manyseed.jobs.own.findings import PROBE_ROWS, Findings
+from manyseed.jobs.own.table import Own
+from manyseed.jobs.run import Generators, Probability, TrainingSet
+from manyseed.jobs.training.handling import Device, Fitted, Handling
+
+SEMANTICS = 1
+"""Of how users' code is called; part of the identity."""
+
+_PROBABILITY: Mapping[str, Probability] = {"predict_proba": "softmax"}
+
+
+def description(own: Own, findings: Findings) -> dict[str, Any]:
+    """Return the canonical description of a table: what the identity is taken over."""
+    return {
+        "name": own.entry,
+        "version": own.version,
+        "own": SEMANTICS,
+        "form": own.form,
+        "encode": own.encode,
+        "scores": own.scores or findings.scores,
+        "seeds": dict(findings.seeds if own.seeds is None else own.seeds),
+        **({"params": dict(own.params)} if own.params else {}),
+        **({"space": own.declared} if own.declared else {}),
+    }
+
+
+def resolve(
+    name: str, options: Mapping[str, Any], dataset: DatasetInfo, findings: Findings
+) -> ClassifierInfo:
+    """Resolve a table for a dataset, as `jobs.classifiers.resolve` does the others.
+
+    Raises
+    ------
+    Refused
+        For an hparam or a value that is not allowed.
+    Unsuitable
+        For a dataset that it cannot be trained on.
+    """
+    own = table.read(options)
+    require_suitable(own, dataset)
+    canonical = description(own, findings)
+    record = of_description(canonical, own.space, _seconds(findings))
+    overrides = options.get("hparams", {})
+    if not isinstance(overrides, Mapping):
+        raise Refused("hparams", overrides, allowed="a table of values")
+    device = options.get("device", "cpu")
+    if device not in record.devices:
+        raise Refused("device", device, allowed=record.devices)
+    hparams = record.anchors(overrides)
+    return ClassifierInfo(
+        name=name,
+        record=record,
+        canonical=canonical,
+        hparams=hparams,
+        epochs=None,
+        snapshots=(),
+        consumes=record.consumes(hparams),
+        device=device,
+        options=options,
+    )
+
+
+def require_suitable(own: Own, dataset: DatasetInfo) -> None:
+    """Refuse a dataset that a table's code cannot be trained on.
+
+    Raises
+    ------
+    Unsuitable
+    """
+    if own.encode == "pixels" and dataset.image is None:
+        reason = f'{own.entry} has encode = "pixels", and this dataset has no images'
+        raise Unsuitable("image", dataset.image, reason)
+
+
+def of_description(
+    canonical: Mapping[str, Any],
+    space: tuple[Hparam, ...] | None = None,
+    core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float] = lambda *_: 1.0,
+) -> Classifier:
+    """Return the record of a canonical description; nothing of the user's is imported.
+
+    Parameters
+    ----------
+    canonical : mapping
+    space : tuple of Hparam, optional
+        By default the hparams that were declared: those alone can be moved.
+    core_seconds : callable, optional
+        As `Classifier.core_seconds`.
+    """
+    devices: tuple[Device, ...] = ("cpu",)
+    return Classifier(
+        name=canonical["name"],
+        version=canonical["version"],
+        space=tuple(map(table.hparam, canonical.get("space", ()))) if space is None else space,
+        probability=_PROBABILITY.get(canonical["scores"], "none"),
+        streams=frozenset(canonical["seeds"].values()),
+        fit=fit,
+        core_seconds=core_seconds,
+        devices=devices,
+    )
+
+
+def whole_space(canonical: Mapping[str, Any], hparams: Mapping[str, Any]) -> tuple[Hparam, ...]:
+    """Return all hparams of a cell: those declared, then its single values, as its table has them.
+
+    Draws go through them in this order.
+    """
+    declared = tuple(map(table.hparam, canonical.get("space", ())))
+    others = sorted({*hparams} - {each.name for each in declared} - {"tuned"})
+    return (*declared, *(Free(name, hparams[name]) for name in others))
+
+
+def fit(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> Fitted:
+    """Call the user's code; what it raises fails the run, whatever it is.
+
+    Raises
+    ------
+    OwnError
+        For what would otherwise be taken for the machine's fault, or end the process.
+    """
+    from manyseed.jobs.own import estimator
+    from manyseed.jobs.own.calling import OwnError
+
+    try:
+        return estimator.fit(settings, hparams, data, generators, handling)
+    except (OSError, SystemExit) as error:
+        raise OwnError(f"{type(error).__name__}: {error}") from error
+
+
+def _seconds(findings: Findings) -> Callable[[DatasetInfo, ClassifierInfo, float], float]:
+    """Return a fit's expected time: that of the probe, in proportion to the training rows."""
+
+    def core_seconds(_: DatasetInfo, __: ClassifierInfo, rows: float) -> float:
+        return findings.seconds * max(1.0, rows / PROBE_ROWS)
+
+    return core_seconds

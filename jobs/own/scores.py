@@ -1,0 +1,108 @@
+"""What users' code says of test rows → scores that a sweep keeps.
+
+Labels are those that the code's own numbers have: of several equal classes the first, as
+scikit-learn's `predict` has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.own.calling import OwnError
+
+FLOOR = float(np.finfo(np.float32).tiny)
+"""What counts in place of a smaller probability: the logarithm of 0 is no score."""
+
+Floats = NDArray[np.float64]
+
+
+def array(value: Any, what: str) -> Floats:
+    """Return numbers as float64, also of tensors; `what` is named where there are none."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise OwnError(f"{what} returned no numbers: {error}") from error
+
+
+def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return logarithms of probabilities (sample, class), or of two classes their gap (sample,).
+
+    Parameters
+    ----------
+    value : array (n, classes)
+        A column for each class that the training rows have; or of two the positive one's, (n,).
+    what : str
+        What returned it.
+    n : int
+        Test rows.
+    present : integer array
+        The classes that the training rows have, ascending.
+    k : int
+        All classes; those that are absent have the smallest probability.
+    """
+    p = array(value, what)
+    if k == 2 and p.shape == (n,):
+        p = np.stack([1 - p, p], axis=1)
+    require(p, what, (n, len(present)))
+    if (p < -1e-6).any() or (p > 1 + 1e-6).any():
+        raise OwnError(f"{what} returned {_worst(p):g}, no probability")
+    whole = np.zeros((n, k))
+    whole[:, present] = p
+    logs = np.log(np.maximum(whole, FLOOR))
+    logs[:, present] = np.where(np.isnan(p), np.nan, logs[:, present])
+    return _as_kept(logs, whole)
+
+
+def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return decision values (sample, class), or of two classes their gap; as `of_probabilities`.
+
+    Those of absent classes lie one below the row's lowest.
+    """
+    values = array(value, what)
+    if len(present) == 2 and values.shape in ((n,), (n, 1)):
+        values = np.outer(values.ravel(), [-0.5, 0.5])
+    require(values, what, (n, len(present)))
+    whole = np.repeat(values.min(axis=1, keepdims=True) - 1, k, axis=1)
+    whole[:, present] = values
+    return _as_kept(whole, whole)
+
+
+def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return 1 for the predicted class and 0 for all others; as `of_probabilities`."""
+    predicted = array(value, what)
+    require(predicted, what, (n,))
+    if not np.isin(predicted, np.arange(len(present))).all():
+        raise OwnError(f"{what} returned labels that it was not trained on")
+    whole = np.zeros((n, k))
+    whole[np.arange(n), present[predicted.astype(np.int64)]] = 1
+    return _as_kept(whole, whole)
+
+
+def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
+    """Refuse another shape."""
+    if values.shape != shape:
+        raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
+
+
+def _as_kept(scores: Floats, said: Floats) -> Floats:
+    """Return scores whose labels, taken in float32, are the largest of `said`, the first of ties.
+
+    Of two classes this is their gap, which is positive for the second.
+    """
+    label = said.argmax(axis=1)
+    if scores.shape[1] == 2:
+        gap: Floats = (scores[:, 1] - scores[:, 0]).astype(np.float32).astype(np.float64)
+        return np.where((gap >= 0) & (label == 0) & ~np.isnan(gap), -FLOOR, gap)
+    kept = scores.astype(np.float32)
+    off = np.flatnonzero((kept.argmax(axis=1) != label) & ~np.isnan(kept).any(axis=1))
+    kept[off, label[off]] = np.nextafter(kept[off].max(axis=1), np.float32(np.inf))
+    return kept.astype(np.float64)
+
+
+def _worst(p: Floats) -> float:
+    return float(p.flat[np.nanargmax(np.abs(p - 0.5))])

@@ -1,0 +1,178 @@
+"""Users' own code as runs are submitted: copied for the workers, and compared with what was run.
+
+A copy is a folder below ``tasks/code``, named by the code's digest, that nothing changes: editing a
+file while tasks wait or train changes none of their runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers import is_own
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.grids.own import Pin
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.own import read_pins
+from manyseed.orchestrator.provenance import code_key, read_recipes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.jobs.own.modules import Code
+
+_SHOWN_LINES = 20
+
+
+class CodeHere:
+    """The users' code that cells of a plan are fitted with, as it lies here now.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    cells : DataFrame
+        Of a plan: columns cell, classifier and canonical.
+
+    Raises
+    ------
+    UserError
+        Where code is neither where it was planned from, nor here, nor was copied before.
+    """
+
+    def __init__(self, paths: SweepPaths, cells: pl.DataFrame) -> None:
+        self._paths = paths
+        self._code: dict[str, Code] = {}
+        self._lost: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._keys: dict[int, str] = {}
+        by_text: dict[str, str] = {}
+        for cell, name, text in cells.select("cell", "classifier", "canonical").iter_rows():
+            if '"own":' not in text:
+                continue
+            canonical = json.loads(text)["classifier"]
+            if is_own(canonical):
+                own = json.dumps(canonical)
+                if own not in by_text:
+                    by_text[own] = self._find(canonical, name)
+                self._keys[cell] = by_text[own]
+
+    @property
+    def digests(self) -> dict[int, str]:
+        """By cell, the digest of its code."""
+        return {cell: self._digest(key) for cell, key in self._keys.items()}
+
+    def _digest(self, key: str) -> str:
+        return self._lost[key] if key in self._lost else self._code[key].digest
+
+    def of(self, classifier: Mapping[str, Any]) -> str:
+        """Return the folder of the copy that a classifier is imported from; empty: none is."""
+        digest = self._digest(code_key(classifier)) if is_own(classifier) else ""
+        return str(self._paths.code(digest)) if digest.startswith("sha256:") else ""
+
+    def recipe(self, cell: Cell) -> dict[str, str] | None:
+        """Return what the recipe of a cell says of its code; None where it is the product's."""
+        if not is_own(cell.classifier):
+            return None
+        key = code_key(cell.classifier)
+        return {key: self._digest(key)}
+
+    def copy(self) -> None:
+        """Copy local modules to where tasks import them.
+
+        Raises
+        ------
+        UnavailableError
+        """
+        for code in self._code.values():
+            if code.root is not None:
+                try:
+                    code.copy_to(self._paths.code(code.digest))
+                except OSError as error:
+                    said = f"cannot copy the code of {code.root}: {error}"
+                    raise UnavailableError(said) from None
+
+    def require_same(self, finished: Iterable[int]) -> None:
+        """Refuse code that has changed since runs of its version were finished.
+
+        Parameters
+        ----------
+        finished : iterable of int
+            Cells that have finished runs.
+
+        Raises
+        ------
+        UserError
+            With the lines that differ.
+        """
+        recorded = [recipe.own or {} for recipe in read_recipes(self._paths.recipes).values()]
+        for key in sorted({self._keys[cell] for cell in finished if cell in self._keys}):
+            known = [each[key] for each in recorded if key in each]
+            if key in self._code and known and self._code[key].digest not in known:
+                raise self._refusal(key, known[-1])
+
+    def _refusal(self, key: str, before: str) -> UserError:
+        code, name = self._code[key], self._names[key]
+        if code.root is None:
+            what = f"{before} → {code.library}"
+        else:
+            what = "\n".join(["", *_difference(self._paths.code(before), code)])
+        return UserError(
+            f"the code of {key} is not that of the runs that are finished: {what}",
+            file=self._paths.directory,
+            key=f"classifier.{name}",
+            remedy="restore it; or, where it means something else now, give the table another "
+            "version = …, whose runs are others, and plan again; or mix both knowingly with "
+            "--other-recipe: results mark the repeats",
+        )
+
+    def _find(self, canonical: Mapping[str, Any], name: str) -> str:
+        from manyseed.jobs.own import modules, table
+
+        key = code_key(canonical)
+        self._names.setdefault(key, name)
+        entries = table.entries_of(canonical)
+        roots = [Path(pin.root) for pin in self._pins(entries[0]) if pin.root]
+        try:
+            self._code[key] = modules.find(canonical["form"], entries, [*roots, Path.cwd()])
+        except Refused as error:
+            recipes = read_recipes(self._paths.recipes).values()
+            copied = [digest for r in recipes if (digest := (r.own or {}).get(key))]
+            copied += [pin.digest for pin in self._pins(entries[0])]
+            there = [digest for digest in copied if self._paths.code(digest).is_dir()]
+            if not there:
+                raise UserError(
+                    error.reason,
+                    file=self._paths.directory,
+                    key=f"classifier.{name}.{canonical['form']}",
+                    value=canonical["name"],
+                    remedy="restore its file, or plan again from where it is",
+                ) from None
+            self._lost[key] = there[0]
+        return key
+
+    def _pins(self, entry: str) -> list[Pin]:
+        # the latest planning knows best where it is
+        return [pin for pin in reversed([*read_pins(self._paths).values()]) if pin.entry == entry]
+
+
+def _difference(before: Path, now: Code) -> Iterator[str]:
+    from manyseed.jobs.own.modules import differing
+
+    if not before.is_dir():
+        yield f"    {before}, the copy that they were made with, is gone"
+        return
+    lines = [
+        line.rstrip("\n")
+        for name, one, other in differing(before, now)
+        for line in difflib.unified_diff(
+            one.splitlines(), other.splitlines(), name, f"{name}, now", n=1, lineterm=""
+        )
+    ]
+    yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
+    if len(lines) > _SHOWN_LINES:
+        yield f"    and {len(lines) - _SHOWN_LINES:,} lines more"

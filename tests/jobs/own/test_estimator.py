@@ -1,0 +1,201 @@
+"""Estimators: the labels that they give by themselves, and what goes wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.own import estimator, scores
+from manyseed.jobs.own.calling import OwnError
+from manyseed.jobs.run import Generators, Prediction, TrainingSet
+from manyseed.jobs.streams import seed31, stream
+from manyseed.jobs.training.handling import Handling
+from tests.jobs.classifiers.examples import binary, multiclass
+
+HERE = "tests.jobs.own.test_estimator"
+
+
+class Odd:
+    """What it returns, `returns` says."""
+
+    returns: Callable[[int], Any]
+
+    def fit(self, X: Any, y: Any) -> None:
+        del X, y
+
+    def predict_proba(self, X: Any) -> Any:
+        return Odd.returns(len(X))
+
+
+class Leaves(LogisticRegression):
+    """Ends the process, or reads a file that is not there."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        if self.C == 1:
+            raise SystemExit(3)
+        return open("/nowhere/at/all")  # noqa: PTH123
+
+
+def settings(entry: str, how: str = "predict_proba", **changes: Any) -> dict[str, Any]:
+    return {
+        "name": entry,
+        "version": 1,
+        "own": 1,
+        "form": "estimator",
+        "encode": "raw",
+        "scores": how,
+        "seeds": {},
+        **changes,
+    }
+
+
+def generators(run: int = 0) -> Generators:
+    return Generators(*(stream(1, name, run) for name in ("init", "batch", "dropout")))
+
+
+def fit(canonical: dict[str, Any], data: TrainingSet, run: int = 0, **hparams: Any) -> Prediction:
+    return classifiers.fit(canonical, hparams, data, generators(run), Handling())
+
+
+@pytest.mark.parametrize("data", [binary()[0], multiclass()[0]])
+@pytest.mark.parametrize(
+    ("model", "how"),
+    [
+        (RandomForestClassifier(n_estimators=10), "predict_proba"),
+        (DecisionTreeClassifier(max_features=1), "predict_proba"),
+        (LogisticRegression(), "predict_proba"),
+        (SVC(), "decision_function"),
+        (RidgeClassifier(), "decision_function"),
+        (NearestCentroid(), "predict"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_labels_are_those_of_the_same_estimator_outside(
+    data: TrainingSet, model: Any, how: str
+) -> None:
+    """Ties included: a forest of ten trees has many, and those go to the first class."""
+    entry = f"{type(model).__module__}:{type(model).__name__}"
+    free, _ = estimator.takes_seeds(model)
+    given = {name: value for name, value in model.get_params().items() if value is not None}
+    changed = {k: v for k, v in given.items() if v != type(model)().get_params()[k]}
+    for run in range(3):
+        found = fit(settings(entry, how, seeds=dict.fromkeys(free, "batch")), data, run, **changed)
+        model.set_params(**{name: seed31(generators(run).batch) for name in free})
+        model.fit(data.X, data.y.astype(int))
+        np.testing.assert_array_equal(found.label[0], model.predict(data.X_test))
+
+
+def test_probabilities_are_kept_as_they_are() -> None:
+    data, _ = multiclass()
+    found = fit(settings("sklearn.linear_model:LogisticRegression"), data, C=0.5)
+    expected = LogisticRegression(C=0.5).fit(data.X, data.y).predict_proba(data.X_test)
+    p = np.exp(found.scores[0]) / np.exp(found.scores[0]).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(p, expected, atol=1e-6)
+    np.testing.assert_allclose(found.confidence[0], expected.max(axis=1), atol=1e-6)
+
+
+def test_a_pipeline_is_built_of_tables_and_seeded_all_through() -> None:
+    data, _ = multiclass()
+    forest = {
+        "estimator": "sklearn.ensemble:RandomForestClassifier",
+        "params": {"n_estimators": 3, "max_depth": {"none": True}},
+    }
+    steps = [["scale", {"estimator": "sklearn.preprocessing:StandardScaler"}], ["forest", forest]]
+    canonical = settings("sklearn.pipeline:Pipeline", params={"steps": steps})
+    built = estimator.build(canonical["name"], canonical["params"])
+    assert estimator.takes_seeds(built) == (["forest__random_state"], [])
+    canonical["seeds"] = {"forest__random_state": "batch"}
+    found = fit(canonical, data, 4)
+    outside = Pipeline(
+        [("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=3))]
+    ).set_params(forest__random_state=seed31(generators(4).batch))
+    outside.fit(data.X, data.y)
+    np.testing.assert_array_equal(found.label[0], outside.predict(data.X_test))
+    assert not np.array_equal(found.label, fit(canonical, data, 5).label)
+
+
+def test_a_seed_that_is_given_stays() -> None:
+    model = RandomForestClassifier(random_state=3)
+    assert estimator.takes_seeds(model) == ([], ["random_state"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "how"),
+    [
+        ("sklearn.linear_model:LogisticRegression", "predict_proba"),
+        ("sklearn.svm:LinearSVC", "decision_function"),
+        ("sklearn.neighbors:NearestCentroid", "predict"),
+    ],
+)
+@pytest.mark.parametrize("absent", [[1], [0, 3], [1, 2]])
+def test_classes_without_training_rows_are_never_predicted(
+    entry: str, how: str, absent: list[int]
+) -> None:
+    data, _ = multiclass()
+    rows = ~np.isin(data.y, absent)
+    found = fit(settings(entry, how), replace(data, X=data.X[rows], y=data.y[rows]))
+    assert found.scores.shape == (1, len(data.X_test), 4)
+    assert not np.isin(found.label, absent).any()
+    assert len(np.unique(found.label)) > 1
+
+
+@pytest.mark.parametrize(
+    ("returns", "said"),
+    [
+        (lambda n: np.full((n, 3), 1 / 3), r"predict_proba returned shape \(60, 3\); \(60, 2\)"),
+        (lambda n: np.full((n, 2), 1.5), "1.5, no probability"),
+        (lambda n: [["a", "b"]] * n, "no numbers"),
+        (lambda _: None, "no numbers|shape"),
+    ],
+)
+def test_what_is_no_prediction_fails_the_run(returns: Callable[[int], Any], said: str) -> None:
+    Odd.returns = staticmethod(returns)
+    with pytest.raises(OwnError, match=said):
+        fit(settings(f"{HERE}:Odd"), binary()[0])
+
+
+def test_scores_that_are_not_finite_fail_the_run() -> None:
+    Odd.returns = staticmethod(lambda n: np.full((n, 2), np.nan))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        fit(settings(f"{HERE}:Odd"), binary()[0])
+
+
+@pytest.mark.parametrize("C", [1, 2])
+def test_what_the_code_raises_is_never_taken_for_the_machines_fault(C: int) -> None:
+    with pytest.raises(OwnError, match=r"SystemExit: 3|No such file"):
+        fit(settings(f"{HERE}:Leaves"), binary()[0], C=C)
+
+
+def test_near_ties_of_many_classes_keep_their_winner_in_float32() -> None:
+    p = np.full((4, 3), 1 / 3)
+    p[[0, 1, 2], [0, 1, 2]] += 1e-12
+    kept = scores.of_probabilities(p, "p", 4, np.arange(3), 3).astype(np.float32)
+    assert kept.argmax(axis=1).tolist() == [0, 1, 2, 0]
+    two = scores.of_probabilities(p[:, :2], "p", 4, np.arange(2), 2)
+    assert (two.astype(np.float32) >= 0).tolist() == [False, True, False, False]
+
+
+def test_training_accuracy_is_that_of_the_estimator() -> None:
+    X, y = load_wine(return_X_y=True)
+    n = np.arange(len(y)) % 3 > 0
+    kinds = np.zeros(X.shape[1], np.int32)
+    data = TrainingSet(X[n], y[n].astype(np.uint16), X[~n], 3, kinds)
+    canonical = settings("sklearn.tree:DecisionTreeClassifier")
+    handling = Handling(measures=("final_train_accuracy",))
+    found = classifiers.fit(canonical, {"max_depth": 2}, data, generators(), handling)
+    model = DecisionTreeClassifier(max_depth=2).fit(X[n], y[n])
+    assert found.measured is not None
+    assert found.measured["final_train_accuracy"] == np.float32(model.score(X[n], y[n]))

@@ -1,0 +1,39 @@
+"""The page of users' own code: its keys are those that are taken, and what it shows plans."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from manyseed.jobs.classifiers import FORMS
+from manyseed.jobs.own import table
+from manyseed.orchestrator.plans.planning import plan_change
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "own.md").read_text()
+HEAD = 'name = "x"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["sklearn:wine"]\n'
+
+
+def test_every_key_has_a_row() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", PAGE, re.M)
+    keys = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    assert keys == {*FORMS, *table.OPTIONS, "hparams", "grid"}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_the_page_shows_plans(tmp_path: Path, number: int) -> None:
+    (tmp_path / "mymodel.py").write_text((ROOT / "examples" / "own" / "mymodel.py").read_text())
+    text = re.findall(r"```toml\n(.*?)```", PAGE, re.S)[number]
+    names = re.findall(r"^\[classifier\.([\w-]+)\]", text, re.M)
+    file = tmp_path / "sweep.toml"
+    file.write_text(f"{HEAD}classifier = {names}\n{text}".replace("'", '"'))
+    change = plan_change(file, tmp_path / "out")
+    assert change.summary()["runs"] == 2 * len(names)
+
+
+def test_the_example_plans(tmp_path: Path) -> None:
+    change = plan_change(ROOT / "examples" / "own" / "estimators.toml", tmp_path / "out")
+    assert change.summary()["runs"] == 3 * 2 * 2 * 20
+    assert change.summary()["runs_identical"] == 2 * 19  # of xgb, without noise

@@ -1,0 +1,277 @@
+"""Users' own code in sweeps: what is trained, with which code, and what is said where it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from manyseed import Sweep
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.trainer import Trainer, generators
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.progress.logs import failures
+from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.submissions import submitting
+from manyseed.slurm.local import LocalJob
+from tests.orchestrator.conftest import assert_equal, inside, stored, train, wait_until, write
+from tests.orchestrator.test_kill import freeze_in_flight, journaled
+
+MODEL = """
+from sklearn.linear_model import LogisticRegression
+import helper
+
+class Noisy(LogisticRegression):
+    def fit(self, X, y):
+        import numpy as np
+        draws = np.random.default_rng(self.random_state)
+        super().fit(X + helper.SIZE * draws.normal(size=X.shape), y)
+        if helper.FAILS and len(y) > 64 and draws.random() < 0.5:
+            raise ValueError("planted")
+        return self
+"""
+HELPER = "SIZE = 2.0\nFAILS = False\n"
+
+SWEEP = """
+name    = "own"
+seed    = 3
+repeats = 1
+runs    = 20
+[[grid]]
+dataset            = ["sklearn:wine"]
+classifier         = ["noisy", "tree"]
+perturb_continuous = ["none", "relative:0.5"]
+[classifier.noisy]
+estimator = "mymodel:Noisy"
+params    = { max_iter = 30 }
+[classifier.tree]
+estimator = "sklearn.tree:DecisionTreeClassifier"
+params    = { max_features = 2 }
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a sweep file, and the modules that it names."""
+    (tmp_path / "mymodel.py").write_text(MODEL)
+    (tmp_path / "helper.py").write_text(HELPER)
+    return write(tmp_path / "own.toml", SWEEP)
+
+
+def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
+    project: Path, tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    stopped.append(sweep)
+    sweep.submit(workers=2)
+    wait_until(lambda: len(journaled(sweep)) >= 3, "three runs")
+    for pid in freeze_in_flight(sweep):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not sweep.is_running, "the end of everything that was killed")
+    sweep.submit(workers=2)
+    sweep.wait()
+    sweep.compact()
+    status = sweep.status()["runs"]
+    assert (status["done"], status["missing"], status["failed"]) == (80, 0, 0)
+    assert sweep.verify()["runs_wrong"] == 0
+    assert_equal(stored(sweep), stored(train(project, tmp_path / "undisturbed")))
+    labels = sweep.runs("sklearn:wine", "noisy")["label"].isel(epoch=-1).values
+    rows = Plan.read(sweep.paths)
+    trainer = Trainer()
+    for cell in rows.cells.filter(classifier="noisy")["cell"]:
+        for number in (0, 7):
+            found = find_run(sweep.paths, f"{cell}:0:{number}")
+            data = trainer.training_set(found.run)
+            seed = seed31(generators(found.run).batch)
+            noise = np.random.default_rng(seed).normal(size=data.X.shape)
+            model = LogisticRegression(max_iter=30, random_state=seed)
+            expected = model.fit(data.X + 2 * noise, data.y).predict(data.X_test)
+            np.testing.assert_array_equal(labels[found.row], expected)
+    assert sweep.rerun("0:0:3")["equal"] or sweep.rerun("0:0:3")["labels_differ"] == 0
+
+
+def test_analysis_and_page_import_nothing_of_the_users(project: Path, tmp_path: Path) -> None:
+    text = SWEEP.replace("runs    = 20", "runs = 3").replace(', "relative:0.5"', "")
+    sweep = train(write(project, text), tmp_path / "sweep")
+    for name in ("mymodel.py", "helper.py"):
+        (tmp_path / name).unlink()
+    shutil.rmtree(sweep.paths.tasks / "code")
+    program = """
+import sys
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+sweep = Sweep(sys.argv[1])
+sweep.status(), sweep.verify(), sweep.show("0:0:1"), repr(sweep), sweep.compact()
+sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
+assert sweep.results["cells"].height == 2
+assert not {"mymodel", "helper", "sklearn.tree"} & {*sys.modules}
+"""
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", program, sweep.directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert sweep.submit(workers=1) is None
+
+
+def test_tasks_run_the_code_that_was_submitted(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are edited, then removed, between submission and start."""
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    started: list[Any] = []
+    with monkeypatch.context() as patched:
+        ended = LocalJob("1", "")
+        patched.setattr(submitting.local, "submit", lambda *given: started.append(given) or ended)
+        sweep.submit(workers=2)
+    (tmp_path / "helper.py").write_text("raise RuntimeError('edited')\n")
+    (tmp_path / "mymodel.py").unlink()
+    submitting.local.submit(*started[0])
+    wait_until(lambda: sweep.status()["runs"]["missing"] == 0, "the end of the task")
+    sweep.wait()
+    assert sweep.status()["runs"]["failed"] == 0
+    sweep.compact()
+    (tmp_path / "other").mkdir()
+    for name, text in (("mymodel.py", MODEL), ("helper.py", HELPER), ("own.toml", SWEEP)):
+        (tmp_path / "other" / name).write_text(text)
+    other = train(tmp_path / "other" / "own.toml", tmp_path / "undisturbed")
+    assert_equal(stored(sweep), stored(other))
+
+
+def test_changed_code_of_the_same_version_is_refused_with_the_difference(
+    project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "helper.py").write_text(HELPER.replace("False", "True"))
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    sweep.submit(workers=2, only="classifier = 'noisy'")
+    sweep.wait()
+    failed = sweep.status()["runs"]["failed"]
+    assert 0 < failed < 40
+    assert "planted" in next(iter(failures(sweep.paths))).traceback
+    (tmp_path / "helper.py").write_text(HELPER)
+    with pytest.raises(UserError) as refused:
+        sweep.submit(workers=2, failed=True)
+    assert "-FAILS = True" in str(refused.value)
+    assert "+FAILS = False" in str(refused.value)
+    assert "helper.py" in str(refused.value)
+    assert "--other-recipe" in str(refused.value)
+    code, said = inside("resume", sweep.directory, "--failed", "--workers", 2)
+    assert code == 2, said
+    # code that did not change goes on
+    sweep.submit(workers=2, only="classifier = 'tree'")
+    sweep.wait()
+    sweep.submit(workers=2, failed=True, other_recipe=True)
+    sweep.wait()
+    assert sweep.status()["runs"]["failed"] == 0
+    digests = {tuple(recipe.get("own", {}).values()) for recipe in recipes(sweep)}
+    assert len(digests) == 3
+
+
+def recipes(sweep: Sweep) -> list[dict[str, Any]]:
+    return [json.loads(file.read_text()) for file in sweep.paths.recipes.glob("*.json")]
+
+
+def test_a_new_version_is_another_classifier(project: Path, tmp_path: Path) -> None:
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    text = SWEEP.replace('"mymodel:Noisy"', '"mymodel:Noisy"\nversion = 2')
+    with pytest.raises(UserError, match=r"classifier\.version: 1 → 2"):
+        Sweep.plan(write(project, text), tmp_path / "sweep")
+    assert plan_change(write(project, SWEEP), sweep.directory).is_empty
+
+
+def test_a_plan_says_what_a_probe_found(project: Path, tmp_path: Path) -> None:
+    notes = plan_change(project, tmp_path / "sweep").summary()["notes"]
+    assert "noisy: seeds: random_state from batch" in notes
+    assert "tree: seeds: random_state from batch" in notes
+    text = SWEEP.replace('"mymodel:Noisy"', '"mymodel:Noisy"\nseeds = {}')
+    with pytest.raises(UserError, match="two fits with the same seeds differ"):
+        plan_change(write(project, text), tmp_path / "sweep")
+
+
+MISTAKES = {
+    "import error": ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
+    "syntax": ("def f(:", "is no Python"),
+    "raises at import": ("1 / 0", "ZeroDivisionError: division by zero (mymodel.py, line 1)"),
+    "no such name": ("x = 1", "mymodel has no Noisy"),
+    "wrong signature": ("class Noisy:\n    def __init__(self): pass", "max_iter"),
+    "no fit": ("class Noisy:\n    def __init__(self, max_iter): pass", "no method fit"),
+    "no prediction": (
+        "class Noisy:\n    def __init__(self, max_iter): pass\n    def fit(self, X, y): pass",
+        "none of the methods predict_proba, decision_function, predict",
+    ),
+    "fit raises": (
+        MODEL.replace("super().fit", "return {}[3]\n        super().fit"),
+        "KeyError: 3 (mymodel.py, line 9)",
+    ),
+    "NaN": (
+        MODEL + "    def predict_proba(self, X):\n        return [[float('nan')] * 3] * len(X)",
+        "99 of 99 scores are not finite",
+    ),
+    "shape": (
+        MODEL + "    def predict_proba(self, X):\n        return [[0.5, 0.5]] * len(X)",
+        "predict_proba returned shape (33, 2); (33, 3) is needed",
+    ),
+    "ends the process": ("import os\nprint('last words')\nos._exit(3)", "last words"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_one_message_when_planned(project: Path, tmp_path: Path, mistake: str) -> None:
+    text, said = MISTAKES[mistake]
+    (tmp_path / "mymodel.py").write_text(text)
+    code, printed = inside("plan", project, "--out", tmp_path / "sweep")
+    flat = " ".join(printed.split())
+    assert code == 2, printed
+    assert said in flat
+    assert "classifier.noisy.estimator" in flat
+    assert "Traceback" not in printed
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_code_that_is_nowhere_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"there is no module mymodel.*{tmp_path}"):
+        plan_change(write(tmp_path / "own.toml", SWEEP), tmp_path / "sweep")
+
+
+def test_searches_and_noise_act_on_declared_hparams(project: Path, tmp_path: Path) -> None:
+    text = """
+name = "tuned"
+seed = 1
+repeats = 1
+runs = 2
+tune = { draws = 3 }
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["noisy"]
+hparams = ["tuned", "max_iter=20"]
+perturb_hparams = ["none", "relative:0.5"]
+[classifier.noisy]
+estimator = "mymodel:Noisy"
+params = { max_iter = 30 }
+space = { C = { low = 0.01, high = 10.0, default = 0.5, log = true } }
+"""
+    sweep = Sweep.plan(write(project, text), tmp_path / "sweep")
+    (search,) = sweep.tune(workers=1)
+    found = json.loads(sweep.paths.tuned(search.id).read_text())
+    assert {draw["hparams"]["max_iter"] for draw in found["draws"]} == {30}
+    assert len({draw["hparams"]["C"] for draw in found["draws"]}) == 3
+    assert found["recipe"]["own"].keys() == {"mymodel:Noisy@1"}
+    sweep.submit(workers=2)
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    shown = [sweep.show(f"{cell}:0:{run}")["fitted_with"] for cell in range(4) for run in (0, 1)]
+    assert {each["max_iter"] for each in shown} == {20, 30}
+    assert len({each["C"] for each in shown}) == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,79 @@ class Sweep(Learning):
         target = Path(read_sweep_file(file).name if directory is None else directory)
         plan_sweep(file, target)
         return cls(target)
+
+    @classmethod
+    def of(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        runs: int = 100,
+        repeats: int = 1,
+        test: float = 0.25,
+        seed: int = 0,
+        directory: str | Path | None = None,
+        workers: int | None = None,
+        train: bool = True,
+        options: Mapping[str, Any] | None = None,
+        **grid: Sequence[Any],
+    ) -> Sweep:
+        """Train an estimator again and again on data in memory, and analyse how much it varies.
+
+        With the same directory again it goes on where it was, or adds runs.
+
+        Parameters
+        ----------
+        estimator : object or str
+            Of scikit-learn's conventions; it is described by its class and parameters, and each
+            run has seeds of its own. Or ``"module:name"``.
+        X : array (sample, feature) of numbers, or a frame of polars or pandas
+        y : array (sample,)
+            Classes.
+        runs, repeats : int
+            Fits that share a test set, and test sets.
+        test : float or int
+            A share, or a number of points, of the test set.
+        seed : int
+            Of all streams.
+        directory : path, optional
+            By default ``sweep-NAME`` in the working folder, after the estimator's class.
+        workers : int, optional
+            As `submit`.
+        train : bool
+            Whether to train and analyse; otherwise the sweep is planned and its data prepared.
+        options : mapping, optional
+            More keys of the table ``[classifier.NAME]``, such as ``space``: docs/own.md.
+        **grid : sequences
+            Axes of the grid, such as ``perturb_continuous = ["none", "relative:0.5"]``.
+
+        Examples
+        --------
+        >>> sweep = Sweep.of(RandomForestClassifier(), X, y, runs=100)   # doctest: +SKIP
+        >>> sweep.results["cells"]["accuracy_mean", "accuracy_std"]     # doctest: +SKIP
+        """
+        from manyseed.orchestrator.plans.inmemory import plan_objects
+
+        sweep = cls(
+            plan_objects(
+                estimator,
+                X,
+                y,
+                directory=directory,
+                options=options or {},
+                grid=grid,
+                seed=seed,
+                repeats=repeats,
+                runs=runs,
+                test=test,
+            )
+        )
+        if train:
+            sweep.submit(workers=workers)
+            sweep.wait()
+            sweep.analyze()
+        return sweep
 
     @classmethod
     def import_predictions(

@@ -275,3 +275,57 @@ space = { C = { low = 0.01, high = 10.0, default = 0.5, log = true } }
     shown = [sweep.show(f"{cell}:0:{run}")["fitted_with"] for cell in range(4) for run in (0, 1)]
     assert {each["max_iter"] for each in shown} == {20, 30}
     assert len({each["C"] for each in shown}) == 6
+
+
+SCRIPT = """
+import sys
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from manyseed import Sweep
+
+class Mine(LogisticRegression):
+    def fit(self, X, y):
+        import numpy as np
+        order = np.random.default_rng(self.random_state).permutation(len(y))[:40]
+        return super().fit(X[order], y[order])
+
+def begin():
+    X, y = load_wine(return_X_y=True)
+    noise = ["none", "relative:0.5"]
+    runs = int(sys.argv[-1]) if sys.argv[-1].isdigit() else 3
+    sweep = Sweep.of(Mine(max_iter=50), X, y, runs=runs, workers=2, perturb_continuous=noise)
+    cells = sweep.results["cells"]
+    assert (cells["accuracy_std"] > 0).all()
+    print(cells.height, sweep.status()["runs"]["done"], sweep.directory)
+GUARD
+"""
+
+
+def test_one_line_from_an_estimator_to_its_variance(tmp_path: Path) -> None:
+    """In a script that defines its estimator itself; a second time there are more runs."""
+    script = tmp_path / "variance.py"
+    script.write_text(SCRIPT.replace("GUARD", 'if __name__ == "__main__":\n    begin()'))
+    for runs in (3, 4):
+        ended = subprocess.run(
+            [sys.executable, script, str(runs)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.splitlines()[-1] == f"2 {2 * runs} sweep-Mine"
+
+
+def test_a_script_that_begins_whenever_it_is_imported_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "variance.py").write_text(SCRIPT.replace("GUARD", "begin()"))
+    ended = subprocess.run(
+        [sys.executable, "variance.py", "3"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert 'if __name__ == "__main__"' in ended.stderr
+    assert not (tmp_path / "sweep-Mine").exists()

@@ -1,0 +1,222 @@
+"""Objects of a Python program → a sweep file: an estimator as a table, arrays as a file of data."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.own.estimator import SEEDS
+from manyseed.jobs.whole import place
+from manyseed.orchestrator.errors import UserError, toml_value
+
+TARGET = "y"
+
+
+def table_of(estimator: Any) -> dict[str, Any]:
+    """Return the table ``[classifier.NAME]`` of an estimator, which is only described, not kept.
+
+    Seeds that it has are left out: each run has its own.
+
+    Raises
+    ------
+    UserError
+        For what no other process could make again.
+    """
+    if isinstance(estimator, str):
+        return {"estimator": estimator}
+    if isinstance(estimator, type):
+        raise UserError(
+            f"{estimator.__name__} is a class", remedy=f"give an estimator: {estimator.__name__}()"
+        )
+    if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        kind = type(estimator).__name__
+        raise UserError(
+            f"{kind} is no estimator: it has no fit and get_params",
+            remedy='a function that returns one is given by its name: "mymodel:build"',
+        )
+    return _described(estimator)
+
+
+def _described(estimator: Any) -> dict[str, Any]:
+    kind = type(estimator)
+    given = estimator.get_params(deep=False)
+    defaults = {
+        name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()
+    }
+    changed = {
+        name: _value(value, f"{kind.__name__}.{name}")
+        for name, value in given.items()
+        if name not in SEEDS and not _same(value, defaults.get(name, inspect.Parameter.empty))
+    }
+    return {"estimator": _entry(kind), **({"params": changed} if changed else {})}
+
+
+def _same(value: Any, default: Any) -> bool:
+    if value is default:
+        return True
+    plain = isinstance(value, bool | int | float | str | tuple | list)
+    return plain and type(value) is type(default) and value == default
+
+
+def _value(value: Any, where: str) -> Any:
+    """Return a parameter's value as a sweep file has it (`jobs.own.calling.built`)."""
+    if value is None:
+        return {"none": True}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return {"tuple": [_value(each, where) for each in value]}
+    if isinstance(value, list):
+        return [_value(each, where) for each in value]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: _value(each, where) for name, each in value.items()}
+    if isinstance(value, np.ufunc):
+        return {"import": f"numpy:{value.__name__}"}
+    if isinstance(value, type) or inspect.isroutine(value):
+        return {"import": _entry(value)}
+    if hasattr(value, "get_params"):
+        return _described(value)
+    raise UserError(
+        f"a sweep file has no form for {type(value).__name__}",
+        key=where,
+        remedy='write a function that makes the estimator into a module: "mymodel:build"',
+    )
+
+
+def _entry(named: Any) -> str:
+    """Return ``"module:name"`` of a class or function, as another process imports it."""
+    module, name = named.__module__, named.__qualname__
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if file is None:
+            raise UserError(
+                f"{name} is defined in a notebook or at a prompt: no other process can import it",
+                remedy=f"write it into a file, in a notebook with %%writefile mymodel.py, and "
+                f"from mymodel import {name.partition('.')[0]}",
+            )
+        module = Path(file).stem
+    if "<" in name:
+        raise UserError(
+            f"{name} is defined inside of a function, where no other process finds it",
+            remedy="define it at the top of a module",
+        )
+    return f"{module}:{name}"
+
+
+def keep_data(X: Any, y: Any) -> Path:
+    """Write rows and classes to the folder of data, once for the same content; return the file.
+
+    Parameters
+    ----------
+    X : array (sample, feature) of numbers, or a frame of polars or pandas
+        A frame's columns that are not numbers are categorical.
+    y : array (sample,)
+        Classes: text or whole numbers.
+
+    Raises
+    ------
+    UserError
+        For other shapes.
+    """
+    buffer = io.BytesIO()
+    if hasattr(X, "columns"):
+        suffix = ".parquet"
+        _frame(X, y).write_parquet(buffer)
+    else:
+        suffix = ".npz"
+        rows, classes = np.asarray(X), np.asarray(y)
+        if rows.ndim != 2 or classes.shape != rows.shape[:1] or rows.dtype.kind not in "biuf":
+            raise UserError(
+                f"X is {rows.dtype} {rows.shape}, y {classes.shape}; numbers (sample, feature) and "
+                "classes (sample,) are needed",
+                remedy="columns that are no numbers: give a frame of polars or pandas",
+            )
+        np.savez(buffer, X=rows, y=classes)
+    content = buffer.getvalue()
+    file = data_home() / "given" / f"{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
+    if not file.exists():
+        place(file, lambda opened: opened.write(content))
+    return file
+
+
+def _frame(X: Any, y: Any) -> Any:
+    import polars as pl
+
+    frame = X if isinstance(X, pl.DataFrame) else pl.from_pandas(X.reset_index(drop=True))
+    if TARGET in frame.columns:
+        raise UserError(f"X has a column {TARGET!r}", remedy="rename it: y is what is predicted")
+    if len(np.asarray(y)) != len(frame):
+        raise UserError(f"X has {len(frame):,} rows, y {len(np.asarray(y)):,}")
+    classes = pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()])
+    return frame.with_columns(classes)
+
+
+def sweep_text(
+    name: str,
+    table: Mapping[str, Any],
+    data: Path,
+    *,
+    seed: int,
+    repeats: int,
+    runs: int,
+    test: float | int,
+    grid: Mapping[str, Any],
+) -> str:
+    """Return the text of a sweep file with one dataset and one classifier, both called `name`."""
+    lines = [
+        f"name = {toml_value(name)}",
+        f"seed = {seed}",
+        f"repeats = {repeats}",
+        f"runs = {runs}",
+        "",
+        "[[grid]]",
+        'dataset = ["data"]',
+        f"classifier = [{toml_value(name)}]",
+        *(f"{axis} = {_toml(values)}" for axis, values in grid.items()),
+        "",
+        "[dataset.data]",
+        f"source = {toml_value(f'file:{data}')}",
+        f"target = {toml_value(TARGET)}",
+        f"test = {test}",
+        "",
+        f"[classifier.{toml_value(name)}]",
+        *(f"{key} = {_toml(value)}" for key, value in table.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{toml_value(name)} = {_toml(each)}" for name, each in value.items())
+        return f"{{ {inner} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float):
+        return repr(value)
+    return toml_value(value)
+
+
+def require_guard() -> None:
+    """Refuse to begin where a training process imports the program that begins.
+
+    Raises
+    ------
+    UserError
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name.startswith("manyseed."):
+        raise UserError(
+            "the program begins a sweep whenever it is imported, also by the sweep's processes",
+            remedy='put the call below: if __name__ == "__main__":',
+        )

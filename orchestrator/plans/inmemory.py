@@ -1,0 +1,52 @@
+"""Plan a sweep of one estimator on data in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from manyseed.orchestrator.grids import objects
+from manyseed.orchestrator.plans.data import fetch_datasets
+from manyseed.orchestrator.plans.planning import plan_sweep
+
+
+def plan_objects(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    directory: str | Path | None,
+    options: Mapping[str, Any],
+    grid: Mapping[str, Any],
+    **numbers: Any,
+) -> Path:
+    """Plan an estimator, described as a sweep file has it, and prepare its data.
+
+    Parameters
+    ----------
+    estimator, X, y
+        As `orchestrator.sweep.Sweep.of` takes them.
+    directory : path, optional
+        By default ``sweep-NAME``, after the estimator's class.
+    options, grid : mapping
+        More keys of the classifier's table and of the grid.
+    **numbers
+        seed, repeats, runs and test.
+
+    Returns
+    -------
+    Path
+        The sweep's directory.
+    """
+    objects.require_guard()
+    table = {**objects.table_of(estimator), **options}
+    name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
+    target = Path(f"sweep-{name}" if directory is None else directory)
+    text = objects.sweep_text(name, table, objects.keep_data(X, y), grid=grid, **numbers)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sweep.toml"
+        file.write_text(text)
+        fetch_datasets(plan_sweep(file, target).expansion.datasets)
+    return target

@@ -56,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
-    for name in (*FOLDERS, "src", "pyproject.toml", "README.md", "LICENSE"):
+    for name in (*FOLDERS, "examples", "src", "pyproject.toml", "README.md", "LICENSE"):
         _copy(ROOT / name, source / name)
     subprocess.run(
         [sys.executable, "-c", WHEEL, str(folder)], cwd=source, check=True, capture_output=True
@@ -97,6 +97,10 @@ def test_so_it_does_with_a_wheel(project: Path, wheel: Path) -> None:
     for name in FOLDERS:
         ours = {file.relative_to(ROOT) for file in (ROOT / name).rglob("*.py")}
         assert {file.relative_to(wheel / "manyseed") for file in ours_in(wheel, name)} == ours
+    assert (wheel / "manyseed" / "examples" / "clusters" / "gpu.toml").exists()
+    assert "Wrote quick" in python(
+        project, *("-m", "manyseed", "example", "quickstart", "-o", "quick.toml"), path=f".:{wheel}"
+    )
     said = python(project, "-c", f"{OWN}\nprint(manyseed.__file__)", path=f".:{wheel}")
     assert str(wheel) in said
     run = ("-m", "manyseed", "run", "sweep.toml", "--cluster", "local", "--workers", "1")

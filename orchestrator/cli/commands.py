@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import typer
 from rich.markup import escape
 
 from manyseed.orchestrator.cli.analyze import analyze, report
 from manyseed.orchestrator.cli.answers import answers
+from manyseed.orchestrator.cli.begin import begin
 from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.compact import compact
@@ -18,6 +20,7 @@ from manyseed.orchestrator.cli.datasets import app as datasets
 from manyseed.orchestrator.cli.dee import dee
 from manyseed.orchestrator.cli.doctor import doctor
 from manyseed.orchestrator.cli.drop import drop
+from manyseed.orchestrator.cli.example import example
 from manyseed.orchestrator.cli.export import export
 from manyseed.orchestrator.cli.howmany import howmany
 from manyseed.orchestrator.cli.importing import import_
@@ -44,7 +47,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="manyseed",
     help="Train the same classifier thousands of times and learn how much the results vary.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     add_completion=True,
     rich_markup_mode="rich",
@@ -62,15 +65,30 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        begin(Path())
 
 
 _PANELS = {
-    "Train": (run, plan, schema, tune, submit, status, logs, resume, cancel, pause, throttle),
+    "Train": (
+        example,
+        run,
+        plan,
+        schema,
+        tune,
+        submit,
+        status,
+        logs,
+        resume,
+        cancel,
+        pause,
+        throttle,
+    ),
     "Keep": (verify, compact, export, import_, rerun, drop),
     "Learn": (analyze, answers, query, howmany, compare, dee, variance, plot, report, show),
 }

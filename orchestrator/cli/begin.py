@@ -1,0 +1,63 @@
+"""``manyseed`` alone: where one stands, and what to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SHOWN = 5
+
+
+def begin(folder: Path) -> None:
+    """Print the sweeps and sweep files of a folder, and the commands to begin with."""
+    from importlib.metadata import version
+
+    from manyseed.orchestrator.cli.output import console, say, say_next
+
+    say(
+        f"manyseed {version('manyseed')}: train the same classifier thousands of times and learn "
+        "how much the results vary."
+    )
+    sweeps, files = found(folder)
+    if sweeps or files:
+        console.print()
+    if sweeps:
+        say(f"Sweeps here: {_some(sweeps)}")
+        say_next("  What has become of one", "status", sweeps[0])
+    if files:
+        say(f"Sweep files here: {_some(files)}")
+        say_next("  What one asks for, and its cost", "plan", files[0], "--dry-run")
+        say_next("  All of it", "run", files[0])
+    console.print()
+    say("To begin with:")
+    say_next("  A sweep file", "example", "quickstart")
+    say_next("  Predictions that exist already", "import", "LOGITS.npz", "--out", "DIR")
+    say_next("  Would a sweep work here", "doctor")
+    console.print()
+    say_next("All commands", "--help")
+
+
+def found(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the sweep directories and of the sweep files of a folder."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    sweeps, files = [], []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return [], []
+    for entry in entries:
+        try:
+            if entry.suffix == ".toml" and entry.is_file():
+                with entry.open(encoding="utf-8") as file:
+                    is_sweep = "[[grid]]" in file.read(100_000)
+                files += [entry.name] if is_sweep else []
+            elif entry.is_dir() and SweepPaths(entry).is_sweep:
+                sweeps.append(entry.name)
+        except (OSError, UnicodeDecodeError):
+            continue
+    return sweeps, files
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

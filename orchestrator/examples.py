@@ -1,0 +1,29 @@
+"""The example files, which are installed with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One file: what it is, in a sentence, its text, and the modules that lie beside it."""
+
+    title: str
+    text: str
+    modules: Mapping[str, str]
+
+
+def examples() -> dict[str, Example]:
+    """Return all examples by name: sweep files, then those of folders as ``FOLDER/NAME``."""
+    folder = Path(str(files("manyseed") / "examples"))
+    found = {}
+    for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
+        text = file.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].lstrip("# ").partition(" Copy to ")[0].rstrip(".")
+        beside = {one.name: one.read_text(encoding="utf-8") for one in file.parent.glob("*.py")}
+        found[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
+    return found

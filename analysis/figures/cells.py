@@ -45,7 +45,9 @@ MOST = 2400  # cells that are drawn
 _DOT = 1e-6  # of an axis, the length of a stroke that is drawn as a dot
 
 
-def of_datasets(tables: Tables, of: Quantities = MAIN, name: str = "") -> list[Plot]:
+def of_datasets(
+    tables: Tables, of: Quantities = MAIN, name: str = "", about: str = ""
+) -> list[Plot]:
     """Draw the cells of each dataset, `ROWS` of them in a figure, `MOST` in all.
 
     Parameters
@@ -54,8 +56,8 @@ def of_datasets(tables: Tables, of: Quantities = MAIN, name: str = "") -> list[P
         With the columns of `AXES` joined.
     of : callable
         Which quantities are drawn: of tables, a list of `Quantity`.
-    name : str
-        What the figures' names end with, beside numbers.
+    name, about : str
+        What the figures' names end with, beside numbers, and their titles.
     """
     cells = tables.cells.sort(pl.col("dataset").cast(pl.String), "cell")
     rich = cells["cell"].n_unique() <= RICH
@@ -67,7 +69,7 @@ def of_datasets(tables: Tables, of: Quantities = MAIN, name: str = "") -> list[P
             if left < len(rows):
                 out += len(rows)
                 continue
-            told = f", part {part + 1} of {len(parts)}" if len(parts) > 1 else ""
+            told = about + (f", part {part + 1} of {len(parts)}" if len(parts) > 1 else "")
             one = f"{CELLS}{name}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
             plot = of_dataset(tables, rows, one, told, rich=rich, of=of)
             if plot is not None:
@@ -172,8 +174,8 @@ def of_dataset(
     varied = AXES_TOLD.join(differing(tables.cells)).replace("_", " ")
     said = [f"Rows: {varied}." if varied else "", *(one.said for one in shown)]
     said += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
-    n = own.runs.filter(~pl.col("identical")).height
-    return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure, marks)
+    n = own.runs.filter(~pl.col("identical")).height if of is MAIN else shown[0].values.height
+    return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure, marks, dataset)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
@@ -299,7 +301,7 @@ def _column(
         axis.plot(xs, ys, color="black", linewidth=1.1, solid_capstyle="butt")
     axis.set_title(quantity.label, pad=12)
     axis.tick_params(axis="y", length=0)
-    axis.locator_params(axis="x", nbins=4)
+    axis.locator_params(axis="x", nbins=4 if len(axis.figure.axes) <= 5 else 2)
     return marks
 
 

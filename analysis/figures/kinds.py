@@ -7,17 +7,19 @@ kind: a row a cell, or violins by one or two of what cells differ in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from manyseed.analysis.figures import deep, quantities
-from manyseed.analysis.figures.cells import of_datasets
+from manyseed.analysis.figures.cells import RICH, of_datasets
+from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.ranks import mean_ranks
-from manyseed.analysis.figures.scatters import alpha_hat_against_accuracy
+from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_pairs
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
+from manyseed.analysis.figures.sources import sources
 from manyseed.analysis.figures.style import CELLS, Plot
 from manyseed.analysis.figures.violins import levels, violins
 from manyseed.analysis.options import CLOSE
@@ -42,6 +44,8 @@ class Given:
         The option that they were made with.
     meanings : mapping
         Unit and meaning of columns, by their names.
+    snapshots : polars frame or None
+        The table of cells with all snapshots, where there are several.
     """
 
     tables: Tables
@@ -51,6 +55,12 @@ class Given:
     uncertainty: pl.DataFrame | None = None
     dee: pl.DataFrame | None = None
     meanings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    snapshots: pl.DataFrame | None = None
+
+    @property
+    def every_epoch(self) -> pl.DataFrame:
+        """The table of cells with all snapshots."""
+        return self.tables.cells if self.snapshots is None else self.snapshots
 
 
 Draw = Callable[[Given], "list[Plot] | Plot | None"]
@@ -86,6 +96,36 @@ class Kind:
         return found if isinstance(found, list) else [found] if found is not None else []
 
 
+_CONSISTENCY = {
+    "ec_global_mean": "global: mean",
+    "ec_global_range": "global: range",
+    "ec_global_cube_root_mean": "global, adjusted",
+    "ec_local_mean": "local: mean",
+    "ec_local_range": "local: range",
+    "ec_local_cube_root_mean": "local, adjusted",
+}
+
+
+def of_repeats(tables: Tables) -> list[quantities.Quantity]:
+    """Return the means and ranges of error consistency that each repeat has, one value each."""
+    there = [name for name in _CONSISTENCY if name in tables.repeats.columns]
+    found = [one for name in there for one in quantities.column(name)(tables)]
+    said = {one.said: "" for one in found}
+    for one in found:
+        said[one.said] += f"{', ' if said[one.said] else ''}{_CONSISTENCY[one.name]}"
+    first = (
+        "Error consistency of the pairs of each repeat: their mean, the largest minus the "
+        "smallest, and the mean adjusted for accuracy (cube root). "
+    )
+    told = first + " ".join(
+        text if len(said) == 1 else f"{names}: {text}" for text, names in said.items()
+    )
+    return [
+        replace(one, label=_CONSISTENCY[one.name], said="" if number else told)
+        for number, one in enumerate(found)
+    ]
+
+
 def _overview(column: str, shows: str) -> Kind:
     name = f"overview-{column.replace('_', '-')}"
     return Kind(name, shows, lambda given: overview(given.tables.cells, column), least=WIDEST)
@@ -95,6 +135,24 @@ def _ranks(given: Given) -> Plot | None:
     cells = given.tables.cells
     found = standings(cells)
     return None if found is None else mean_ranks(found, levels(cells, "classifier"))
+
+
+def _against(other: str) -> Kind:
+    name = f"alpha-hat-{other.replace('_', '-')}"
+    shows = f"α̂ of each run against its {quantities.labelled(other)}"
+    return Kind(
+        name,
+        shows,
+        lambda given: alpha_hat_against(given.tables.runs, given.tables.repeats, other),
+    )
+
+
+def _grids(given: Given, name: str) -> list[Plot]:
+    """Draw a column on the grid of the notes on model variance, where both axes vary."""
+    by = ("perturb_continuous", "perturb_hparams")
+    if any(given.tables.cells[axis].n_unique() < 2 for axis in by):
+        return []
+    return violins(given.tables, quantities.column(name, given.meanings), by)
 
 
 def _of(table: str, draw: Callable[[pl.DataFrame, Given], Plot | None]) -> Draw:
@@ -114,9 +172,40 @@ KINDS: tuple[Kind, ...] = (
         least=WIDEST,
     ),
     Kind(
-        "alpha-hat-accuracy",
-        "α̂ of each run against its accuracy",
-        lambda given: alpha_hat_against_accuracy(given.tables.runs, given.tables.repeats),
+        "consistency-repeats",
+        "means and ranges of error consistency of each repeat, a row a cell, a figure a dataset",
+        lambda given: of_datasets(
+            given.tables, of_repeats, "consistency-repeats-", ": error consistency of repeats"
+        ),
+        least=WIDEST,
+    ),
+    Kind(
+        "grids",
+        "violins of accuracy: rows data perturbation, columns hparam perturbation",
+        lambda given: _grids(given, "accuracy"),
+    ),
+    *(_against(other) for other in ("accuracy", "churn_ensemble", "ece")),
+    Kind(
+        "alpha-hat-pairs",
+        "α̂ of both runs of each pair, by the pair's churn",
+        lambda given: alpha_hat_of_pairs(
+            given.tables.runs, given.tables.pairs, given.tables.repeats
+        ),
+    ),
+    Kind(
+        "sources-accuracy-std",
+        "spread of accuracy by source of randomness and epoch",
+        lambda given: sources(given.every_epoch, "accuracy_std"),
+    ),
+    Kind(
+        "sources-alpha-hat-mean",
+        "mean α̂ by source of randomness and epoch",
+        lambda given: sources(given.every_epoch, "alpha_hat_mean"),
+    ),
+    Kind(
+        "correlations",
+        "rank correlations between metrics of runs, within repeats",
+        lambda given: correlations(given.tables),
     ),
     Kind(
         "ensembles-close",
@@ -171,12 +260,17 @@ KINDS: tuple[Kind, ...] = (
         of="dee",
     ),
 )
-"""Those of the page, in its order."""
+"""Those with a name of their own, in the page's order."""
+
+SMALL = ("consistency-repeats", "grids")
+"""What the page shows of small sweeps alone: it has a figure for each dataset."""
 
 
 def all_figures(given: Given) -> list[Plot]:
     """Draw every figure of the page that the tables allow."""
-    return [plot for kind in KINDS for plot in kind.plots(given)]
+    small = given.tables.cells["cell"].n_unique() <= RICH
+    shown = (kind for kind in KINDS if small or kind.name not in SMALL)
+    return [plot for kind in shown for plot in kind.plots(given)]
 
 
 def names(tables: Tables) -> list[str]:
@@ -220,7 +314,8 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
     of = quantities.column(column, given.meanings)
     if by:
         return violins(given.tables, of, by)
-    return of_datasets(given.tables, of, f"{column.replace('_', '-')}-")
+    about = f": {quantities.labelled(column)}"
+    return of_datasets(given.tables, of, f"{column.replace('_', '-')}-", about)
 
 
 def find(name: str) -> Kind | None:

@@ -22,7 +22,8 @@ _FACTS = {
     *("alpha_hat_references", "delta", "delta_b", "delta_c", "coverage"),
 }
 _WORDS = {
-    "alpha": "α̂", "aurc": "AURC", "cll": "CLL", "ec": "EC", "ece": "ECE", "f1": "F1", "hat": "",
+    "alpha": "α̂", "brier": "Brier score",
+    "aurc": "AURC", "cll": "CLL", "ec": "EC", "ece": "ECE", "f1": "F1", "hat": "",
     "ks": "KS", "q05": "5 %", "q95": "95 %", "roc": "ROC", "auc": "AUC", "tace": "TACE",
     "n": "number of", "auroc": "AUROC",
 }  # fmt: skip

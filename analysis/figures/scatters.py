@@ -1,9 +1,13 @@
-"""Runs as dots: one of their metrics against another."""
+"""Runs as dots: one of their metrics against another, and pairs of runs by their churn."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import polars as pl
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 
 from manyseed.analysis.figures.levels import (
@@ -14,7 +18,7 @@ from manyseed.analysis.figures.levels import (
     resolution,
     upright_axis_of_levels,
 )
-from manyseed.analysis.figures.quantities import varying
+from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import (
     VECTORS,
     Mark,
@@ -31,44 +35,41 @@ from manyseed.analysis.questions.effects import UNPERTURBED
 
 MAX_PANELS = 12  # of a scatter
 BESIDE = 2.3  # inches of a panel with δ beside it
+UNITS = {"ece": "ECE", "churn_ensemble": "churn against the ensemble"}
+RANGES = 3  # of churn, of as many pairs each
+_RUN = ["cell", "repeat_index", "run_index"]
 
 
 @styled
-def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plot | None:
-    """Draw α̂ against accuracy, a dot a run, coloured by classifier or else by scheme.
+def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> Plot | None:
+    """Draw α̂ against another metric, a dot a run, coloured by classifier, source or scheme.
 
-    Datasets whose α̂ is 0 throughout have no panel; None where all are such.
+    RKS, figures 9, 11 and 12. Datasets whose α̂ is 0 throughout have no panel; None where all are
+    such.
     """
+    if other not in runs.columns:
+        return None
     known = varying(runs, repeats).filter(pl.col("alpha_hat").is_not_null())
-    largest = known.group_by("dataset").agg(pl.col("alpha_hat").max()).sort("dataset")
-    some = largest.filter(pl.col("alpha_hat") >= NOTHING)
-    kept = some.sort("alpha_hat", "dataset", descending=[True, False]).head(MAX_PANELS)
-    shown = known.join(kept.select("dataset"), on="dataset", how="semi", maintain_order="left")
+    known = known.filter(pl.col(other).is_not_null())
+    shown, left = _informative(known)
     if shown.is_empty():
         return None
     by = _colour_by(shown)
     levels = _values(runs, by)
     datasets = _values(shown, "dataset")
     figure, axes = panels(datasets, "α̂", BESIDE)
-    handles = {}
+    handles: dict[str, Any] = {}
     marks = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
         for index, level in enumerate(levels):
-            of = here.filter(pl.col(by).cast(pl.String) == level).sort("accuracy", "alpha_hat")
-            rows = thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)
-            drawn = of[rows]
-            marks.append(
-                Mark(
-                    axis,
-                    drawn["accuracy"].to_numpy(),
-                    drawn["alpha_hat"].to_numpy(),
-                    addresses(drawn),
-                )
-            )
+            of = here.filter(pl.col(by).cast(pl.String) == level).sort(other, "alpha_hat")
+            drawn = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
+            x, y = drawn[other].to_numpy(), drawn["alpha_hat"].to_numpy()
+            marks.append(Mark(axis, x, y, addresses(drawn)))
             handles[level] = axis.scatter(
-                of["accuracy"].to_numpy()[rows],
-                of["alpha_hat"].to_numpy()[rows],
+                x,
+                y,
                 s=14,
                 color=colour(index),
                 marker=marker(index),
@@ -77,26 +78,120 @@ def alpha_hat_against_accuracy(runs: pl.DataFrame, repeats: pl.DataFrame) -> Plo
                 rasterized=shown.height > VECTORS,
             )
         axis.grid(visible=True, axis="both")
-        axis.set_xlabel("accuracy")
+        axis.set_xlabel(UNITS.get(other, labelled(other)))
         axis.locator_params(axis="x", nbins=3 if _columns(axis) > 2 else 5)
         upright_axis_of_levels(axis)
         mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
     if len(levels) > 1:
         legend(figure, handles, by.replace("_", " "))
-    zero = largest.height - some.height
-    left = f" {zero:,} of {largest.height:,} datasets are not drawn: α̂ is 0 in all their runs."
-    more = some.height - kept.height
+    what = {
+        "accuracy": "test accuracy",
+        "ece": "expected calibration error",
+        "churn_ensemble": "churn against the ensemble of all runs of its repeat",
+    }.get(other, labelled(other))
     return Plot(
-        "alpha-hat-accuracy",
-        "α̂ against accuracy",
-        "Each dot is a run: its test accuracy, and its α̂ against the other runs of its repeat"
+        f"alpha-hat-{other.replace('_', '-')}",
+        f"α̂ against {UNITS.get(other, labelled(other))}",
+        f"Each dot is a run: its {what}, and its α̂ against the other runs of its repeat"
         f"{probe(runs)}. n = {shown.height:,} runs{_identical(repeats)}. The axis of α̂ is linear "
-        f"up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. {resolution(repeats)}"
-        f"{left if zero else ''}"
-        + (f" {more:,} further datasets, of smaller α̂, are not drawn." if more else ""),
+        f"up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. {resolution(repeats)}{left}",
         shown.height,
         figure,
         marks,
+    )
+
+
+def _informative(known: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Return the rows of datasets whose α̂ is not 0 throughout, and say which are left out."""
+    largest = known.group_by("dataset").agg(pl.col("alpha_hat").max()).sort("dataset")
+    some = largest.filter(pl.col("alpha_hat") >= NOTHING)
+    kept = some.sort("alpha_hat", "dataset", descending=[True, False]).head(MAX_PANELS)
+    shown = known.join(kept.select("dataset"), on="dataset", how="semi", maintain_order="left")
+    zero = largest.height - some.height
+    left = f" {zero:,} of {largest.height:,} datasets are not drawn: α̂ is 0 in all their runs."
+    more = some.height - kept.height
+    return shown, (left if zero else "") + (
+        f" {more:,} further datasets, of smaller α̂, are not drawn." if more else ""
+    )
+
+
+@styled
+def alpha_hat_of_pairs(
+    runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame
+) -> Plot | None:
+    """Draw the α̂ of both runs of each pair, coloured by the pair's churn; RKS, figure 10."""
+    joined = of_pairs(runs, pairs, repeats)
+    if joined.is_empty():
+        return None
+    joined, left = _informative(joined)
+    if joined.is_empty():
+        return None
+    datasets = _values(joined, "dataset")
+    figure, axes = panels(datasets, "α̂ of the one further away", BESIDE)
+    shades = colormaps["cividis"](np.linspace(0.05, 0.9, RANGES))
+    names = ["least churn", "middle third", "most churn"]
+    handles: dict[str, Any] = {}
+    told = []
+    for axis, dataset in zip(axes, datasets, strict=True):
+        here = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
+        parts = np.array_split(np.arange(here.height), RANGES)
+        for part, shade, name in zip(parts, shades, names, strict=True):
+            drawn = here[part]
+            drawn = drawn[thinned(np.arange(drawn.height, dtype=np.float64)).astype(np.int64)]
+            handles[name] = axis.scatter(
+                drawn["smaller"].to_numpy(),
+                drawn["larger"].to_numpy(),
+                s=9,
+                color=shade,
+                alpha=0.6,
+                linewidths=0,
+                rasterized=joined.height > VECTORS,
+            )
+        ends = [here["churn"][int(part[-1])] for part in parts if part.size]
+        told.append(f"{dataset} {', '.join(f'{end:.3f}' for end in ends)}")
+        axis.grid(visible=True, axis="both")
+        axis.set_xlabel("α̂ of the one nearer")
+        upright_axis_of_levels(axis)
+        axis.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
+        axis.set_xticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
+        axis.set_xlim(-0.15 * LINEAR, 1.3)
+        mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
+    legend(figure, handles, "churn of the pair, in thirds of a dataset’s pairs")
+    return Plot(
+        "alpha-hat-pairs",
+        "α̂ of pairs, by their churn",
+        "Each dot is a pair of runs of a repeat: the smaller and the larger of their α̂, and by its "
+        "colour the share of test points to which the two give different labels, in thirds of the "
+        f"pairs of a dataset. Thirds end at: {'; '.join(told)}. n = {joined.height:,} pairs"
+        f"{_identical(repeats)}. Dashed: resolution δ. {resolution(repeats)}{left}",
+        joined.height,
+        figure,
+    )
+
+
+def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return pairs with the smaller and the larger α̂ of their runs.
+
+    Returns
+    -------
+    polars frame
+        Columns dataset, churn, smaller, larger and alpha_hat (the larger).
+    """
+    if "churn" not in pairs.columns or "run_i" not in pairs.columns:
+        return pl.DataFrame()
+    level = runs.filter(pl.col("alpha_hat").is_not_null()).select(*_RUN, "alpha_hat")
+    found = varying(pairs, repeats).select(
+        "dataset", "cell", "repeat_index", "run_i", "run_j", "churn"
+    )
+    for end in ("i", "j"):
+        named = level.rename({"run_index": f"run_{end}", "alpha_hat": f"_{end}"})
+        found = found.join(named, on=["cell", "repeat_index", f"run_{end}"], maintain_order="left")
+    return found.filter(pl.col("churn").is_not_null()).select(
+        "dataset",
+        "churn",
+        smaller=pl.min_horizontal("_i", "_j"),
+        larger=pl.max_horizontal("_i", "_j"),
+        alpha_hat=pl.max_horizontal("_i", "_j"),
     )
 
 
@@ -105,8 +200,8 @@ def _values(frame: pl.DataFrame, column: str) -> list[str]:
 
 
 def _colour_by(runs: pl.DataFrame) -> str:
-    """Return the first of classifier and the scheme axes that has several levels."""
-    axes = ("classifier", *UNPERTURBED)
+    """Return the first of classifier, sources and scheme axes that has several levels."""
+    axes: Sequence[str] = ("classifier", "vary", *UNPERTURBED)
     return next((name for name in axes if runs[name].n_unique() > 1), "classifier")
 
 

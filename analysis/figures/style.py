@@ -95,6 +95,8 @@ class Plot:
         Number of runs, pairs or repeats that are drawn.
     marks : sequence of Mark
         Dots that have a name.
+    dataset : str
+        Which one it is of, where it is of the cells of one.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Plot:
     n: int
     figure: Figure = field(repr=False)
     marks: Sequence[Mark] = field(default=(), repr=False)
+    dataset: str = ""
 
     @property
     def of_cells(self) -> bool:

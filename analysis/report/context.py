@@ -18,6 +18,7 @@ from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.report.citations import citations
+from manyseed.analysis.report.listed import Listed, listed
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, last, several
@@ -96,6 +97,8 @@ class Context:
         Conventions behind the numbers, a sentence or two each.
     provenance : mapping of str to str
         Versions and the like, given by the caller.
+    tables : sequence of Listed
+        Further ones, below the effects.
     sweep_file : str
         Its text; empty where there is none.
     citations : sequence of str
@@ -113,6 +116,7 @@ class Context:
     figures: Sequence[Plot]
     notes: Sequence[str]
     provenance: Mapping[str, str]
+    tables: Sequence[Listed]
     sweep_file: str
     citations: Sequence[str]
 
@@ -130,6 +134,7 @@ def context(
     dee: pl.DataFrame | None = None,
     compared: Tables | None = None,
     variance: pl.DataFrame | None = None,
+    sources: pl.DataFrame | None = None,
     sweep_file: str = "",
 ) -> Context:
     """Make the page's content.
@@ -157,6 +162,8 @@ def context(
         What effects are taken of, by default `tables`.
     variance : polars frame or None
         The table of variances.
+    sources : polars frame or None
+        The table of sources of randomness.
     sweep_file : str
         Its text.
     """
@@ -165,7 +172,10 @@ def context(
     own, compared = twins.once(tables), compared or twins.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
-    figures = all_figures(Given(own, curves, ensembles, options.close, uncertainty, dee))
+    given = Given(
+        own, curves, ensembles, options.close, uncertainty, dee, snapshots=twins.cells_once(cells)
+    )
+    figures = all_figures(given)
     by_classifier = effects(compared, by=("classifier",))
     found = answered(own, by_classifier, variance, options, counts)
     return Context(
@@ -187,6 +197,7 @@ def context(
             *conventions(tables, options),
         ),
         provenance=provenance,
+        tables=listed(own, options.close, ensembles, sources),
         sweep_file=sweep_file,
         citations=citations(tables, options, uncertainty=uncertainty is not None),
     )

@@ -16,7 +16,7 @@ from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
-from manyseed.analysis.tables.twins import once
+from manyseed.analysis.tables.twins import cells_once, once
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
-_PAIRS = (*KEY, "run_i", "run_j", "ec_local", "ec_global")
+_PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
 
 
 def plots(
@@ -208,6 +208,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))), whole=True)
     further: dict[str, Any] = {name: results.get(name) for name in FURTHER}
+    every = cells_once(tables.cells)
     if where is None:
         tables = at_last(tables)
     else:
@@ -224,7 +225,9 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
         for name, one in further.items()
     }
     meanings = {name: one for table in OF[::-1] for name, one in _meanings(results, table).items()}
-    return known.Given(tables, close=read_analysis(paths)[0].close, meanings=meanings, **further)
+    every = every.join(kept, on="cell", how="semi", maintain_order="left")
+    close = read_analysis(paths)[0].close
+    return known.Given(tables, close=close, meanings=meanings, snapshots=every, **further)
 
 
 def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:

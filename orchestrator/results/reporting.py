@@ -30,13 +30,14 @@ from manyseed.orchestrator.results.tables import (
 )
 from manyseed.orchestrator.survey import survey
 
-_PAIRS = (*KEY, "dataset", "classifier", "ec_local", "ec_global")
+PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
+"""Columns of pairs that the page is made of."""
 
 
 def report(paths: SweepPaths, name: str) -> Path:
     """Write the page of a sweep that was analysed; return where it is."""
     results = read_results(paths)
-    tables = results.of_analysis(_PAIRS, whole=True)
+    tables = results.of_analysis(PAIRS, whole=True)
     options, record = read_analysis(paths)
     ensembles = results.get(ENSEMBLES)
     page = render(
@@ -60,6 +61,7 @@ def report(paths: SweepPaths, name: str) -> Path:
             dee=results.get(DEE),
             compared=compared(results),
             variance=last(results[VARIANCE]) if VARIANCE in results else None,
+            sources=results["sources"],
             sweep_file=sweep_text(paths),
         )
     )
@@ -73,7 +75,7 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     Each has its `text`, what it is `about`, and `links`: what of the page shows it.
     """
     results = read_results(paths)
-    tables = results.of_analysis(_PAIRS, whole=True)
+    tables = results.of_analysis(PAIRS, whole=True)
     options, record = read_analysis(paths)
     tables = at_last(tables)
     pairs = compared(results) or paired(tables)

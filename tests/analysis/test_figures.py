@@ -189,9 +189,9 @@ def test_levels_that_are_all_zero_are_a_line_not_a_panel():
     assert len(zero.figure.axes) == 4
     (some,) = of_cells.of_datasets(planted(alpha=0.2, delta=0.3))
     assert [text.get_text() for text in some.figure.axes[4].texts] == ["δ = 0.300"]
-    assert scatters.alpha_hat_against_accuracy(*_of(planted())) is None
+    assert scatters.alpha_hat_against(*_of(planted()), "accuracy") is None
     one = planted(datasets=3, alpha=lambda dataset, *_: 0.3 * (dataset == "data-01"))
-    plot = scatters.alpha_hat_against_accuracy(*_of(one))
+    plot = scatters.alpha_hat_against(*_of(one), "accuracy")
     assert [axis.get_title(loc="left") for axis in plot.figure.axes] == ["data-01"]
     assert "2 of 3 datasets are not drawn: α̂ is 0 in all their runs." in plot.caption
 

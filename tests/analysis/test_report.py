@@ -80,7 +80,9 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
     plots = all_figures(Given(tables))
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
     names = [*overviews, "overview-alpha-hat-mean", "mean-ranks", "cells-1", "cells-2"]
-    names.append("alpha-hat-accuracy")
+    names += ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
+    names += [f"alpha-hat-{other}" for other in ("accuracy", "churn-ensemble", "ece", "pairs")]
+    names.append("correlations")
     assert [plot.name for plot in plots] == names
     assert [attributes["id"] for attributes in parsed.of("figure")] == names
     captions = parsed.text("figcaption")
@@ -88,7 +90,7 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
         assert plot.caption in captions
         assert f"n = {plot.n} " in plot.caption
         assert plot.caption in image["aria-label"]
-    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[-1].caption)
+    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[9].caption)
 
 
 @pytest.mark.parametrize("datasets", [7, pytest.param(37, marks=pytest.mark.slow)])

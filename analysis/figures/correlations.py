@@ -1,0 +1,114 @@
+"""How the metrics of runs go together: rank correlations within repeats, a field a pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from manyseed.analysis.figures.quantities import labelled, varying
+from manyseed.analysis.figures.style import GREY, Plot, styled, wide
+from manyseed.analysis.tables.schema import Tables
+
+METRICS = (
+    *("accuracy", "train_accuracy", "alpha_hat", "ks_distance", "churn_mean", "churn_ensemble"),
+    *("ece", "log_likelihood", "brier", "aurc", "fit_seconds"),
+)
+KEY = ("cell", "repeat_index")
+FEWEST = 3  # runs of a repeat
+WIDE = 2  # panels side by side
+TALL, ROW = 0.95, 0.24  # inches of a panel's labels, and of a metric
+
+
+def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.float64], int]:
+    """Return Spearman's correlations of metrics within repeats, pooled, and how many runs.
+
+    Each metric is ranked within its repeat (ties have their mean rank) and its mean taken off, so
+    that differences between cells and test sets say nothing; the correlation is then Pearson's of
+    what is left, over the runs that have both metrics.
+
+    Parameters
+    ----------
+    runs : polars frame
+        The table of runs, of repeats whose runs vary.
+    names : list of str
+        Columns.
+
+    Returns
+    -------
+    correlations : float array (metric, metric)
+        NaN where one of the two does not vary.
+    n : int
+        Runs of repeats of at least three.
+    """
+    kept = runs.filter(pl.len().over(KEY) >= FEWEST)
+    result = np.full((len(names), len(names)), np.nan)
+    for i, one in enumerate(names):
+        for j, other in enumerate(names[: i + 1]):
+            both = kept.filter(pl.col(one).is_finite() & pl.col(other).is_finite())
+            left = both.select(
+                (pl.col(name).rank("average") - pl.col(name).rank("average").mean())
+                .over(KEY)
+                .alias(f"_{side}")
+                for side, name in enumerate((one, other))
+            ).to_numpy()
+            squares = np.square(left).sum(axis=0)
+            if left.shape[0] >= FEWEST and (squares > 0).all():
+                result[i, j] = result[j, i] = left.prod(axis=1).sum() / np.sqrt(squares.prod())
+    return result, kept.height
+
+
+@styled
+def correlations(tables: Tables) -> Plot | None:
+    """Draw rank correlations between the metrics of runs, a panel a classifier."""
+    runs = varying(tables.runs.filter(~pl.col("identical")), tables.repeats)
+    names = [
+        name
+        for name in METRICS
+        if name in runs.columns and runs[name].drop_nulls().drop_nans().n_unique() > 1
+    ]
+    if len(names) < 2:
+        return None
+    found = {}
+    for classifier in runs["classifier"].cast(pl.String).unique().sort().to_list():
+        values, n = within_repeats(runs.filter(classifier=classifier), names)
+        if n and np.isfinite(values[np.tril_indices(len(names), -1)]).any():
+            found[classifier] = values, n
+    if not found:
+        return None
+    beside = min(WIDE if wide() > 5 else 1, len(found))
+    deep = -(-len(found) // beside)
+    figure = Figure(figsize=(wide(), deep * (TALL + ROW * len(names)) + 0.4))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(deep, beside, squeeze=False)
+    labels = [labelled(name) for name in names]
+    for axis, (classifier, (values, n)) in zip(axes.flat, found.items(), strict=False):
+        below = np.where(np.tri(len(names), k=-1, dtype=bool), values, np.nan)
+        image = axis.imshow(below[1:, :-1], cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        axis.grid(visible=False)
+        axis.set_title(f"{classifier} (n = {n:,})")
+        axis.set_yticks(range(len(labels) - 1), labels[1:])
+        axis.set_xticks(range(len(labels) - 1), labels[:-1], rotation=90)
+        axis.tick_params(length=0)
+        axis.spines[["left", "bottom"]].set_visible(False)
+        for row, column in zip(*np.nonzero(np.isfinite(below[1:, :-1])), strict=True):
+            value = below[1 + row, column]
+            said = "0" if abs(value) < 0.05 else f"{value:.1f}".replace("-", "−").replace("0.", ".")
+            look = "white" if abs(value) > 0.6 else "#1a1c1f"
+            axis.text(column, row, said, ha="center", va="center", color=look, fontsize=6.5)
+    for extra in axes.flat[len(found) :]:
+        extra.remove()
+    bar = figure.colorbar(image, ax=list(axes.flat[: len(found)]), shrink=0.6, aspect=30, pad=0.01)
+    bar.outline.set_edgecolor(GREY)
+    total = sum(n for _, n in found.values())
+    return Plot(
+        "correlations",
+        "Correlations between metrics",
+        "Spearman’s rank correlation between metrics of runs, within repeats: each is ranked among "
+        "the runs of its repeat, and ranks of all repeats are taken together, so that differences "
+        "between cells and test sets say nothing. Blue: they rise together; red: one falls. Empty: "
+        f"undefined. n = {total:,} runs of repeats whose runs vary.",
+        total,
+        figure,
+    )

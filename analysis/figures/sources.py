@@ -1,0 +1,85 @@
+"""Sources of randomness side by side: how much accuracy varies by each, and α̂, epoch by epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.tables.snapshots import last
+
+MAX_PANELS = 12  # datasets and classifiers
+BAR = 0.8  # of the room between sources
+
+
+@styled
+def sources(cells: pl.DataFrame, name: str) -> Plot | None:
+    """Draw a column of the table of cells by source of randomness and epoch, a panel each.
+
+    RKS24, figure 4. Panels are of cells that differ in `vary` alone; None where none do.
+
+    Parameters
+    ----------
+    cells : polars frame
+        The table of cells, all snapshots.
+    name : {"accuracy_std", "alpha_hat_mean"}
+    """
+    same = [one for one in AXES if one in cells.columns and one != "vary"]
+    known = cells.filter(pl.col(name).is_not_null())
+    known = known.filter(pl.col("vary").n_unique().over(same) > 1)
+    if known.is_empty():
+        return None
+    first = known.with_columns(pl.col("cell").min().over(same).alias("_panel"))
+    shown = last(first).filter(pl.col("cell") == pl.col("_panel")).unique("cell")
+    chosen, left = first_of_each(shown.drop("vary"), MAX_PANELS)
+    named = titles(shown.drop("vary"))
+    label = _LABELS[name]
+    figure, axes = panels([named[cell] for cell in chosen], label)
+    order = first.sort("cell")["vary"].unique(maintain_order=True).to_list()
+    epochs = first["epoch"].unique().sort().to_list()
+    handles = {}
+    for axis, cell in zip(axes, chosen, strict=True):
+        own = first.filter(_panel=cell)
+        there = [one for one in order if one in own["vary"].to_list()]
+        for index, epoch in enumerate(epochs):
+            at = own.filter(epoch=epoch)
+            values = dict(at.select("vary", name).iter_rows())
+            _bars(axis, [values.get(one) for one in there], index, len(epochs))
+            handles[str(epoch)] = axis.scatter([], [], color=colour(index), marker=marker(0))
+        axis.set_xticks(range(len(there)), there)
+        axis.tick_params(axis="x", length=0)
+        axis.set_xlim(-0.6, len(there) - 0.4)
+    if len(epochs) > 1:
+        legend(figure, handles, "epoch")
+    shades = f" Colours: epochs {', '.join(map(str, epochs))}." if len(epochs) > 1 else ""
+    deltas = known["delta"].drop_nulls().unique().sort()
+    read = f" To be read with δ = {deltas[0]:.3f} to {deltas[-1]:.3f}." if len(deltas) else ""
+    runs = int(known["n_runs"].sum())
+    return Plot(
+        f"sources-{name.replace('_', '-')}",
+        f"{_TITLES[name]} by source of randomness",
+        f"{_SAID[name]} of the runs that differ in these sources alone, a panel for cells that are "
+        f"the same in all else.{shades}{read if 'alpha' in name else ''} n = {runs:,} runs."
+        f"{not_drawn(left)}",
+        runs,
+        figure,
+    )
+
+
+def _bars(axis: Axes, values: list[float | None], index: int, count: int) -> None:
+    """Draw a bar for each source, at its place among those of other epochs."""
+    wide = BAR / count
+    x = np.arange(len(values)) + (index - (count - 1) / 2) * wide
+    heights = np.array([np.nan if value is None else value for value in values])
+    axis.bar(x, heights, width=0.9 * wide, color=colour(index))
+
+
+_LABELS = {"accuracy_std": "± seeds, accuracy", "alpha_hat_mean": "mean α̂"}
+_TITLES = {"accuracy_std": "Spread of accuracy", "alpha_hat_mean": "α̂"}
+_SAID = {
+    "accuracy_std": "Standard deviation of accuracy between seeds, pooled within repeats,",
+    "alpha_hat_mean": "Mean α̂ over repeats",
+}

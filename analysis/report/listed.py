@@ -1,0 +1,268 @@
+"""Tables of the source studies that a sweep allows: ensembles, sources, similar runs, times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.figures.described import described
+from manyseed.analysis.figures.levels import NOTHING
+from manyseed.analysis.tables.schema import Tables
+
+MINUS = "\N{MINUS SIGN}"
+SIMILAR = 4  # runs of similar accuracy
+MOST = 12  # datasets and classifiers of which they are shown
+QUANTILES = (0.5, 0.75, 0.95, 0.975, 0.99, 1.0)
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A table of the page.
+
+    Attributes
+    ----------
+    name, title, legend : str
+        For anchors; above it; below it.
+    heads : sequence of str
+    words : int
+        How many of its columns, the first, are words; the others are numbers.
+    rows : sequence of sequence of str
+    """
+
+    name: str
+    title: str
+    legend: str
+    heads: Sequence[str]
+    words: int
+    rows: Sequence[Row]
+
+
+def listed(
+    tables: Tables, close: float, ensembles: pl.DataFrame | None, sources: pl.DataFrame | None
+) -> list[Listed]:
+    """Return the tables that there is anything to say in.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of one snapshot, the same fits once.
+    close : float
+        The option that the others were made with.
+    ensembles, sources : polars frames or None
+        Those tables, where they are there.
+    """
+    found = [
+        _ensembles(ensembles, close),
+        _sources(tables.cells, sources, close),
+        _similar(tables.runs, tables.cells),
+        times(tables.runs),
+    ]
+    return [one for one in found if one is not None]
+
+
+def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
+    """Return table I of RKS."""
+    if ensembles is None or ensembles.is_empty():
+        return None
+    metrics = {"accuracy": "Accuracy", "churn": "Churn", "ece": "ECE"}
+    there = {name: head for name, head in metrics.items() if name in ensembles.columns}
+    heads = [
+        *("Dataset", "Classifier", "M_ens", "Ensembles", f"α̂ ≤ {close:g}, %"),
+        *(f"{head} ± sd" for head in there.values()),
+        "δ",
+    ]
+    rows = [
+        (
+            str(row["dataset"]),
+            str(row["classifier"]),
+            f"{row['size']:,}",
+            f"{row['draws']:,}",
+            _number(None if row["close"] is None else 100 * row["close"], 1),
+            *(_with_sd(row[one], row[f"{one}_std"]) for one in there),
+            _number(row["delta"], 3),
+        )
+        for row in ensembles.sort("dataset", "classifier", "size").iter_rows(named=True)
+    ]
+    return Listed(
+        "ensembles",
+        "Ensembles by size",
+        "Ensembles of M_ens members, drawn without replacement from one half of the runs of a "
+        "repeat; the other half is the reference of α̂. Mean ± standard deviation over the "
+        "ensembles. Churn: against the average of the whole half. A dash: δ is above the level, "
+        "so that a small α̂ says nothing; or scores are no probabilities.",
+        heads,
+        2,
+        rows,
+    )
+
+
+def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) -> Listed | None:
+    """Return tables II and III of RKS, of cells that differ in their sources alone."""
+    if sources is None or cells["vary"].n_unique() < 2:
+        return None
+    of = described(cells.drop("vary"))
+    here = sources.join(cells.select("cell", "epoch"), on=["cell", "epoch"], how="semi")
+    here = here.join(of, on="cell", how="left", maintain_order="left")
+    key = ["dataset", "classifier", "_of"]
+    here = here.filter(pl.col("vary").n_unique().over(key) > 1)
+    if here.is_empty():
+        return None
+    apart = here["_of"].n_unique() > 1
+    heads = [
+        *("Dataset", "Classifier", *(["Cell"] if apart else []), "Sources", "Runs"),
+        *("Accuracy ± seeds", "Accuracy, range", "Ensemble", f"Runs with α̂ ≤ {close:g}"),
+        *("Their accuracy, range", "Churn of pairs, range", "Of pairs of such runs"),
+    ]
+    rows = [
+        (
+            str(row["dataset"]),
+            str(row["classifier"]),
+            *([row["_of"]] if apart else []),
+            row["vary"],
+            f"{row['n_runs']:,}",
+            _with_sd(row["accuracy_mean"], row["accuracy_std"]),
+            _range(row, "accuracy_min", "accuracy_max"),
+            _number(row["ensemble_accuracy"], 4),
+            "–" if row["n_close"] is None else f"{row['n_close']:,}",
+            _range(row, "accuracy_min_close", "accuracy_max_close"),
+            _range(row, "churn_min", "churn_max"),
+            _range(row, "churn_min_close", "churn_max_close"),
+        )
+        for row in here.sort(*key, "cell").iter_rows(named=True)
+    ]
+    return Listed(
+        "sources",
+        "Sources of randomness",
+        "Cells that differ in their sources of randomness alone. Accuracy: mean over repeats ± "
+        "standard deviation between the runs of a repeat, pooled; ranges are over the runs of all "
+        "test sets, those of churn over the pairs of a repeat. Ensemble: accuracy of the average "
+        "of all runs of a repeat. A dash: δ is above the level, so that a small α̂ says nothing, "
+        "or there is no such run.",
+        heads,
+        3 + apart,
+        rows,
+    )
+
+
+def similar(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return runs of similar accuracy that differ most in α̂, of each dataset and classifier.
+
+    Of each repeat, runs are ordered by accuracy; of all windows of four neighbours the one is
+    taken whose α̂ spread most, of equals the first.
+
+    Parameters
+    ----------
+    runs : polars frame
+        The table of runs.
+
+    Returns
+    -------
+    polars frame
+        Its rows, by dataset, classifier and α̂.
+    """
+    repeat = ["dataset", "classifier", "cell", "repeat_index"]
+    known = runs.filter(~pl.col("identical") & pl.col("alpha_hat").is_not_null())
+    known = known.sort(*repeat, "accuracy", "run_index")
+    level = pl.col("alpha_hat")
+    high, low = level.rolling_max(SIMILAR), level.rolling_min(SIMILAR)
+    spread = known.with_columns(
+        (high - low).over(repeat).alias("_spread"),
+        pl.int_range(pl.len()).over(repeat).alias("_at"),
+    )
+    group = ["dataset", "classifier"]
+    best = (
+        spread.filter(pl.col("_spread") >= NOTHING)
+        .sort("_spread", *repeat, "_at", descending=[True, *[False] * (len(repeat) + 1)])
+        .unique(group, keep="first", maintain_order=True)
+        .select(*repeat, pl.col("_at").alias("_last"))
+    )
+    found = spread.join(best, on=repeat, maintain_order="left")
+    inside = pl.col("_at").is_between(pl.col("_last") - SIMILAR + 1, pl.col("_last"))
+    return found.filter(inside).sort(*group, "alpha_hat", "run_index")
+
+
+def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
+    """Return tables IV and V of RKS."""
+    found = similar(runs)
+    if found.is_empty():
+        return None
+    of = dict(described(cells).iter_rows())
+    apart = any(of.values())
+    groups = found.select("dataset", "classifier").unique(maintain_order=True)
+    shown = found.join(groups.head(MOST), on=groups.columns, how="semi", maintain_order="left")
+    metrics = {
+        "Accuracy": ("accuracy", 4),
+        "α̂": ("alpha_hat", 4),
+        "ECE": ("ece", 4),
+        "Churn against the ensemble": ("churn_ensemble", 4),
+        "Average churn": ("churn_mean", 4),
+    }
+    metrics = {head: one for head, one in metrics.items() if one[0] in shown.columns}
+    heads = ["Dataset", "Classifier", *(["Cell"] if apart else []), "Run", *metrics]
+    rows = [
+        (
+            str(row["dataset"]),
+            str(row["classifier"]),
+            *([of.get(row["cell"], "")] if apart else []),
+            f"{row['cell']}:{row['repeat_index']}:{row['run_index']}",
+            *(_number(row[name], digits) for name, digits in metrics.values()),
+        )
+        for row in shown.iter_rows(named=True)
+    ]
+    more = groups.height - MOST
+    return Listed(
+        "similar",
+        "Runs of similar accuracy",
+        f"Of each dataset and classifier the {SIMILAR} neighbours in accuracy, within a repeat, "
+        "whose α̂ differ most; chosen so, they are no typical runs. Run: its address for manyseed "
+        "show. To be read with δ (Summary)."
+        + (f" {more:,} more datasets and classifiers are not shown." if more > 0 else ""),
+        heads,
+        3 + apart,
+        rows,
+    )
+
+
+def times(runs: pl.DataFrame) -> Listed | None:
+    """Return quantiles of the time of a fit by classifier, copies left out."""
+    if "fit_seconds" not in runs.columns:
+        return None
+    known = runs.filter(~pl.col("identical") & pl.col("fit_seconds").is_not_null())
+    if known.is_empty():
+        return None
+    names = [f"{100 * one:g} %" for one in QUANTILES[:-1]]
+    rows: list[Row] = []
+    for (classifier,), own in known.sort("classifier").group_by("classifier", maintain_order=True):
+        seconds = own["fit_seconds"]
+        at = [seconds.quantile(one, "linear") for one in QUANTILES]
+        rows.append((str(classifier), f"{own.height:,}", *map(_seconds, [seconds.mean(), *at])))
+    return Listed(
+        "times",
+        "Times of fits",
+        "Seconds of a fit, over all runs of a classifier, copies left out: mean, quantiles and the "
+        "longest. Fits ran beside each other, on the devices under Provenance.",
+        ["Classifier", "Runs", "Mean, s", *names, "Longest"],
+        1,
+        rows,
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def _with_sd(value: float | None, sd: float | None) -> str:
+    return _number(value, 4) if sd is None else f"{_number(value, 4)} ± {_number(sd, 4)}"
+
+
+def _range(row: dict[str, Any], low: str, high: str) -> str:
+    return "–" if row[low] is None else f"{row[low]:.4f} to {row[high]:.4f}"
+
+
+def _seconds(value: Any) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:,.1f}"

@@ -20,7 +20,7 @@ Settings = Mapping[str, Any]
 Options = Mapping[str, Any]
 Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
-Form = Literal["estimator"]
+Form = Literal["estimator", "train"]
 FORMS: tuple[Form, ...] = get_args(Form)
 """Keys of a sweep file's table by which it names code of the user's (`jobs.own.table`)."""
 

@@ -38,12 +38,15 @@ class Findings:
         What a fit of `PROBE_ROWS` took.
     notes : tuple of str
         What the user might not expect, to follow the classifier's name.
+    streams : tuple of str
+        Of a training function: the varying streams that it draws from, of ``init`` and ``batch``.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
     scores: str = ""
     seconds: float = 1.0
     notes: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -57,6 +60,7 @@ class Findings:
             scores=str(value["scores"]),
             seconds=float(value["seconds"]),
             notes=tuple(map(str, value["notes"])),
+            streams=tuple(map(str, value.get("streams", ()))),
         )
 
 

@@ -10,14 +10,15 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.own import estimator, modules
-from manyseed.jobs.own.calling import load
+from manyseed.jobs.own import estimator, modules, table, training
+from manyseed.jobs.own.calling import OwnError, load
 from manyseed.jobs.own.findings import PROBE_ROWS, Findings
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
@@ -68,8 +69,9 @@ def _imported(request: Mapping[str, Any], copy: Path) -> None:
 
 def _found(request: Mapping[str, Any]) -> Findings:
     params = {**request["params"], **request["hparams"]}
-    seeds, scores, notes = _of_estimator(request, params)
-    found = Findings(seeds, scores, notes=tuple(notes))
+    found = _of_function(request) if request["form"] == "train" else _of_estimator(request, params)
+    seeds, notes = found.seeds, [*found.notes]
+    draws = ", ".join(found.streams) if request["form"] == "train" else ", ".join(seeds)
     if not request["fits"]:
         return found
     settings = description(_own(request), found)
@@ -92,25 +94,37 @@ def _found(request: Mapping[str, Any]) -> Findings:
     first, seconds = fitted(1)
     if seconds > _LONG_SECONDS:
         note = f"a probe took {seconds:.0f} s, so that no second fit was compared with it"
-        return Findings(seeds, scores, seconds, (*notes, note))
+        return replace(found, seconds=seconds, notes=(*notes, note))
     again, seconds = fitted(1)
     if not np.array_equal(first.scores, again.scores):
         raise _Wrong(
             "two fits with the same seeds differ: it draws random numbers that do not come from "
-            f"{_seeds(seeds)}"
+            f"its {'streams' if request['form'] == 'train' else 'seeds'} ({draws or 'none'})"
         )
     other, _ = fitted(2)
-    if seeds and np.array_equal(first.scores, other.scores):
+    if draws and np.array_equal(first.scores, other.scores):
+        said = "leave it out of the function's parameters"
+        if seeds:
+            said = "say so with seeds = {}"
         notes.append(
-            f"fits with other seeds were equal in a probe; if {', '.join(seeds)} never matters, "
-            "say so with seeds = {}, and one run of a repeat is trained"
+            f"fits with other seeds were equal in a probe; if {draws} never matters, {said}, and "
+            "one run of a repeat is trained"
         )
-    return Findings(seeds, scores, seconds, tuple(notes))
+    return replace(found, seconds=seconds, notes=tuple(notes))
 
 
-def _of_estimator(
-    request: Mapping[str, Any], params: Mapping[str, Any]
-) -> tuple[dict[str, str], str, list[str]]:
+def _of_function(request: Mapping[str, Any]) -> Findings:
+    try:
+        asked = training.asked(load(request["entry"]))
+    except OwnError as error:
+        raise _Wrong(str(error)) from error
+    streams = training.draws_from(asked)
+    note = f"draws from {', '.join(streams) or 'no stream that varies'}"
+    scores = request["scores"] or table.SCORES["train"][0]
+    return Findings(scores=scores, notes=(note,), streams=tuple(streams))
+
+
+def _of_estimator(request: Mapping[str, Any], params: Mapping[str, Any]) -> Findings:
     entry = request["entry"]
     try:
         model = estimator.build(entry, params)
@@ -131,7 +145,7 @@ def _of_estimator(
         notes.append(f"seeds: {_seeds(seeds)}")
     if fixed := [name for name in given if name not in seeds]:
         notes.append(f"{', '.join(fixed)} is given a value: the runs do not differ by it")
-    return seeds, scores, notes
+    return Findings(seeds, scores, notes=tuple(notes))
 
 
 def _seeds(seeds: Mapping[str, str]) -> str:

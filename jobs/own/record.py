@@ -18,7 +18,9 @@ from manyseed.jobs.training.handling import Device, Fitted, Handling
 SEMANTICS = 1
 """Of how users' code is called; part of the identity."""
 
-_PROBABILITY: Mapping[str, Probability] = {"predict_proba": "softmax"}
+_PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
+    ("predict_proba", "logits", "probabilities"), "softmax"
+)
 
 
 def description(own: Own, findings: Findings) -> dict[str, Any]:
@@ -30,10 +32,16 @@ def description(own: Own, findings: Findings) -> dict[str, Any]:
         "form": own.form,
         "encode": own.encode,
         "scores": own.scores or findings.scores,
-        "seeds": dict(findings.seeds if own.seeds is None else own.seeds),
+        **_randomness(own, findings),
         **({"params": dict(own.params)} if own.params else {}),
         **({"space": own.declared} if own.declared else {}),
     }
+
+
+def _randomness(own: Own, findings: Findings) -> dict[str, Any]:
+    if own.form == "train":
+        return {"streams": [*findings.streams]}
+    return {"seeds": dict(findings.seeds if own.seeds is None else own.seeds)}
 
 
 def resolve(
@@ -99,13 +107,15 @@ def of_description(
     core_seconds : callable, optional
         As `Classifier.core_seconds`.
     """
-    devices: tuple[Device, ...] = ("cpu",)
+    is_function = canonical["form"] == "train"
+    devices: tuple[Device, ...] = ("cpu", "gpu") if is_function else ("cpu",)
+    drawn = canonical["streams"] if is_function else canonical["seeds"].values()
     return Classifier(
         name=canonical["name"],
         version=canonical["version"],
         space=tuple(map(table.hparam, canonical.get("space", ()))) if space is None else space,
         probability=_PROBABILITY.get(canonical["scores"], "none"),
-        streams=frozenset(canonical["seeds"].values()),
+        streams=frozenset(drawn),
         fit=fit,
         core_seconds=core_seconds,
         devices=devices,
@@ -136,11 +146,12 @@ def fit(
     OwnError
         For what would otherwise be taken for the machine's fault, or end the process.
     """
-    from manyseed.jobs.own import estimator
+    from manyseed.jobs.own import estimator, training
     from manyseed.jobs.own.calling import OwnError
 
+    form = training.fit if settings["form"] == "train" else estimator.fit
     try:
-        return estimator.fit(settings, hparams, data, generators, handling)
+        return form(settings, hparams, data, generators, handling)
     except (OSError, SystemExit) as error:
         raise OwnError(f"{type(error).__name__}: {error}") from error
 

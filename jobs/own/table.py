@@ -18,6 +18,7 @@ SOURCES = ("init", "batch")
 
 SCORES: Mapping[Form, tuple[str, ...]] = {
     "estimator": ("predict_proba", "decision_function", "predict"),
+    "train": ("logits", "probabilities", "decisions"),
 }
 """What a fit's scores are, by form."""
 
@@ -103,7 +104,10 @@ def read(options: Mapping[str, Any]) -> Own:
     """
     form = form_of(options)
     assert form is not None
-    allowed = (form, *OPTIONS, *_COMMON)
+    if clash := [other for other in FORMS if other != form and other in options]:
+        raise Refused(clash[0], options[clash[0]], f"beside {form}: leave one of them out")
+    others = [option for option in OPTIONS if form == "estimator" or option != "seeds"]
+    allowed = (form, *others, *_COMMON)
     for option in options:
         if option not in allowed:
             raise UnknownOption(option, options[option], allowed=allowed)
@@ -115,12 +119,12 @@ def read(options: Mapping[str, Any]) -> Own:
         raise Refused("params", params, allowed="a table of values")
     declared = _declared(options.get("space", {}))
     single: dict[str, Any] = {}
-    others: dict[str, Any] = {}
+    lasting: dict[str, Any] = {}
     for name, value in params.items():
         if name in {each["name"] for each in declared}:
             raise Refused(f"params.{name}", value, f"space has {name}, with its default")
         _check_param(f"params.{name}", value)
-        (others if isinstance(value, Mapping | list) else single)[name] = value
+        (lasting if isinstance(value, Mapping | list) else single)[name] = value
     space = (
         *map(hparam, declared),
         *(Free(name, single[name]) for name in sorted(single)),
@@ -129,7 +133,7 @@ def read(options: Mapping[str, Any]) -> Own:
         form=form,
         entry=entry,
         version=integer("version", options.get("version", 1), least=1, most=2**31),
-        params=others,
+        params=lasting,
         space=space,
         declared=declared,
         encode=_one_of("encode", options.get("encode", "raw"), ENCODINGS),

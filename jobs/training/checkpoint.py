@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,11 @@ class Checkpoint:
     every: float = 60.0
 
     def remove(self) -> None:
-        """Remove the file, once the run's prediction is safe."""
-        remove(self.path)
+        """Remove the file, or a training function's folder, once the prediction is safe."""
+        if self.path.is_dir():
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            remove(self.path)
 
 
 @dataclass(slots=True)

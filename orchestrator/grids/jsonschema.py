@@ -180,6 +180,8 @@ def _own() -> Schema:
     properties: Schema = {
         "estimator": entry
         | {"description": 'What makes an estimator: "module:name", a class or a function.'},
+        "train": entry
+        | {"description": 'A function that trains and returns scores: "module:name".'},
         "version": {
             "description": "Your number for what the code does: part of the identity (default: 1).",
             "type": "integer",

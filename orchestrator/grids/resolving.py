@@ -251,7 +251,7 @@ class Resolver:
                     key=f"classifier.{toml_key(name)}" + (".kind" if table.kind else ""),
                     value=kind,
                     remedy=f"{nearest(kind, classifiers.names())}; "
-                    'a name of your own needs kind = "…", or estimator = "module:name"',
+                    'a name of your own needs kind = "…", estimator = "…" or train = "…"',
                 )
             if name in classifiers.names() and kind != name:
                 key = kind if kind in classifiers.FORMS else "kind"

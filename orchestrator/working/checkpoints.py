@@ -6,6 +6,8 @@ goes on from its last saved epoch. A file that another recipe made is passed ove
 
 from __future__ import annotations
 
+import shutil
+
 from manyseed.jobs.run import Run
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.orchestrator.paths import SweepPaths
@@ -15,7 +17,7 @@ SECONDS = 60.0
 
 
 def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -> Checkpoint | None:
-    """Return where a run saves itself; None for a classifier that is not trained in epochs.
+    """Return where a run saves itself; None for a classifier that cannot go on later.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -
     recipe : int
         Number of the recipe; a checkpoint of another one is passed over.
     """
-    if "epochs" not in run.cell.classifier:
+    if "epochs" not in run.cell.classifier and run.cell.classifier.get("form") != "train":
         return None
     key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"
     return Checkpoint(paths.checkpoint(group, row), key, SECONDS)
@@ -48,5 +50,8 @@ def remove_stale(paths: SweepPaths) -> int:
     awaited = {paths.checkpoint(group, row).name for group, row in missing.iter_rows()}
     stale = [file for file in files if file.name not in awaited]
     for file in stale:
-        file.unlink(missing_ok=True)
+        if file.is_dir():
+            shutil.rmtree(file, ignore_errors=True)
+        else:
+            file.unlink(missing_ok=True)
     return len(stale)

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from manyseed import Sweep
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
+from manyseed.jobs.training.encode import dense
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
@@ -329,3 +330,45 @@ def test_a_script_that_begins_whenever_it_is_imported_is_told_so(tmp_path: Path)
     assert ended.returncode != 0
     assert 'if __name__ == "__main__"' in ended.stderr
     assert not (tmp_path / "sweep-Mine").exists()
+
+
+FUNCTION = """
+name = "function"
+seed = 2
+repeats = 1
+runs = 5
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["net"]
+vary = ["init+batch", "init"]
+perturb_hparams = ["none", "relative:0.5"]
+[classifier.net]
+train = "mytrain:fit"
+encode = "dense"
+params = { hidden = 8, epochs = 3 }
+space = { lr = { low = 1e-3, high = 1.0, default = 0.1, log = true } }
+"""
+
+
+def test_a_training_function_in_a_sweep(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "own" / "mytrain.py"
+    shutil.copy(example, tmp_path)
+    sweep = train(write(tmp_path / "function.toml", FUNCTION), tmp_path / "sweep")
+    assert sweep.status()["runs"]["done"] == 20
+    scores = sweep.runs("sklearn:wine", "net")["score"].isel(epoch=-1).values
+    sys.path.insert(0, str(tmp_path))
+    try:
+        from mytrain import fit  # type: ignore[import-not-found]
+    finally:
+        sys.path.remove(str(tmp_path))
+        del sys.modules["mytrain"]
+    trainer = Trainer()
+    for address in ("0:0:0", "1:0:3", "3:0:4"):
+        found = find_run(sweep.paths, address)
+        data, drawn = trainer.training_set(found.run), generators(found.run)
+        X, X_test = dense(data)
+        values = sweep.show(address)["fitted_with"]
+        expected = fit(X, data.y, X_test, 3, values, drawn.init, drawn.batch)
+        np.testing.assert_allclose(scores[found.row], expected, rtol=1e-4, atol=1e-5)
+    assert sweep.rerun("0:0:1")["labels_differ"] == 0
+    assert not [*sweep.paths.checkpoints.glob("*")]

@@ -9,6 +9,7 @@ import pytest
 
 from manyseed.jobs.classifiers import FORMS
 from manyseed.jobs.own import table
+from manyseed.jobs.own.training import OFFERED
 from manyseed.orchestrator.plans.planning import plan_change
 
 ROOT = Path(__file__).parents[3]
@@ -19,12 +20,13 @@ HEAD = 'name = "x"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["sklea
 def test_every_key_has_a_row() -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", PAGE, re.M)
     keys = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
-    assert keys == {*FORMS, *table.OPTIONS, "hparams", "grid"}
+    assert keys == {*FORMS, *table.OPTIONS, "hparams", "grid", *OFFERED}
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_what_the_page_shows_plans(tmp_path: Path, number: int) -> None:
-    (tmp_path / "mymodel.py").write_text((ROOT / "examples" / "own" / "mymodel.py").read_text())
+    for name in ("mymodel.py", "mytrain.py"):
+        (tmp_path / name).write_text((ROOT / "examples" / "own" / name).read_text())
     text = re.findall(r"```toml\n(.*?)```", PAGE, re.S)[number]
     names = re.findall(r"^\[classifier\.([\w-]+)\]", text, re.M)
     file = tmp_path / "sweep.toml"
@@ -37,3 +39,6 @@ def test_the_example_plans(tmp_path: Path) -> None:
     change = plan_change(ROOT / "examples" / "own" / "estimators.toml", tmp_path / "out")
     assert change.summary()["runs"] == 3 * 2 * 2 * 20
     assert change.summary()["runs_identical"] == 2 * 19  # of xgb, without noise
+    change = plan_change(ROOT / "examples" / "own" / "function.toml", tmp_path / "other")
+    assert change.summary()["runs"] == 3 * 2 * 20
+    assert "net: draws from batch, init" in change.summary()["notes"]

@@ -1,0 +1,120 @@
+"""A training function: ``train = "module:name"`` is called once a run and returns scores.
+
+It takes what it names among its parameters, by these names and no others: `OFFERED`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs.own import scores
+from manyseed.jobs.own.calling import OwnError, built, encoded, load
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.handling import Fitted, Handling
+
+STREAMS = ("init", "batch", "dropout")
+OFFERED = (
+    *("X", "y", "X_test", "n_classes", "cardinality", "image", "hparams"),
+    *STREAMS,
+    *("device", "checkpoint"),
+)
+_KEY = ".key"
+"""In the folder of a checkpoint: whose it is."""
+
+
+def fit(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> Fitted:
+    """Call a training function; see `jobs.classifiers.fit`."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    function = load(settings["name"])
+    X, X_test = encoded(settings["encode"], data)
+    started = perf_counter()
+    offer: dict[str, Callable[[], Any]] = {
+        "X": lambda: X,
+        "y": lambda: data.y.astype(np.int64),
+        "X_test": lambda: X_test,
+        "n_classes": lambda: data.n_classes,
+        "cardinality": lambda: data.cardinality,
+        "image": lambda: data.image,
+        "hparams": lambda: (
+            {k: built(v) for k, v in settings.get("params", {}).items()} | dict(hparams)
+        ),
+        "device": lambda: "cuda" if handling.device == "gpu" else "cpu",
+        "checkpoint": lambda: None if handling.checkpoint is None else folder(handling.checkpoint),
+    }
+    offer |= {name: partial(getattr, generators, name) for name in STREAMS}
+    arguments = {name: offer[name]() for name in asked(function)}
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    with threadpool_limits(limits=1):  # the last bits depend on threads
+        value = function(**arguments)
+    seconds = perf_counter() - started
+    found = _read(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
+    return Fitted(found[np.newaxis], seconds)
+
+
+def asked(function: Any) -> list[str]:
+    """Return what a training function takes, of `OFFERED`.
+
+    Raises
+    ------
+    OwnError
+        Where it is none, or needs something else.
+    """
+    if not callable(function):
+        raise OwnError(f"it is {type(function).__name__}, no function")
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if is_named and name in OFFERED:
+            found.append(name)
+        elif is_named and parameter.default is parameter.empty:
+            raise OwnError(f"it asks for {name}; there are {', '.join(OFFERED)}")
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
+            raise OwnError(f"{name} cannot be given by its name")
+    return found
+
+
+def draws_from(names: list[str]) -> list[str]:
+    """Return which varying streams a function that asks for so much draws from."""
+    return sorted({"batch" if name == "dropout" else name for name in names if name in STREAMS})
+
+
+def folder(checkpoint: Checkpoint) -> Path:
+    """Return the folder in which a run saves itself; what another run or recipe left is gone."""
+    import shutil
+
+    key = checkpoint.path / _KEY
+    if not key.is_file() or key.read_text() != checkpoint.key:
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+        checkpoint.path.mkdir(parents=True)
+        key.write_text(checkpoint.key)
+    return checkpoint.path
+
+
+def _read(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
+    present = np.arange(k)
+    if how == "probabilities":
+        return scores.of_probabilities(value, what, n, present, k)
+    if how == "decisions" and k > 2:
+        return scores.of_decisions(value, what, n, present, k)
+    found = scores.array(value, what)
+    if k == 2 and found.shape in ((n,), (n, 1)):
+        return found.reshape(n)
+    scores.require(found, what, (n, k))
+    return found

@@ -194,6 +194,8 @@ def _rows(request: Mapping[str, Any]) -> TrainingSet:
 def _said(error: BaseException, copy: Path | None = None) -> str:
     """Return what was raised, and the line of the user's code that did."""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    if isinstance(error, OwnError):
+        text = str(error)
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

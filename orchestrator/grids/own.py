@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from manyseed.jobs.own.table import Own
 
 
+_PROBED: dict[tuple[str, str], Findings] = {}
+"""By what a probe depends on, in this process: `run` plans twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
     """What was found out about the code of a table.
@@ -108,7 +112,9 @@ class OwnCode:
         if known is not None and known.digest == code.digest:
             found = Findings.from_json(known.findings)
         else:
-            found = probe(own, code, dataset)
+            if (key, code.digest) not in _PROBED:
+                _PROBED[key, code.digest] = probe(own, code, dataset)
+            found = _PROBED[key, code.digest]
         root = "" if code.root is None else str(code.root)
         self.used[key] = Pin(own.entry, root, code.digest, found.to_json())
         return found

@@ -350,6 +350,50 @@ space = { lr = { low = 1e-3, high = 1.0, default = 0.1, log = true } }
 """
 
 
+MISTAKEN = {
+    "def fit(X, y, X_test, lerning_rate): ...": "it asks for lerning_rate; there are X, y",
+    "fit = 3": "it is int, no function",
+    "def fit(X_test): return X_test": "fit returned shape (33, 13); (33, 3) is needed",
+    "def fit(X_test): return None": "fit returned",
+    "import numpy as np\ndef fit(X_test): return np.random.rand(len(X_test), 3)": (
+        "two fits with the same seeds differ: it draws random numbers that do not come from its "
+        "streams (none)"
+    ),
+    "def fit(X_test): open('/nowhere/at/all')": "FileNotFoundError: [Errno 2]",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKEN)
+def test_mistakes_in_a_training_function_are_one_message(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mytrain.py").write_text(text)
+    file = write(tmp_path / "function.toml", FUNCTION)
+    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    assert code == 2, printed
+    assert MISTAKEN[text] in " ".join(printed.split())
+    assert "classifier.net.train" in printed
+    assert "Traceback" not in printed
+    assert "OwnError" not in printed
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_sweep_that_was_moved_goes_on_with_the_copy_of_the_code(
+    project: Path, tmp_path: Path
+) -> None:
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    sweep.submit(workers=2, limit=4)
+    sweep.wait()
+    moved = Sweep((tmp_path / "sweep").rename(tmp_path / "moved"))
+    for name in ("mymodel.py", "helper.py"):
+        (tmp_path / name).unlink()
+    moved.submit(workers=2, limit=4)
+    moved.wait()
+    assert moved.status()["runs"]["done"] == 8
+    (copy,) = (moved.paths.tasks / "code").iterdir()
+    shutil.rmtree(copy)
+    with pytest.raises(UserError, match="there is no module mymodel"):
+        moved.submit(workers=2)
+
+
 def test_a_training_function_in_a_sweep(tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "own" / "mytrain.py"
     shutil.copy(example, tmp_path)

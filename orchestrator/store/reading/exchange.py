@@ -18,7 +18,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
-from manyseed.orchestrator.errors import DamagedShard
+from manyseed.orchestrator.errors import DamagedShard, StoreError
 from manyseed.orchestrator.paths import BESIDE, METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
@@ -120,21 +120,29 @@ def export_parquet(store: Path, output: Path) -> None:
     """
     groups = list_groups(store)
     largest = max((group.spec.samples for group in groups), default=1)
+    damage: list[StoreError] = []
 
     def tables(*_: object) -> Iterator[pl.DataFrame]:
-        for group in groups:
-            yield from _tables(group)
+        try:
+            for group in groups:
+                yield from _tables(group)
+        except StoreError as error:
+            damage.append(error)
+            raise
 
     _clean(output)
     # an open file: polars opens a path by a thread of its own, maybe after an error removed it
     with placing(output) as partial, partial.open("xb") as file:
-        register_io_source(tables, schema=SCHEMA).sink_parquet(
-            file,
-            compression="zstd",
-            row_group_size=max(1, _ROW_GROUP_BYTES // (_POINT_BYTES * largest)),
-            data_page_size=_PAGE_BYTES,
-            statistics=False,
-        )
+        try:
+            register_io_source(tables, schema=SCHEMA).sink_parquet(
+                file,
+                compression="zstd",
+                row_group_size=max(1, _ROW_GROUP_BYTES // (_POINT_BYTES * largest)),
+                data_page_size=_PAGE_BYTES,
+                statistics=False,
+            )
+        except pl.exceptions.ComputeError as error:  # polars 1 hides what a source raises
+            raise (damage[0] if damage else error) from None
 
 
 def _clean(output: Path) -> None:

@@ -112,3 +112,6 @@ _WAYS: dict[str, Callable[[Floats], Floats]] = {
     "pca": _first_component,
     "npca": _standardised_component,
 }
+
+COMBINATIONS = tuple(_WAYS)
+"""All ways to combine."""

@@ -181,6 +181,8 @@ def _sentences(change: Change) -> Iterator[str]:
             f"Of these {_UNITS[unit]}, about {_time(features * scale)} are for features of images, "
             "computed once for a dataset and again for perturbed rows."
         )
+    if responses := summary["response_hours"]:
+        yield f"Of these {_UNITS[unit]}, about {_time(responses * scale)} are for response curves."
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         "and folders."

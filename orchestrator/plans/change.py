@@ -16,9 +16,13 @@ from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.measuring import response_hours
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
+
+_FURTHER = ("feature", "response")
+"""What takes hours beside fits."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,13 @@ class Change:
     def cost(self) -> pl.DataFrame:
         """Hours and store of each dataset and classifier.
 
-        Columns as `cost.estimate` has them, feature_hours (a part of the hours of cores or GPUs),
-        store_bytes and store_files.
+        Columns as `cost.estimate` has them, feature_hours and response_hours (parts of the hours of
+        cores or GPUs), store_bytes and store_files.
         """
         by = ["dataset", "classifier"]
-        features, on_gpu = pl.col("feature_hours"), pl.col("gpu_hours") > 0
+        parts = pl.col(*(f"{part}_hours" for part in _FURTHER))
+        on_gpu = pl.col("gpu_hours") > 0
+        further = pl.sum_horizontal(parts)
         hours = (
             estimate(self.cells, self.sweep.tune.draws, self.observed)
             .join(
@@ -120,10 +126,16 @@ class Change:
                 how="left",
                 maintain_order="left",
             )
-            .with_columns(features.fill_null(0.0))
+            .join(
+                response_hours(self.cells, self.expansion, self.groups.specs),
+                on=by,
+                how="left",
+                maintain_order="left",
+            )
+            .with_columns(parts.fill_null(0.0))
             .with_columns(
-                pl.col("core_hours") + pl.when(on_gpu).then(0.0).otherwise(features),
-                pl.col("gpu_hours") + pl.when(on_gpu).then(features).otherwise(0.0),
+                pl.col("core_hours") + pl.when(on_gpu).then(0.0).otherwise(further),
+                pl.col("gpu_hours") + pl.when(on_gpu).then(further).otherwise(0.0),
             )
         )
         sizes = pl.DataFrame(
@@ -142,7 +154,7 @@ class Change:
             fits=int(cost["fits"].sum()),
             store_bytes=store_bytes(self.stored),
             store_files=store_files(self.stored),
-            hours=hours - float(cost["feature_hours"].sum()),
+            hours=hours - sum(float(cost[f"{part}_hours"].sum()) for part in _FURTHER),
         )
 
     def summary(self) -> dict[str, Any]:
@@ -167,6 +179,7 @@ class Change:
             "core_hours": float(cost["core_hours"].sum()),
             "gpu_hours": float(cost["gpu_hours"].sum()),
             "feature_hours": float(cost["feature_hours"].sum()),
+            "response_hours": float(cost["response_hours"].sum()),
             "longest_fit_seconds": float(cost["longest_seconds"].max() or 0.0),  # type: ignore[arg-type]
             "store_bytes": store_bytes(self.stored),
             "store_files": store_files(self.stored),

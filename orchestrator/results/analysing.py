@@ -33,6 +33,7 @@ from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable
+from manyseed.orchestrator.results.responses import responses
 from manyseed.orchestrator.results.tables import CURVES, DEE, UNCERTAINTY, Results, read_results
 from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
@@ -132,7 +133,10 @@ def analyze(
         cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
-    written = [*tables, *([CURVES] if curves else []), *of_deep]
+    bent = responses(groups, plan)
+    for name, frame in bent.items():
+        write_result(paths, name, frame.lazy(), options)
+    written = [*tables, *([CURVES] if curves else []), *of_deep, *bent]
     Analysis(
         options=to_json(options),
         unavailable=missing,

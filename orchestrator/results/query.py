@@ -20,11 +20,14 @@ from manyseed.orchestrator.results.coverage import COVERAGE
 from manyseed.orchestrator.results.grouping import grouped
 from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
+    CMI,
     CURVES,
     DEE,
     EFFECTS,
     ENSEMBLES,
     OF_EFFECT,
+    RESPONSE_CURVES,
+    RESPONSES,
     TABLES,
     UNCERTAINTY,
     VARIANCE,
@@ -39,6 +42,10 @@ FURTHER = {
     CURVES: "curves are kept where the sweep file says keep.curves = true",
     EFFECTS: "compute it with: manyseed analyze DIR",
     VARIANCE: "compute it with: manyseed analyze DIR",
+    **dict.fromkeys(
+        (RESPONSES, RESPONSE_CURVES, CMI),
+        "it is computed where the sweep file has a table [response]",
+    ),
     UNCERTAINTY: "it is computed where the sweep file says analysis.calibration = true",
     DEE: "it is computed where the sweep file says analysis.calibration = true",
 }
@@ -134,6 +141,9 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
     if question.is_grouped and question.table == VARIANCE:
         remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
         raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
+    if question.is_grouped and question.table == CMI:
+        remedy = "ask for rows with --where"
+        raise UserError("what all models say is not averaged", key="--by", value=by, remedy=remedy)
     where = question.where
     with refusing(where, schema, "--where") if where else nullcontext():
         wanted = condition(where, schema.names()) if where else pl.lit(value=True)

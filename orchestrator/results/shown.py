@@ -8,11 +8,14 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.results.tables import (
+    CMI,
     CURVES,
     DEE,
     EFFECTS,
     ENSEMBLES,
     OF_EFFECT,
+    RESPONSE_CURVES,
+    RESPONSES,
     UNCERTAINTY,
     VARIANCE,
     Results,
@@ -29,6 +32,9 @@ MAIN = {
     "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
     EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
     VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
+    RESPONSES: ("address", "transform", "layer", "gi", "mean_accuracy", "gap"),
+    RESPONSE_CURVES: ("repeat_index", "transform", "layer", "magnitude", "accuracy"),
+    CMI: ("transform", "layer", "measure", "cmi", "cmi_sd", "null_q95", "n_models", "spearman"),
     CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
     UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
@@ -60,6 +66,8 @@ def rows_of(tables: Results, table: str) -> pl.LazyFrame:
 BESIDE = {
     ENSEMBLES: ("models", "size"),
     CURVES: ("trained_epoch",),
+    RESPONSES: ("transform", "layer"),
+    RESPONSE_CURVES: ("transform", "layer", "magnitude"),
     UNCERTAINTY: ("members",),
     DEE: ("axis", "deep_value", "metric", "members"),
 }
@@ -83,11 +91,14 @@ def everything(table: str, frame: pl.LazyFrame) -> list[str]:
 def what_varies(frame: pl.LazyFrame) -> list[str]:
     """Return the columns that vary among those that say what a cell is, and its snapshot."""
     first = [name for name in AXES if name in ("dataset", "classifier")]
-    others = [name for name in AXES if name not in first]
+    there = frame.collect_schema().names()  # a table may be of cells together
+    others = [name for name in AXES if name not in first and name in there]
     counted = [pl.col(name).n_unique() for name in others]
     if "epoch" in frame.collect_schema():
         more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
         counted.append((1 + more).alias("epoch"))
+    if not counted:
+        return first
     values = frame.select(counted).collect()
     return [*first, *(name for name in values.columns if values[name][0] > 1)]
 

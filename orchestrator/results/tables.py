@@ -32,6 +32,9 @@ CURVES = "curves"
 UNCERTAINTY, DEE = "uncertainty", "dee"
 """What `analyze` writes where calibrated metrics were asked for, and runs differ."""
 
+RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
+"""What `analyze` writes where response curves were measured."""
+
 EFFECTS, VARIANCE = "effects", "variance"
 """What `analyze` writes too; earlier versions did not."""
 
@@ -199,6 +202,7 @@ def read_results(paths: SweepPaths) -> Results:
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
     written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
-    further = {name: paths.table(name) for name in (ENSEMBLES, CURVES, UNCERTAINTY, DEE)}
+    names = (ENSEMBLES, CURVES, UNCERTAINTY, DEE, RESPONSES, RESPONSE_CURVES, CMI)
+    further = {name: paths.table(name) for name in names}
     files |= written | {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths), paths)

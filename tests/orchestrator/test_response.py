@@ -7,8 +7,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
+from manyseed.analysis.response import gi
 from manyseed.jobs.response.asked import Asked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
@@ -17,6 +21,7 @@ from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array
+from tests.analysis.documented import documented
 from tests.orchestrator.conftest import inside, stored, train, write
 
 PLAIN = """
@@ -168,3 +173,69 @@ source = "{dataset}"
         plan_sweep(write(tmp_path / "r.toml", text), tmp_path / "sweep")
     assert f"response.{key}" in str(refused.value)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
+    text = PLAIN.replace('classifier     = ["small", "xgb"]', 'classifier     = ["small"]')
+    text = text.replace("repeats = 1", "repeats = 2").replace("runs    = 3", "runs    = 2")
+    text = text.replace("hparams = { depth = 1, width = 4 }", "grid = { depth = [1, 2] }")
+    text = text.replace("[dataset", 'hparams = ["grid"]\n[dataset', 1)
+    sweep = train(write(tmp_path / "r.toml", text + TABLE), tmp_path / "sweep", workers=2)
+    sweep.analyze(Options(resamples=5))
+    tables = sweep.results
+    responses = tables["responses"]
+    assert responses.height == 2 * 2 * 2 * 3
+    group = next(iter(list_groups(sweep.paths.store)))
+    right, total = (read_array(group, f"response_{name}") for name in ("right", "total"))
+    rows = {key: row for row, key in enumerate(zip(*(
+        read_array(group, name).tolist() for name in ("cell", "repeat_index", "run_index")
+    ), strict=True))}  # fmt: skip
+    for one in responses.filter(transform="rotate:90").iter_rows(named=True):
+        row = rows[one["cell"], one["repeat_index"], one["run_index"]]
+        share = (right[row, 2] / total[row, 2]).mean(axis=0)
+        assert one["gi"] == pytest.approx(gi([-90, -45, 0, 45, 90], share))
+        assert one["pal"] is None
+    accuracy = tables["runs"].select("cell", "repeat_index", "run_index", "accuracy")
+    both = responses.join(accuracy, on=["cell", "repeat_index", "run_index"])
+    assert (both["accuracy"] - both["test_accuracy"]).abs().max() < 0.01
+    assert tables["response_curves"].height == 4 * (3 + 3 + 5)
+    information = tables["cmi"]
+    assert set(information["transform"]) == {"intra", "rotate:90"}
+    assert information["cmi"].null_count() == information.height  # two models are too few
+    for name in ("responses", "response_curves", "cmi"):
+        told = documented(name)
+        others = {"cell", "cell_id", *AXES} if name != "cmi" else set()
+        columns = {c for c in tables[name].columns if not c.startswith("hparam_")}
+        assert told.keys() | others == columns, name
+        kept = json.loads(pl.read_parquet_metadata(sweep.paths.table(name))["columns"])
+        assert all(column["meaning"] for column in kept.values())
+        code, said = inside("query", sweep.directory, "--table", name)
+        assert code == 0, said
+        code, said = inside("query", sweep.directory, "--table", name, "--by", "transform")
+        assert code == (2 if name == "cmi" else 0), said
+    code, said = inside("query", sweep.directory, "--sql", "SELECT measure, cmi FROM cmi")
+    assert code == 0, said
+    assert inside("report", sweep.directory)[0] == 0
+
+
+def test_the_plan_prices_curves_as_a_part_of_its_hours(tmp_path):
+    def cost(text):
+        change = plan_change(write(tmp_path / "r.toml", text), tmp_path / "sweep")
+        summary = change.summary()
+        assert summary["response_hours"] == pytest.approx(
+            sum(group["response_hours"] for group in summary["by_group"])
+        )
+        return {row["classifier"]: row for row in change.cost.to_dicts()}, change
+
+    plain, _ = cost(PLAIN)
+    priced, change = cost(PLAIN + TABLE)
+    more, _ = cost(PLAIN + TABLE.replace("draws           = 2", "draws           = 4"))
+    assert {row["response_hours"] for row in plain.values()} == {0.0}
+    for name, row in priced.items():
+        assert row["response_hours"] > 0
+        total = plain[name]["core_hours"] + row["response_hours"]
+        assert row["core_hours"] == pytest.approx(total)
+        # draws double the curves, not what is counted once
+        assert 1.2 < more[name]["response_hours"] / row["response_hours"] < 2
+    hours = sum(row["core_hours"] for row in plain.values())
+    assert change.estimated().hours == pytest.approx(hours)

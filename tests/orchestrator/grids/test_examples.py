@@ -24,6 +24,7 @@ ASKED = {
     "cifar10-sources-600": 3 * 200,
     "vit-transfer-90": 90,
     "looe-2024": 4 * 100,
+    "invariance-digits": 3 * 2 * 2 * 3 * 3,
     "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 20 + 2 * 20,
 }
 
@@ -42,6 +43,7 @@ ANALYSED = {
     "cifar10-sources-600": (HALF, {50}, None, 100, 100, 200 * 199 // 2),
     "vit-transfer-90": (HALF, {5}, None, 45, 45, 90 * 89 // 2),
     "looe-2024": (LOO, {2, 50}, 50, 100, 99, 100 * 99 // 2),
+    "invariance-digits": (OTHERS, {40}, None, 3, 2, 3),
     "quickstart": (OTHERS, {0, 3, 5}, None, 10, 9, 45),
 }
 """What α̂ compares with, epochs, the reference's; candidates, references, and pairs of a repeat."""

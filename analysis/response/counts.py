@@ -1,0 +1,158 @@
+"""Counts of right answers → each model's scores, and curves over the runs of a repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.response import curves
+
+Counts = NDArray[np.integer]
+Floats = NDArray[np.float64]
+
+SHIFTED = ("train", "shifted_train", "test", "shifted_test")
+"""Parts whose rows are counted besides curves, in order."""
+
+SCORES = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the models of a group answered.
+
+    Attributes
+    ----------
+    right, total : integer arrays (run, response, draw, magnitude)
+    shifted_right, shifted_total : integer arrays (run, response, part)
+        The parts are `SHIFTED`.
+    transforms : sequence of str
+        Of each response.
+    layers : sequence of int
+    magnitudes : float64 array (response, magnitude)
+        NaN beyond the end of a short grid.
+    """
+
+    right: Counts
+    total: Counts
+    shifted_right: Counts
+    shifted_total: Counts
+    transforms: Sequence[str]
+    layers: Sequence[int]
+    magnitudes: Floats
+
+    def grid(self, response: int) -> Floats:
+        """Return the magnitudes of a response."""
+        known: Floats = self.magnitudes[response][np.isfinite(self.magnitudes[response])]
+        return known
+
+    def accuracy(self, response: int) -> Floats:
+        """Return accuracies (run, draw, magnitude): right over all, NaN where there are none."""
+        n = len(self.grid(response))
+        return _share(self.right[:, response, :, :n], self.total[:, response, :, :n])
+
+
+def _share(right: Counts, total: Counts) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, right / np.maximum(total, 1), np.nan)
+
+
+def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each run and response.
+
+    Parameters
+    ----------
+    answers : Answers
+    runs : frame
+        What a run is, in the order of the arrays.
+
+    Returns
+    -------
+    frame
+        The columns of `runs`, transform, layer, n_pairs (rows or pairs behind a point, of all
+        draws), `SCORES` of the mean curve over draws, gi_draws_sd (n - 1), the accuracy of each
+        part and gap: accuracy on all training rows less that on the test set, which transforms of
+        both signs are in, moved by random magnitudes. Null where nothing was counted.
+    """
+    parts = _share(answers.shifted_right, answers.shifted_total)
+    frames = []
+    for number, (transform, layer) in enumerate(
+        zip(answers.transforms, answers.layers, strict=True)
+    ):
+        grid, accuracy = answers.grid(number), answers.accuracy(number)
+        counted = np.isfinite(accuracy).all(axis=(1, 2))
+        of_run = accuracy.mean(axis=1)
+        found = {name: np.full(len(accuracy), np.nan) for name in (*SCORES, "gi_draws_sd")}
+        for name in SCORES:
+            found[name][counted] = getattr(curves, name)(grid, of_run[counted])
+        if accuracy.shape[1] > 1:
+            each = curves.gi(grid, accuracy[counted])
+            found["gi_draws_sd"][counted] = np.std(each, axis=1, ddof=1)
+        own = dict(zip(SHIFTED, parts[:, number].T, strict=True))
+        test = own["shifted_test"] if grid[0] < 0 else own["test"]
+        columns = {
+            **found,
+            **{f"{name}_accuracy": values for name, values in own.items()},
+            "gap": own["train"] - test,
+        }
+        frames.append(
+            runs.with_columns(
+                transform=pl.lit(transform),
+                layer=pl.lit(layer, dtype=pl.UInt8),
+                n_pairs=pl.Series(answers.total[:, number, :, 0].sum(axis=1), dtype=pl.UInt32),
+                **{name: pl.Series(values).fill_nan(None) for name, values in columns.items()},
+            )
+        )
+    return pl.concat(frames)
+
+
+CURVE_KEY = ("cell", "repeat_index", "transform", "layer", "magnitude")
+
+
+def repeat_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each repeat, response and magnitude.
+
+    Parameters
+    ----------
+    answers : Answers
+    runs : frame
+        Columns cell and repeat_index, in the order of the arrays.
+
+    Returns
+    -------
+    frame
+        `CURVE_KEY`, n_runs, and of accuracy over runs, each the mean of its draws, the mean,
+        ``_std`` (n - 1), ``_min`` and ``_max``.
+    """
+    frames = []
+    for number, (transform, layer) in enumerate(
+        zip(answers.transforms, answers.layers, strict=True)
+    ):
+        grid, accuracy = answers.grid(number), answers.accuracy(number).mean(axis=1)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "cell": np.repeat(runs["cell"].to_numpy(), len(grid)),
+                    "repeat_index": np.repeat(runs["repeat_index"].to_numpy(), len(grid)),
+                    "transform": transform,
+                    "layer": pl.repeat(layer, accuracy.size, dtype=pl.UInt8, eager=True),
+                    "magnitude": np.tile(grid, len(accuracy)),
+                    "accuracy": accuracy.reshape(-1),
+                }
+            )
+        )
+    of_runs = pl.col("accuracy").fill_nan(None)
+    return (
+        pl.concat(frames)
+        .group_by(CURVE_KEY, maintain_order=True)
+        .agg(
+            n_runs=of_runs.count().cast(pl.UInt32),
+            accuracy=of_runs.mean(),
+            accuracy_std=of_runs.std(),
+            accuracy_min=of_runs.min(),
+            accuracy_max=of_runs.max(),
+        )
+    )

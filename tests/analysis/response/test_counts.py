@@ -1,0 +1,166 @@
+"""Counts → scores, curves and corpora, against loops and planted models."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.analysis.response import cmi, gi, oriented
+from manyseed.analysis.response.corpora import FEWEST_MODELS, information
+from manyseed.analysis.response.counts import Answers, repeat_curves, scores
+
+PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
+
+
+def answers(n_runs=4, draws=2, seed=0):
+    rng = np.random.default_rng(seed)
+    magnitudes = np.full((2, 5), np.nan)
+    magnitudes[0, :3], magnitudes[1] = PAIR, SIGNED
+    total = np.zeros((n_runs, 2, draws, 5), dtype=np.uint32)
+    total[:, 0, :, :3] = rng.integers(5, 20, (n_runs, draws, 1))
+    total[:, 1] = 30
+    right = rng.integers(0, total + 1).astype(np.uint32)
+    parts = rng.integers(20, 50, (n_runs, 2, 4)).astype(np.uint32)
+    parts[:, 0, [1, 3]] = 0
+    wrong = rng.integers(0, 20, parts.shape).astype(np.uint32)
+    return Answers(
+        right, total, parts - np.minimum(wrong, parts), parts, ["intra", "rotate:90"], [1, 0],
+        magnitudes,
+    )  # fmt: skip
+
+
+def test_scores_are_those_of_the_mean_curve_of_each_run():
+    given = answers()
+    runs = pl.DataFrame({"cell": [0, 0, 1, 1], "run_index": [0, 1, 0, 1]})
+    found = scores(given, runs)
+    assert found.height == 8
+    for number, (transform, grid) in enumerate((("intra", PAIR), ("rotate:90", SIGNED))):
+        own = found.filter(transform=transform)
+        for run in range(4):
+            row = own.row(run, named=True)
+            each = []
+            for draw in range(2):
+                right, total = (
+                    values[run, number, draw, : len(grid)].astype(float)
+                    for values in (given.right, given.total)
+                )
+                each.append(right / total)
+            assert row["gi"] == pytest.approx(gi(grid, np.mean(each, axis=0)))
+            assert row["gi"] == pytest.approx(np.mean([gi(grid, curve) for curve in each]))
+            assert row["gi_draws_sd"] == pytest.approx(np.std([gi(grid, c) for c in each], ddof=1))
+            assert row["end_accuracy"] == pytest.approx(np.mean(each, axis=0)[-1])
+            assert row["n_pairs"] == given.total[run, number, :, 0].sum()
+            share = given.shifted_right[run, number] / given.shifted_total[run, number].clip(1)
+            test = share[3] if transform != "intra" else share[2]
+            assert row["gap"] == pytest.approx(share[0] - test)
+            assert (row["gi_folded"] is None) == (transform == "intra")
+            assert (row["pal"] is None) == (transform != "intra")
+            assert (row["shifted_test_accuracy"] is None) == (transform == "intra")
+
+
+def test_accuracy_is_pooled_over_batches_not_their_mean():
+    """10 right of 10 pairs in one batch, 0 of 2 in the other: 10 / 12, not a half."""
+    given = answers(1, 1)
+    given.right[0, 0, 0, :3], given.total[0, 0, 0, :3] = 10, 12
+    found = scores(given, pl.DataFrame({"cell": [0]})).filter(transform="intra")
+    assert found["mean_accuracy"][0] == pytest.approx(10 / 12)
+
+
+def test_nothing_counted_is_null():
+    given = answers(2, 1)
+    given.total[0, 0], given.right[0, 0] = 0, 0
+    found = scores(given, pl.DataFrame({"cell": [0, 1]})).filter(transform="intra")
+    assert found["gi"].null_count() == found["mean_accuracy"].null_count() == 1
+    assert found["gi_draws_sd"].null_count() == 2  # of one draw
+    assert found["n_pairs"].to_list()[0] == 0
+
+
+def test_curves_of_repeats_are_over_runs():
+    given = answers()
+    runs = pl.DataFrame({"cell": [0, 0, 1, 1], "repeat_index": [0, 0, 0, 0]})
+    found = repeat_curves(given, runs)
+    assert found.height == 2 * (3 + 5)
+    row = found.filter(cell=1, transform="rotate:90", magnitude=-45.0).row(0, named=True)
+    share = (given.right[2:, 1, :, 1] / given.total[2:, 1, :, 1]).mean(axis=1)
+    assert row["accuracy"] == pytest.approx(share.mean())
+    assert row["accuracy_std"] == pytest.approx(np.std(share, ddof=1))
+    assert (row["accuracy_min"], row["accuracy_max"], row["n_runs"]) == (
+        pytest.approx(share.min()), pytest.approx(share.max()), 2,
+    )  # fmt: skip
+
+
+def planted(runs=3, signed=False, seed=0):
+    """Models of a grid depth × width; gi follows the gap, end_accuracy says nothing."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for depth in (1, 2, 3):
+        for width in (8, 16, 32, 64):
+            for run in range(runs):
+                gap = 0.1 * depth + rng.normal(0, 0.05)
+                rows.append(
+                    {
+                        "dataset": "d", "classifier": "c", "transform": "t", "layer": 0,
+                        "repeat_index": 0, "run_index": run,
+                        "hparam_depth": depth, "hparam_width": width, "gap": gap,
+                        "gi": gap + rng.normal(0, 0.005),
+                        "gi_folded": gap if signed else None, "pal": 50 + rng.normal(),
+                        "pal_printed": 5 + rng.normal(), "mean_accuracy": 0.5 + rng.normal(0, 0.01),
+                        "end_accuracy": 0.5 + rng.normal(0, 0.01), "shifted_train_accuracy": 0.5,
+                        "train_accuracy": 0.7 if width == 8 else 0.99,
+                    }
+                )  # fmt: skip
+    schema = {"layer": pl.UInt8, "gi_folded": pl.Float64}
+    return pl.DataFrame(rows, schema_overrides=schema)
+
+
+HPARAMS = ["hparam_depth", "hparam_width"]
+
+
+def test_each_run_index_is_a_corpus_and_the_verdict_varies_between_them():
+    models = planted()
+    found = information(models, HPARAMS, permutations=40)
+    by = {row["measure"]: row for row in found.iter_rows(named=True)}
+    assert {"gi", "end_accuracy", "pal", "npca(gi, end_accuracy)"} <= by.keys()
+    assert "gi_folded" not in by
+    each = []
+    for run in range(3):
+        own = models.filter(run_index=run)
+        given = {name: own[name].to_numpy() for name in HPARAMS}
+        measure = oriented("gi", own["gi"].to_numpy())
+        each.append(cmi(measure, own["gap"].to_numpy(), given, permutations=40))
+    assert by["gi"]["cmi"] == pytest.approx(np.mean([one.cmi for one in each]))
+    assert by["gi"]["cmi_sd"] == pytest.approx(np.std([one.cmi for one in each], ddof=1))
+    assert by["gi"]["null_q95"] == pytest.approx(np.mean([one.null_q95 for one in each]))
+    assert by["gi"]["cmi"] > by["gi"]["null_q95"]
+    assert by["end_accuracy"]["cmi"] < by["gi"]["cmi"] / 2
+    assert (by["gi"]["n_corpora"], by["gi"]["n_models"], by["gi"]["n_excluded"]) == (3, 36, 0)
+
+
+def test_models_that_did_not_learn_are_left_out_where_a_transform_has_both_signs():
+    found = information(planted(signed=True), HPARAMS, permutations=0)
+    assert found["n_models"].unique().to_list() == [27]
+    assert found["n_excluded"].unique().to_list() == [9]
+    assert "rank(gi_folded, mean_accuracy)" in found["measure"].to_list()
+
+
+def test_where_no_model_learned_the_table_says_so():
+    models = planted(signed=True).with_columns(train_accuracy=pl.lit(0.5))
+    found = information(models, HPARAMS, permutations=0)
+    assert found.filter(measure="gi")["n_excluded"].to_list() == [36]
+    assert found["n_models"].unique().to_list() == [0]
+    assert found["cmi"].null_count() == found.height
+
+
+def test_few_models_have_no_cmi():
+    few = planted().filter(hparam_width=8)
+    assert few.filter(run_index=0).height < FEWEST_MODELS
+    found = information(few, HPARAMS)
+    assert found["cmi"].null_count() == found.height > 0
+    assert found["n_models"].unique().to_list() == [9]
+
+
+def test_without_varying_hparams_the_empty_set_alone_is_given():
+    models = planted().with_columns(hparam_depth=pl.lit(1), hparam_width=pl.lit(1))
+    found = information(models, HPARAMS, permutations=0)
+    assert set(found["given"]) == {"nothing"}

@@ -12,9 +12,10 @@ AXES = (
     "hparams",
     "vary",
     "augment",
+    "ensembling",
 )
 
-LATER = {"augment": "none"}
+LATER = {"augment": "none", "ensembling": "none"}
 """Axes that came later, and what cells of earlier plans have of them."""
 
 VARY = "init+batch"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs import classifiers, hparams, perturb
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
+from manyseed.jobs.ensembling.methods import require_suited
 from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 
@@ -79,6 +81,7 @@ def resolve_cell(
     perturb_hparams: str = "none",
     vary: str = "init+batch",
     augment: str = "none",
+    ensembling: Mapping[str, Any] | None = None,
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
@@ -94,6 +97,8 @@ def resolve_cell(
         Some of init, batch and train, joined by ``+``.
     augment : str
         What each presentation of a training image goes through at random, or ``none``.
+    ensembling : mapping, optional
+        The method that makes several members of a run (`jobs.ensembling.methods.resolve`).
 
     Raises
     ------
@@ -112,6 +117,8 @@ def resolve_cell(
             f"the library's defaults of {classifier.name} lie outside of the ranges that it moves "
             "hparams in",
         )
+    if ensembling is not None:
+        require_suited(ensembling, classifier)
     unmoved = _unmoved(classifier, asked["perturb_hparams"])
     acts_on = {
         "perturb_continuous": dataset.n_continuous,
@@ -127,6 +134,7 @@ def resolve_cell(
         train_fraction=_train_fraction(train_fraction, dataset.n_train),
         vary=_vary(vary),
         augment=_augment(augment, dataset, classifier),
+        ensembling=ensembling,
         **schemes,
     )
     return ResolvedCell(

@@ -16,7 +16,7 @@ Probability = Literal["softmax", "ovr", "none"]
 normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 
 
-LATER = ("augment",)
+LATER = ("augment", "ensembling")
 """Fields of a cell that came later: left out of its description while they are ``none``, so that
 identities stay."""
 
@@ -26,7 +26,9 @@ class Cell:
     """What is asked of every run of one combination; all values are resolved and typed.
 
     `dataset` and `classifier` are canonical descriptions (`jobs.datasets.resolve`,
-    `jobs.classifiers.resolve`); `hparams` maps each hparam to its anchor.
+    `jobs.classifiers.resolve`); `hparams` maps each hparam to its anchor. `ensembling` is the
+    method that makes several members of a run (`jobs.ensembling.methods.resolve`), None for single
+    models.
     """
 
     seed: int
@@ -39,10 +41,13 @@ class Cell:
     train_fraction: float | int = 1.0
     vary: tuple[str, ...] = ("batch", "init")
     augment: str = "none"
+    ensembling: Mapping[str, Any] | None = None
 
     def canonical(self) -> dict[str, Any]:
         """Return the description that the cell's identity is taken over."""
-        later = {name: getattr(self, name) for name in LATER if getattr(self, name) != "none"}
+        later = {
+            name: value for name in LATER if (value := getattr(self, name)) not in ("none", None)
+        }
         return {
             "v": IDENTITY_VERSION,
             "seed": self.seed,
@@ -177,13 +182,23 @@ class TrainingSet:
 
 @dataclass(frozen=True, slots=True)
 class Generators:
-    """The streams that a classifier may draw from; nothing else in a fit is random."""
+    """The streams that a fit may draw from; nothing else in it is random.
+
+    Attributes
+    ----------
+    init, batch, dropout
+        Of the classifier.
+    langevin, posterior : optional
+        Of an ensembling method: noise while it trains, and draws of members afterwards.
+    """
 
     init: np.random.Generator
     batch: np.random.Generator
     dropout: np.random.Generator
     augment: np.random.Generator | None = None
     """Where training images are augmented."""
+    langevin: np.random.Generator | None = None
+    posterior: np.random.Generator | None = None
 
 
 class MachineError(RuntimeError):

@@ -31,6 +31,8 @@ Stream = Literal[
     "augment",
     "response",
     "response_shift",
+    "langevin",
+    "posterior",
 ]
 
 

@@ -84,6 +84,8 @@ class Trainer:
         """
         if handling.response is not None:
             handling = replace(handling, after_training=self._answering(run, handling.response))
+        if run.cell.ensembling is not None:
+            handling = replace(handling, ensembling=run.cell.ensembling)
         return classifiers.fit(
             run.cell.classifier, run_hparams(run), self.training_set(run), generators(run), handling
         )
@@ -178,8 +180,8 @@ class Trainer:
 def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     """Return the keys of every stream that a run draws from, as ``docs/identity.md`` has them.
 
-    A stream that `vary` does not name is the same for every run of the repeat; dropout and
-    augmentation go with batch.
+    A stream that `vary` does not name is the same for every run of the repeat; dropout,
+    augmentation and what an ensembling method draws go with batch.
     """
     cell, dataset = run.cell, dataset_id(run.cell.dataset)
     keys: dict[Stream, list[str | int]] = {
@@ -201,6 +203,11 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     keys["batch"] = keys["dropout"] = [*fit, *of_batch]
     if cell.augment != "none":
         keys["augment"] = [*fit[:2], cell.augment, run.repeat, *of_batch]
+    if (method := cell.ensembling) is not None:
+        from manyseed.jobs.ensembling.methods import METHODS, stream_name
+
+        for name in METHODS[method["name"]].streams:
+            keys[name] = [dataset, cell.classifier_key, stream_name(method), run.repeat, *of_batch]
     return keys
 
 
@@ -210,8 +217,9 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    augment = None if run.cell.augment == "none" else _stream(run, "augment")
-    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), augment)
+    own: tuple[Stream, ...] = ("augment", "langevin", "posterior")
+    drawn = {name: _stream(run, name) for name in own if name in stream_keys(run)}
+    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), **drawn)
 
 
 def run_hparams(run: Run) -> dict[str, Any]:

@@ -44,7 +44,10 @@ def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
         return frame.filter(wanted)
     if "epoch" not in wanted.meta.root_names():
         return frame.filter(IS_LAST).filter(wanted)
-    newest = pl.col("epoch").max().over("dataset", "classifier")
+    own = [
+        name for name in ("dataset", "classifier", "ensembling") if name in frame.collect_schema()
+    ]
+    newest = pl.col("epoch").max().over(own)
     return frame.filter(wanted).filter(pl.col("epoch") == newest)
 
 

@@ -34,7 +34,7 @@ FEWEST = 3  # runs of which a correlation is told
 @styled
 def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     """Draw log-likelihood by the number of runs averaged, with and without calibration."""
-    shown = uncertainty.filter(pl.col("cll").is_not_null())
+    shown = uncertainty.filter(pl.col("cll").is_not_null() & pl.col("pool").is_not_null())
     if shown.is_empty():
         return None
     chosen, left = first_of_each(shown, MAX_PANELS)
@@ -47,7 +47,7 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         own = own.filter(pl.col("members") <= own["pool"].min())
         for index, (name, said) in enumerate(LIKELIHOODS.items()):
             handles[said] = _curve(axis, own, name, index)
-        _sizes(axis, int(own["members"].max()))  # type: ignore[arg-type]
+        sizes(axis, int(own["members"].max()), "runs averaged, k")  # type: ignore[arg-type]
     legend(figure, handles, "")
     repeats, draws = shown.select(KEY).unique().height, shown["draw"].n_unique()
     bounded = float(shown["temperature_bounded"].to_numpy().mean())
@@ -87,21 +87,23 @@ def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Any:
     return line
 
 
-def _sizes(axis: Axes, largest: int) -> None:
+def sizes(axis: Axes, largest: int, label: str) -> None:
+    """Let an axis say how many are averaged."""
     ticks = sorted({*(size for size in SIZES if size <= largest), largest})
     axis.set_xscale("log")
     axis.set_xticks(ticks, labels(ticks))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlabel("runs averaged, k")
+    axis.set_xlabel(label)
 
 
 @styled
-def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
+def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False) -> Plot | None:
     """Draw how many independent runs averaged runs of other cells are worth.
 
-    Of the axes in which cells are compared it draws one: the classifier, or else the first.
+    Of the axes in which cells are compared it draws one: the classifier, or else the first; or, of
+    `methods`, the ensembling: members of one run.
     """
-    own = dee.filter(metric=metric)
+    own = dee.filter((pl.col("axis") == "ensembling") == methods, metric=metric)
     if own.is_empty():
         return None
     axes_there = own["axis"].unique().sort().to_list()
@@ -130,7 +132,8 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         axis.set_yticks(ticks, labels(ticks))
         axis.yaxis.set_minor_locator(NullLocator())
         axis.set_ylim(0.85, pool * 1.2)
-        _sizes(axis, int(here["members"].max()))  # type: ignore[arg-type]
+        label = "members averaged, k" if methods else "runs averaged, k"
+        sizes(axis, int(here["members"].max()), label)  # type: ignore[arg-type]
     if not drawn:
         return None
     legend(figure, dict(sorted(handles.items())), of.replace("_", " "))
@@ -139,11 +142,19 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         beyond > 0
     )
     repeats = own.select("deep_cell", "cell", "repeat_index").unique().height
-    return Plot(
-        f"deep-equivalent-{metric}",
-        f"Deep ensemble equivalent by {metric}",
+    what = (
         f"How many independent runs of one {of.replace('_', ' ')} make an ensemble as good, by "
-        f"{metric}, as k averaged runs of another, all else equal: a panel for each cell "
+        f"{metric}, as k averaged runs of another"
+    )
+    if methods:
+        what = (
+            f"How many independent runs make an ensemble as good, by {metric}, as the first k "
+            "members that an ensembling method gets out of one training (mean over runs)"
+        )
+    return Plot(
+        f"{'method' if methods else 'deep'}-equivalent-{metric}",
+        f"Deep ensemble equivalent{' of methods' if methods else ''} by {metric}",
+        f"{what}, all else equal: a panel for each cell "
         "whose runs are counted, means over repeats; "
         "bars: the same with ensembles one standard deviation better and worse, up to the size of "
         f"the pool. n = {repeats:,} compared repeats.{out}{not_drawn(left)}",

@@ -15,6 +15,7 @@ from manyseed.analysis.figures import deep, quantities
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.members import members_by_size
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.ranks import mean_ranks
 from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_pairs
@@ -248,6 +249,12 @@ KINDS: tuple[Kind, ...] = (
         of="uncertainty",
     ),
     Kind(
+        "member-likelihood",
+        "log-likelihood by the number of members, of ensembling methods",
+        _of("uncertainty", lambda table, _: members_by_size(table)),
+        of="uncertainty",
+    ),
+    Kind(
         "deep-equivalent-cll",
         "how many runs averaged runs of another cell are worth, by likelihood",
         _of("dee", lambda table, _: deep.equivalents(table, "cll")),
@@ -257,6 +264,18 @@ KINDS: tuple[Kind, ...] = (
         "deep-equivalent-error",
         "how many runs averaged runs of another cell are worth, by error",
         _of("dee", lambda table, _: deep.equivalents(table, "error")),
+        of="dee",
+    ),
+    Kind(
+        "method-equivalent-cll",
+        "how many runs the members of one training are worth, by likelihood",
+        _of("dee", lambda table, _: deep.equivalents(table, "cll", methods=True)),
+        of="dee",
+    ),
+    Kind(
+        "method-equivalent-error",
+        "how many runs the members of one training are worth, by error",
+        _of("dee", lambda table, _: deep.equivalents(table, "error", methods=True)),
         of="dee",
     ),
 )

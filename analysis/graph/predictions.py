@@ -41,6 +41,30 @@ class LazyArray(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ensembled:
+    """What is kept of runs that are ensembles themselves, each of several members.
+
+    Attributes
+    ----------
+    members : int
+        Of a run.
+    sizes : tuple of int
+        Members that the first ensembles of a run have, ascending; the last has all.
+    score : LazyArray or None
+        Log-probabilities of these ensembles (run, size, sample, class), or of single members (run,
+        member, sample, class); of two classes their gap without the dimension class. None where
+        the whole ensemble alone is kept, which is the run's prediction.
+    single : bool
+        Whether `score` is of single members.
+    """
+
+    members: int
+    sizes: tuple[int, ...]
+    score: LazyArray | None = None
+    single: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
     """What the runs of one dataset and classifier predict, and which run each row is.
 
@@ -78,6 +102,8 @@ class Predictions:
         Runs that a repeat should have, for the coverage; None where that isn't known.
     epochs : tuple of int or None
         Epochs trained at each snapshot, ascending; None numbers them from 0.
+    ensembled : Ensembled or None
+        Where the predictions are those of ensembles along one training each.
     """
 
     dataset: str
@@ -94,6 +120,7 @@ class Predictions:
     runs: pl.DataFrame = field(repr=False)
     runs_planned: int | Mapping[int, int] | None = None
     epochs: tuple[int, ...] | None = None
+    ensembled: Ensembled | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays and frames that don't fit each other."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.keys import REPEAT
+from manyseed.analysis.tables.keys import IS_METHOD, REPEAT
 from manyseed.analysis.tables.means import mean_of, std_of
 from manyseed.analysis.uncertainty.dee import (
     COMPARABLE,
@@ -84,9 +84,9 @@ def check(metric: str) -> str:
 
 
 def curves(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Curve]:
-    """Return the curve of each cell and repeat index whose ensembles all have the metric."""
+    """Return the curve of each cell and repeat index whose deep ensembles all have the metric."""
     by_size = (
-        uncertainty.filter(pl.col(metric).is_not_null())
+        uncertainty.filter(pl.col(metric).is_not_null() & ~_is_method(uncertainty))
         .group_by(*REPEAT, "members", maintain_order=True)
         .agg(
             mean_of(pl.col(metric)).alias("mean"),
@@ -102,6 +102,61 @@ def curves(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Curv
             curve = Curve(own["mean"].to_numpy(), own["std"].to_numpy(), int(own["draws"][0]))
             found[cell, repeat] = curve
     return found
+
+
+def _is_method(uncertainty: pl.DataFrame) -> pl.Expr:
+    return IS_METHOD if "run_index" in uncertainty.columns else pl.lit(value=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A metric of what cells are compared by: ensembles of some sizes in one repeat.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Ascending.
+    mean, std : float array (size,)
+        Over draws of a deep ensemble, over runs of a method (n - 1).
+    runs : int
+        That they are drawn from, or that there are.
+    """
+
+    sizes: tuple[int, ...]
+    mean: Real
+    std: Real
+    runs: int
+
+
+def methods(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Values]:
+    """Return of each cell and repeat whose runs are ensembles of members what these are by size.
+
+    Sizes that some of the runs lack are left out.
+    """
+    if "run_index" not in uncertainty.columns:  # of an earlier version
+        return {}
+    own = uncertainty.filter(IS_METHOD)
+    by_size = (
+        own.filter(pl.col(metric).is_not_null())
+        .group_by(*REPEAT, "members", maintain_order=True)
+        .agg(
+            mean_of(pl.col(metric)).alias("mean"),
+            std_of(pl.col(metric)).alias("std"),
+            pl.len().alias("n"),
+        )
+        .join(own.group_by(REPEAT).agg(runs=pl.col("run_index").n_unique()), on=REPEAT)
+        .filter(pl.col("n") == pl.col("runs"))
+        .sort(*REPEAT, "members")
+    )
+    return {
+        (cell, repeat): Values(
+            tuple(rows["members"].to_list()),
+            rows["mean"].to_numpy(),
+            rows["std"].to_numpy(),
+            int(rows["runs"][0]),
+        )
+        for (cell, repeat), rows in by_size.partition_by(REPEAT, as_dict=True).items()
+    }
 
 
 def compared(
@@ -129,21 +184,25 @@ def compared(
     -------
     polars frame
         Columns `SCHEMA`: `value` (and `value_std`, over draws) of ensembles of `members` runs of
-        `cell`, of which there are `n_runs`; and how many runs of `deep_cell` it takes.
+        `cell`, of which there are `n_runs`; or, where its runs are ensembles of members themselves,
+        their mean over so many runs. And how many runs of `deep_cell` it takes.
     """
     pairs = list(_neighbours(cells))
     known_cells = {row["cell"]: row for row in cells.iter_rows(named=True)}
     rows = []
     for metric in metrics:
         known = curves(uncertainty, check(metric))
+        values = {key: _values(curve) for key, curve in known.items()}
+        values |= methods(uncertainty, metric)
         repeats = sorted({repeat for _, repeat in known})
         for cell, deep, axis in pairs:
             for repeat in repeats:
-                own, other = known.get((cell, repeat)), known.get((deep, repeat))
+                own, other = values.get((cell, repeat)), known.get((deep, repeat))
                 if own is not None and other is not None:
                     key = (cell, deep, axis, str(known_cells[deep][axis]), repeat, metric)
-                    rows += [(*key, *values) for values in _rows(own, other, metric, kind)]
+                    rows += [(*key, *found) for found in _rows(own, other, metric, kind)]
     frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+    frame = frame.with_columns(pl.col("value_std").fill_nan(None))
     return frame.sort("deep_cell", "axis", "cell", "repeat_index", "metric", "members")
 
 
@@ -158,13 +217,20 @@ def _neighbours(cells: pl.DataFrame) -> Iterator[tuple[int, int, str]]:
             yield from ((cell, deep, axis) for cell in numbers for deep in numbers if cell != deep)
 
 
-def _rows(own: Curve, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
+def _values(curve: Curve) -> Values:
+    """Return what a deep ensemble is compared by: some sizes, and all of its pool."""
+    pool = curve.pool
+    sizes = sorted({*(size for size in SIZES if size <= pool), pool})
+    at = [size - 1 for size in sizes]
+    return Values(tuple(sizes), curve.mean[at], curve.std[at], pool)
+
+
+def _rows(own: Values, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
     std, less = spread(deep.std, kind), metric in LESS_IS_BETTER
-    for size in sorted({*(size for size in SIZES if size <= own.pool), own.pool}):
-        value = float(own.mean[size - 1])
+    for size, value, own_std in zip(own.sizes, own.mean.tolist(), own.std.tolist(), strict=True):
         found = equivalent(value, deep.mean, std, less_is_better=less)
         yield (
-            *(size, value, float(own.std[size - 1]), own.pool),
+            *(size, value, own_std, own.runs),
             *(found.dee, found.lower, found.upper),
             *(None if found.dee is not None else deep.pool, deep.pool, deep.draws),
         )
@@ -266,6 +332,8 @@ class Worth:
         """The answer as a sentence."""
         what = f"{self.axis} = {self.value}"
         averaged = "1 run is" if self.members == 1 else f"{self.members} averaged runs are"
+        if self.axis == "ensembling":  # members of each run
+            averaged = "1 member is" if self.members == 1 else f"{self.members} members are"
         of = f"independent runs with {self.axis} = {self.deep_value}"
         if self.dee is None:
             return f"{what}: {averaged} worth more than {self.pool} {of}."

@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
+from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.graph.blocks import Member
 from manyseed.analysis.graph.chunks import Stored, blocks
-from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.graph.predictions import Ensembled, Predictions, unavailable
 from manyseed.analysis.graph.reading import Sources
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.metrics.scores import labels
@@ -38,20 +39,22 @@ SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
     **EPOCH,
     "repeat_index": pl.UInt16,
+    "run_index": pl.UInt16,
     "draw": pl.UInt32,
     "members": pl.UInt32,
     "pool": pl.UInt32,
     "n_test": pl.UInt32,
     **dict.fromkeys(MEASURES, pl.Float64),
 }
-ORDER = (*REPEAT_KEY, "draw", "members")
+ORDER = (*REPEAT_KEY, "run_index", "draw", "members")
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
     """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
 
     Of each repeat with two runs or more that are no copies there is a row for each draw and size,
-    at the last of the snapshots.
+    at the last of the snapshots; of runs that are ensembles of members themselves one for each run
+    and size.
     A task holds `POOL_BYTES` of predictions at most, or those of one run, and about ten arrays of
     one run's probabilities in float64.
     """
@@ -63,6 +66,11 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     own = predictions.runs.filter(~pl.col("identical"))
     result = []
     for (member,) in blocks(replace(predictions, runs=own), options, 1, position):
+        if (ensembled := predictions.ensembled) is not None:
+            for run in range(member.row.size):
+                one = partial(_measure_members, member, run, ensembled, sources, options)
+                result.append(delayed(one, pure=False)())
+            continue
         pool = _first(member, options.deep_runs)
         if pool.row.size < 2:
             continue
@@ -141,6 +149,55 @@ def _rows(
                 **plain(logs, y_true, wrong, options),
                 **calibrated(logs, y_true, wrong, splits, options),
             }
+
+
+def _measure_members(
+    member: Member, run: int, ensembled: Ensembled, sources: Sources, options: Options
+) -> pl.DataFrame:
+    held_out = member.held_out
+    splits = splits_of(held_out, options)
+    rows = []
+    for size, logs in _by_size(member, run, ensembled, sources):
+        if np.isnan(logs).any():
+            continue
+        wrong = predicted(logs) != held_out.y_true
+        rows.append(
+            {
+                "cell": member.cell,
+                "epoch": member.epoch,
+                "repeat_index": held_out.repeat_index,
+                "run_index": int(member.run_index[run]),
+                "members": size,
+                "n_test": held_out.n_test,
+                **plain(logs, held_out.y_true, wrong, options),
+                **calibrated(logs, held_out.y_true, wrong, splits, options),
+            }
+        )
+    frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def _by_size(
+    member: Member, run: int, ensembled: Ensembled, sources: Sources
+) -> Iterator[tuple[int, Real]]:
+    """Yield of a run's ensembles how many members they have, and ln p̄ (sample, class)."""
+    row, score = int(member.row[run]), ensembled.score
+    if score is None:
+        yield ensembled.members, _read(member, sources, run)
+        return
+
+    def logs(place: int) -> Real:
+        values = np.asarray(score[row : row + 1, place], dtype=np.float64)[0]
+        if values.ndim == 1:
+            return np.stack([log_expit(-values), log_expit(values)], axis=1)
+        return np.asarray(log_softmax(values, axis=1))
+
+    if not ensembled.single:
+        yield from ((size, logs(place)) for place, size in enumerate(ensembled.sizes))
+        return
+    for size, averaged in enumerate(prefixes(logs, range(ensembled.members)), start=1):
+        if size in ensembled.sizes:
+            yield size, averaged
 
 
 def predicted(logs: Real) -> NDArray[np.int64]:

@@ -135,18 +135,29 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
     },
     "uncertainty": {
-        "draw": ("", "Which order of the repeat's runs; its first members are averaged."),
-        "members": (_RUNS, "Runs whose probabilities are averaged."),
-        "pool": (_RUNS, "Runs that they are drawn from."),
+        "run_index": (
+            "",
+            "Which run, where its own members are averaged (ensembling); null for deep ensembles.",
+        ),
+        "draw": (
+            "",
+            "Which order of the repeat's runs; its first members are averaged. Null for members "
+            "of one run.",
+        ),
+        "members": ("models", "Runs, or members of one run, whose probabilities are averaged."),
+        "pool": (_RUNS, "Runs that they are drawn from; null for members of one run."),
     },
     "dee": {
         "deep_cell": ("", "Whose deep ensembles the cell is compared with."),
         "axis": ("", "In what alone the two differ."),
         "deep_value": ("", "What deep_cell is in that axis."),
         "metric": ("", "By which column of the table uncertainty."),
-        "members": (_RUNS, "Runs of the cell whose probabilities are averaged."),
-        "value": ("", "The metric of these ensembles: mean over draws."),
-        "n_runs": (_RUNS, "Runs of the cell that they are drawn from."),
+        "members": (
+            "models",
+            "Runs of the cell, or members of each of its runs, whose probabilities are averaged.",
+        ),
+        "value": ("", "The metric of these ensembles: mean over draws, or over runs."),
+        "n_runs": (_RUNS, "Runs of the cell that they are drawn from, or that are averaged over."),
         "dee": (_RUNS, "Deep ensemble equivalent: members of deep_cell for the same value."),
         "dee_lower": (_RUNS, "The same with ensembles a standard deviation better."),
         "dee_upper": (_RUNS, "The same with ensembles a standard deviation worse."),

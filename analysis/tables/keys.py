@@ -14,5 +14,7 @@ REPEAT_KEY = ("cell", "epoch", "repeat_index")
 RUN_KEY = (*REPEAT_KEY, "run_index")
 PAIR_KEY = (*REPEAT_KEY, "run_i", "run_j")
 CELL_KEY = ("cell", "epoch")
+IS_METHOD = pl.col("run_index").is_not_null()
+"""Of the table uncertainty: whether a row is of the members of one run, and no deep ensemble."""
 ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
 """What the rows of each table are sorted by."""

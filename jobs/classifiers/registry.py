@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TypeVar, get_args
 
@@ -41,6 +42,12 @@ CLASSIFIERS: dict[str, Classifier] = {
 
 _START = 0.005
 """Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
+
+_PREDICTION = 1 / 3
+"""What predicting a row takes, of training on it for an epoch."""
+
+_NOISE = 1.3
+"""What cyclic SGLD takes, of a training without noise."""
 
 
 def lacking(name: str) -> tuple[str, ...]:
@@ -193,7 +200,11 @@ def prepare(info: ClassifierInfo) -> None:
 
 
 def core_seconds(
-    dataset: DatasetInfo, info: ClassifierInfo, rows: float, augment: str = "none"
+    dataset: DatasetInfo,
+    info: ClassifierInfo,
+    rows: float,
+    augment: str = "none",
+    ensembling: Mapping[str, Any] | None = None,
 ) -> float:
     """Return what a fit is expected to take on one core.
 
@@ -204,11 +215,27 @@ def core_seconds(
         It is trained on.
     augment : str
         What training images go through, in its normal form.
+    ensembling : mapping, optional
+        The method that makes several members of it: its whole training counts, and the members'
+        predictions.
     """
+    predicted, factor = 0.0, 1.0
+    if ensembling is not None and info.epochs is not None:
+        from manyseed.jobs.ensembling.methods import member_epochs
+
+        taken = member_epochs(ensembling, info.epochs)
+        trained = {**info.canonical, "epochs": taken[-1]}
+        if "batch_size" in trained and "batch_size" in ensembling:
+            trained["batch_size"] = ensembling["batch_size"]
+        info = replace(info, canonical=trained, epochs=taken[-1])
+        of_row = info.record.core_seconds(dataset, info, rows) / (taken[-1] * rows)
+        predicted = len(taken) * dataset.n_test * of_row * _PREDICTION
+        factor = _NOISE if ensembling["name"] == "csgld" else 1.0
     presented = 0.0
     if (scheme := augmentation(augment)) is not None and info.epochs is not None:
         presented = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
-    return _START + presented + info.record.core_seconds(dataset, info, rows)
+    trained_for = factor * info.record.core_seconds(dataset, info, rows)
+    return _START + presented + trained_for + predicted
 
 
 def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hparam, ...]:
@@ -305,12 +332,14 @@ def fit(
         raise ValueError(f"{name} of version {canonical['version']}; this {here}")
     if len(np.unique(data.y)) < 2:
         raise ValueError(f"all {len(data.y)} training rows are of one class")
+    if handling.ensembling is not None and record.epochs is None:
+        raise ValueError(f"{record.name} has no epochs, so no members")
     if handling.curves and data.y_test is None:
         raise ValueError("curves need the test set's classes, y_test")
     try:
         with faults_of(handling.device):
             fitted = record.fit(canonical, hparams, data, generators, handling)
-            measured = measure(handling.measures, fitted.alive, data)
+            measured = measure(handling.measures, fitted.alive, data, fitted.members)
             if handling.after_training is not None and fitted.alive is not None:
                 measured = {**(measured or {}), **handling.after_training(fitted.alive)}
             return prediction(

@@ -16,7 +16,10 @@ Measure = Callable[[Alive, TrainingSet], NDArray[Any]]
 
 
 def measure(
-    names: Iterable[str], alive: Alive | None, data: TrainingSet
+    names: Iterable[str],
+    alive: Alive | None,
+    data: TrainingSet,
+    members: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, NDArray[Any]] | None:
     """Measure a model after its training; None where nothing is asked for.
 
@@ -26,19 +29,24 @@ def measure(
     Parameters
     ----------
     names : iterable of str
-        Of `MEASURES`.
+        Of `MEASURES`, and of `members`.
     alive : Alive or None
         The model.
     data : TrainingSet
         What it was fitted on.
+    members : dict of arrays, optional
+        What an ensembling method kept.
 
     Raises
     ------
     ValueError
         Where the classifier hands over no model.
     """
-    found = {}
+    found: dict[str, NDArray[Any]] = {}
     for name in names:
+        if members is not None and name in members:
+            found[name] = members[name]
+            continue
         if alive is None:
             raise ValueError(f"{name} cannot be measured: the fit hands over no model")
         found[name] = MEASURES[name](alive, data)

@@ -2,8 +2,9 @@
 
 Everything that decides how the training continues is saved after a whole epoch: parameters and
 buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout and
-augmentation, what was predicted and measured so far. The learning rate follows from the epoch. So a
-continued training ends with the bits of one that was never interrupted.
+augmentation, what was predicted and measured so far, members of an ensemble. The learning rate
+follows from the epoch. So a continued training ends with the bits of one that was never
+interrupted.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,33 @@ class Checkpoint:
             remove(self.path)
 
 
+class Course(Protocol):
+    """What takes members of an ensemble on the way of a training, and may move its weights."""
+
+    def after_step(
+        self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
+    ) -> None:
+        """Move the weights after a step of this rate, of so many in the epoch, from 0."""
+
+    def takes(self, epochs: int) -> bool:
+        """Whether the model after so many epochs is a member."""
+
+    def take(self, logits: NDArray[Any]) -> None:
+        """Take a member by its scores of the test set, (sample, class)."""
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return those of all members together, (1, sample, class)."""
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return what is kept of them besides."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that goes on from here, as numbers and tensors."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+
+
 @dataclass(slots=True)
 class TrainingState:
     """How far a training has come.
@@ -82,6 +111,8 @@ class TrainingParts:
     ----------
     terms : list
         What a saved training must have in common with this one, besides the checkpoint's key.
+    trajectory : Course, optional
+        Members taken so far, and the generator of noise.
     """
 
     model: torch.nn.Module
@@ -90,6 +121,7 @@ class TrainingParts:
     masks: torch.Generator | None = None
     terms: list[str | int | bool] = field(default_factory=list)
     augment: np.random.Generator | None = None
+    trajectory: Course | None = None
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:
@@ -103,6 +135,7 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
         "order": parts.order.bit_generator.state,
         "masks": None if parts.masks is None else parts.masks.get_state(),
         "augment": None if parts.augment is None else parts.augment.bit_generator.state,
+        "trajectory": None if parts.trajectory is None else parts.trajectory.state(),
         "progress": {
             **asdict(progress),
             "logits": [torch.from_numpy(logits) for logits in progress.logits],
@@ -130,6 +163,8 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
         parts.masks.set_state(content["masks"])
     if parts.augment is not None:
         parts.augment.bit_generator.state = content["augment"]
+    if parts.trajectory is not None:
+        parts.trajectory.restore(content["trajectory"])
     progress = content["progress"]
     return TrainingState(
         **{**progress, "logits": [logits.numpy() for logits in progress["logits"]]}

@@ -50,7 +50,7 @@ AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How a fit is made and what is kept of it; its last scores are the same whatever is asked.
+    """How a fit is made and what is kept of it; its last scores are the same whatever is kept.
 
     Attributes
     ----------
@@ -66,11 +66,15 @@ class Handling:
         Where a network saves itself after epochs and goes on from. Its key names the run and its
         recipe; the caller removes it when the prediction is safe.
     measures : tuple of str
-        What is measured of the trained model: names of `jobs.training.alive.MEASURES`.
+        What is measured of the trained model: names of `jobs.training.alive.MEASURES`; with an
+        ensembling method also of `jobs.ensembling.members.ARRAYS`.
     response : Asked, optional
         Which response curves are measured (`jobs.response.measure`).
     after_training : callable, optional
         What else is measured of it, before it is freed: the trainer makes it of `response`.
+    ensembling : mapping, optional
+        The method that makes several members of the training, as `jobs.ensembling.methods.resolve`
+        returns it: a part of what the run is, which the trainer sets from its cell.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -80,6 +84,7 @@ class Handling:
     measures: tuple[str, ...] = ()
     response: Asked | None = None
     after_training: AfterTraining | None = None
+    ensembling: Mapping[str, Any] | None = None
 
 
 PLAIN = Handling()
@@ -99,9 +104,12 @@ class Fitted(NamedTuple):
         As `jobs.run.Prediction.curves`.
     alive : Alive, optional
         The model of the last scores.
+    members : dict of arrays, or None
+        What is kept of an ensembling method's members (`jobs.ensembling.members.ARRAYS`).
     """
 
     scores: NDArray[np.floating[Any]]
     seconds: float
     curves: Mapping[str, NDArray[np.float32]] | None = None
     alive: Alive | None = None
+    members: Mapping[str, NDArray[np.float32]] | None = None

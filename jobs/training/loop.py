@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from manyseed.jobs.streams import raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
+    Course,
     TrainingParts,
     TrainingState,
     restore,
@@ -28,7 +29,7 @@ from manyseed.jobs.training.handling import Alive, Fitted
 if TYPE_CHECKING:
     from manyseed.jobs.images.augment import Augmented
 
-_PREDICTED_AT_ONCE = 1024
+PREDICTED_AT_ONCE = 1024
 
 Rate = Callable[[int, int, int], float]
 """``rate(epoch, step, steps)``: the learning rate of a step, both counted from 0, of so many an
@@ -102,6 +103,7 @@ def train(
     augmented: Augmented | None = None,
     y_test: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
+    trajectory: Course | None = None,
 ) -> Fitted:
     """Minimise the cross-entropy and predict the test set after the kept epochs.
 
@@ -127,6 +129,9 @@ def train(
         Asks for learning curves.
     checkpoint : Checkpoint, optional
         Where to go on from and to save.
+    trajectory : Course, optional
+        What takes members on the way; the scores are then those of all of them averaged, and the
+        seconds those of their predictions, too.
     """
     if X.device.type == "cpu":
         # Rounding depends on the number of threads, and processes outdo threads on small models.
@@ -138,7 +143,7 @@ def train(
         *plan.snapshots,
     ]
     draws = None if augmented is None else augmented.draws
-    parts = TrainingParts(model, optimizer, order, masks, terms, draws)
+    parts = TrainingParts(model, optimizer, order, masks, terms, draws, trajectory)
     presented = X.__getitem__ if augmented is None else augmented
     progress = TrainingState() if checkpoint is None else restore(checkpoint, parts)
     saved = monotonic()
@@ -146,10 +151,12 @@ def train(
         started = perf_counter()
         measured = None if y_test is None else Measured(X.device)
         _train_epoch(parts, presented, y, plan, progress.epoch, measured)
-        progress.seconds += perf_counter() - started
         progress.epoch += 1
+        if trajectory is not None and trajectory.takes(progress.epoch):
+            trajectory.take(_predict(model, X_test).cpu().numpy())
+        progress.seconds += perf_counter() - started
         last = progress.epoch == plan.epochs
-        kept = last or progress.epoch in plan.snapshots
+        kept = trajectory is None and (last or progress.epoch in plan.snapshots)
         if kept or y_test is not None:
             logits = _predict(model, X_test)
             if kept:
@@ -161,6 +168,9 @@ def train(
             saved = monotonic()
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
     alive = Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
+    if trajectory is not None:
+        members = trajectory.arrays()
+        return Fitted(trajectory.scores(), progress.seconds, curves or None, alive, members)
     return Fitted(np.stack(progress.logits), progress.seconds, curves or None, alive)
 
 
@@ -174,16 +184,20 @@ def _train_epoch(
 ) -> None:
     parts.model.train()
     steps = n_batches(len(y), plan.batch_size, plan.smallest_batch)
+    parameters = [*parts.model.parameters()]
     cut = batches(parts.order, len(y), plan.batch_size, plan.smallest_batch)
     for step, rows in enumerate(cut):
+        rate = plan.rate(epoch, step, steps)
         for group in parts.optimizer.param_groups:
-            group["lr"] = plan.rate(epoch, step, steps)
+            group["lr"] = rate
         index = rows.to(y.device)
         parts.optimizer.zero_grad(set_to_none=True)
         logits, labels = parts.model(presented(index)), y[index]
         loss = cross_entropy(logits, labels)
         loss.backward()
         parts.optimizer.step()
+        if parts.trajectory is not None:
+            parts.trajectory.after_step(parameters, rate, epoch, steps)
         if measured is not None:
             measured.add(loss.detach(), logits.detach(), labels)
 
@@ -219,4 +233,4 @@ def n_batches(n: int, batch_size: int, smallest: int = 1) -> int:
 @torch.no_grad()
 def _predict(model: nn.Module, X: Tensor) -> Tensor:
     model.eval()
-    return torch.cat([model(part) for part in X.split(_PREDICTED_AT_ONCE)])
+    return torch.cat([model(part) for part in X.split(PREDICTED_AT_ONCE)])

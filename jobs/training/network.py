@@ -96,6 +96,28 @@ class Network:
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
+        trajectory = None
+        if (method := handling.ensembling) is not None:
+            from manyseed.jobs.ensembling import trajectory as course
+
+            noise = generators.langevin
+            trajectory = course.of(
+                method,
+                settings,
+                hparams["lr"],
+                len(X),
+                None if noise is None else layers.torch_generator(noise, place),
+                handling.measures,
+            )
+        if method is not None and trajectory is not None:
+            plan = replace(
+                plan,
+                epochs=trajectory.epochs,
+                rate=trajectory.rate,
+                batch_size=method.get("batch_size", plan.batch_size),
+            )
+            for group in optimizer.param_groups:
+                group["momentum"] = method.get("momentum", group["momentum"])
         y_test = None
         if handling.curves and data.y_test is not None:
             y_test = loop.owned(data.y_test, place, torch.int64)
@@ -120,7 +142,18 @@ class Network:
             augmented=augmented,
             y_test=y_test,
             checkpoint=handling.checkpoint,
+            trajectory=trajectory,
         )
+        if method is not None and trajectory is None:
+            from manyseed.jobs.ensembling.dropout import sampled
+
+            started = perf_counter()
+            if generators.posterior is None:
+                raise ValueError(f"{method['name']} draws members from a stream that is not given")
+            drawn = layers.torch_generator(generators.posterior, place)
+            members = sampled(model, rows_test, method["members"], drawn, handling.measures)
+            built += perf_counter() - started
+            fitted = fitted._replace(scores=members.logs()[None], members=members.arrays())
         alive = fitted.alive
         if alive is not None and encode is not None:
             known = encode  # for the type checker

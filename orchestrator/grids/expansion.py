@@ -19,6 +19,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.identity import (
     canonical_json,
     canonical_pieces,
@@ -40,6 +41,7 @@ VALUES = (
     "perturb_hparams",
     "vary",
     "augment",
+    "ensembling",
 )
 """The axes that resolve by themselves, given dataset, classifier and hparams."""
 
@@ -101,7 +103,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Tables(), Notes()
-    used: dict[str, set[str]] = {"dataset": set(), "classifier": set()}
+    used: dict[str, set[str]] = {"dataset": set(), "classifier": set(), "ensembling": set()}
     gridded: set[str] = set()
     asked, removed, frames = 0, [], []
     for number, grid in enumerate(sweep.grid):
@@ -183,11 +185,14 @@ def _resolve(
                 resolved = resolver.axis(first, where, axis, value)
                 notes.add(axis, value, first, resolved)
                 shown = axis_value(resolved.cell, axis)
+                if axis == "ensembling":  # a description shows the method, not the file's name
+                    shown = NONE if shown is None else value
                 codes[code] = tables.code(axis, shown, resolved.cell)
                 still[code] = axis not in resolved.differing
             columns[axis][places] = codes[raw]
             alike &= still[raw]
         identical[places] = alike
+        notes.own_rates(first["classifier"], _own_rates(found, places, resolver, where))
     return pl.DataFrame(
         {
             **columns,
@@ -196,6 +201,18 @@ def _resolve(
             "runs": np.full(len(found), runs, dtype=np.uint32),
         }
     )
+
+
+def _own_rates(
+    found: Combinations, places: NDArray[np.int64], resolver: Resolver, where: str
+) -> list[str]:
+    """Return the ensemblings of combinations that perturb hparams and have rates of their own."""
+    names = found.values["ensembling"]
+    perturbed = np.array([value != NONE for value in found.values["perturb_hparams"]])
+    moved = perturbed[found.codes["perturb_hparams"][places]]
+    codes = found.codes["ensembling"][places][moved]
+    asked = [names[code] for code in _present(codes)] if len(codes) else []
+    return [name for name in asked if "lr" in (resolver.method(name, f"{where}.ensembling") or ())]
 
 
 def _groups(found: Combinations) -> list[NDArray[np.int64]]:

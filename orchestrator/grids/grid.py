@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.jobs import datasets, hparams, perturb
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE
 from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.images import schemes
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
@@ -238,6 +239,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
                 return hparams.canonical(value)
             case "augment":
                 return schemes.canonical(value)
+            case "ensembling" if value in SAME_AS_NONE:
+                return NONE
     except Refused as error:
         raise refused(error, file=path, key=f"{where}.{axis}", value=value) from None
     if axis == "hparams" and value not in HPARAMS and not is_written(value):

@@ -13,6 +13,7 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHEDULES
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
+from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam
 from manyseed.jobs.images.schemes import AUGMENTATIONS
 from manyseed.jobs.own.table import ENCODINGS, SCORES
@@ -83,6 +84,9 @@ def schema() -> Schema:
     }
     del tables["ClassifierTable"]
     tables["DatasetTable"]["properties"] |= _of_sources()
+    tables["EnsemblingTable"]["properties"]["kind"] |= {"enum": [*methods.names()]}
+    tables["EnsemblingTable"]["properties"] |= _of_methods()
+    tables["EnsemblingTable"]["additionalProperties"] = False
     lists = tables["Grid"]["properties"]
     for key, known in _known().items():
         lists[key]["items"] = {"anyOf": [{"enum": known}, lists[key]["items"]]}
@@ -259,6 +263,37 @@ def _of_sources() -> Mapping[str, Schema]:
     }
 
 
+def _of_methods() -> Mapping[str, Schema]:
+    """Return the options of ensembling methods, each with the methods that have it."""
+    found: dict[str, dict[str, object]] = {}
+    for name, method in methods.METHODS.items():
+        for option, default in method.defaults.items():
+            found.setdefault(option, {})[name] = default
+    described = {
+        option: ", ".join(f"{name} (default: {default})" for name, default in of.items())
+        for option, of in found.items()
+    }
+    members = {
+        "description": "Networks that a run yields (default: 100).",
+        "type": "integer",
+        "minimum": 2,
+        "maximum": methods.MAX_MEMBERS,
+    }
+    options: dict[str, Schema] = {
+        option: {"description": f"Of {of}.", "type": _type_of(next(iter(found[option].values())))}
+        for option, of in described.items()
+    }
+    options["temperature"] = {
+        "description": f"Of {described['temperature']}.",
+        "anyOf": [{"type": "number", "minimum": 0}, {"const": methods.PUBLISHED}],
+    }
+    return {"members": members, **options}
+
+
+def _type_of(default: object) -> str:
+    return "integer" if isinstance(default, int) else "number"
+
+
 def _known() -> Mapping[str, list[str]]:
     """Return values that lists of a grid may hold, for completion; others may be right, too."""
     return {
@@ -267,6 +302,7 @@ def _known() -> Mapping[str, list[str]]:
         "perturb_continuous": [*schemes("continuous")],
         "perturb_categorical": [*schemes("categorical")],
         "augment": ["none", *AUGMENTATIONS],
+        "ensembling": [methods.NONE, *methods.names()],
     }
 
 

@@ -100,6 +100,13 @@ class Notes:
                     f'{name} has an hparam grid that no [[grid]] asks for: hparams = ["grid"]'
                 )
 
+    def own_rates(self, classifier: str, ensemblings: Iterable[str]) -> None:
+        """Note for which methods no scheme moves the learning rate: they have their own."""
+        for name in ensemblings:
+            line = f"perturb_hparams cannot move lr of {classifier} under {name}, which has its own"
+            if line not in self._others:
+                self._others.append(line)
+
     def unused(self, tables: Iterable[str]) -> None:
         """Note tables of the file that no grid uses."""
         self._others += [f"[{table}] is used by no grid" for table in tables]

@@ -17,6 +17,7 @@ from manyseed.jobs.cells import ResolvedCell, resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
@@ -91,6 +92,7 @@ class Resolver:
         self.datasets: dict[str, DatasetInfo] = {}
         self.configurations: dict[str, tuple[str, ...]] = {}
         self._pairs: dict[tuple[str, str], Pair] = {}
+        self._methods: dict[str, dict[str, Any] | None] = {}
         self._check_tables()
 
     def dataset(self, name: str, where: str) -> DatasetInfo:
@@ -203,7 +205,9 @@ class Resolver:
         UserError
         """
         pair = self.pair(names["dataset"], names["classifier"])
-        asked = {} if axis == "hparams" else {axis: value}
+        asked: dict[str, Any] = {} if axis == "hparams" else {axis: value}
+        if axis == "ensembling":
+            asked = {axis: self.method(value, f"{where}.{axis}")}
         try:
             return pair.resolve(names["hparams"], **asked)
         except Refused as error:
@@ -225,6 +229,43 @@ class Resolver:
                 remedy="\n  ".join(remedies) or None,
             ) from None
 
+    def method(self, name: str, key: str) -> dict[str, Any] | None:
+        """Return the description of an ensembling method that a file names; None for none.
+
+        Raises
+        ------
+        UserError
+        """
+        if name in self._methods:
+            return self._methods[name]
+        table = self._sweep.ensembling.get(name)
+        kind = name if table is None or table.kind is None else table.kind
+        if kind not in (*methods.SAME_AS_NONE, *methods.names()):
+            known = (*methods.SAME_AS_NONE, *methods.names(), *self._sweep.ensembling)
+            where = key if table is None else f"ensembling.{toml_key(name)}.kind"
+            raise UserError(
+                "unknown ensembling method",
+                file=self._path,
+                key=where,
+                value=kind,
+                remedy=nearest(kind, known),
+            )
+        options = {} if table is None else table.options()
+        try:
+            found = methods.resolve(kind, options)
+        except Refused as error:
+            raise self._refused(error, f"ensembling.{toml_key(name)}", options) from None
+        for other, known_method in self._methods.items():
+            if found is not None and known_method == found:
+                raise UserError(
+                    f"is the same as {other}: two names of one method",
+                    file=self._path,
+                    key=f"ensembling.{toml_key(name)}",
+                    remedy="leave one of them out, or give it other options",
+                )
+        self._methods[name] = found
+        return found
+
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:
         """Return the file's tables that no grid uses."""
         return [
@@ -232,12 +273,26 @@ class Resolver:
             for kind, tables in (
                 ("dataset", self._sweep.dataset),
                 ("classifier", self._sweep.classifier),
+                ("ensembling", self._sweep.ensembling),
             )
             for name in tables
             if name not in grids[kind]
         ]
 
     def _check_tables(self) -> None:
+        for name, method in self._sweep.ensembling.items():
+            key = f"ensembling.{toml_key(name)}"
+            kind = method.kind or name
+            reserved = (*methods.SAME_AS_NONE, *methods.names())
+            if name in reserved and kind != name:
+                raise UserError(
+                    f"{name} is a method of its own and cannot be of another kind",
+                    file=self._path,
+                    key=f"{key}.kind",
+                    value=kind,
+                    remedy="give the table another name",
+                )
+            self.method(name, key)
         for name, table in self._sweep.classifier.items():
             options = table.options()
             kind = classifiers.kind_of(name, table.kind, options)

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 
-_TABLES_OF_USERS = ("dataset", "classifier")
+_TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
 """Tables whose keys are names that the user gives."""
 
 _WORDS = {

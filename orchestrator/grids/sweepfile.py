@@ -38,6 +38,7 @@ from manyseed.orchestrator.grids.schema_errors import key_text, user_error
 _LARGEST = 2**63 - 1  # TOML's whole numbers have 64 bits
 
 Scores = Literal["all", "margin", "none"]
+Members = Literal["sizes", "all", "none"]
 ScoreType = Literal["float32", "float16"]
 
 
@@ -130,6 +131,9 @@ class Keep(_Table):
     """Of networks, loss and accuracy after every epoch."""
     train_accuracy: Flag | None = None
     """Accuracy of the final model on the rows that it was fitted on."""
+    members: Members | None = None
+    """Of ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (by default, where all
+    scores are kept, or with two classes), every member, or the whole ensemble alone."""
 
     def over(self, other: Keep) -> Keep:
         """Return these settings, and another's where these say nothing."""
@@ -140,7 +144,14 @@ class Keep(_Table):
             train_accuracy=(
                 other.train_accuracy if self.train_accuracy is None else self.train_accuracy
             ),
+            members=self.members or other.members,
         )
+
+    def members_of(self, n_classes: int) -> Members:
+        """Return what is kept of members: sizes by default where scores have probabilities."""
+        scores = self.resolve(n_classes)[0]
+        enough = scores == "all" or (scores == "margin" and n_classes == 2)
+        return self.members or ("sizes" if enough else "none")
 
     def resolve(self, n_classes: int) -> tuple[Scores, ScoreType]:
         """Return what is kept of a dataset: by default all scores for 3 to 10 classes."""
@@ -160,6 +171,7 @@ class Exclusion(_Table):
     hparams: Patterns | None = None
     vary: Patterns | None = None
     augment: Patterns | None = None
+    ensembling: Patterns | None = None
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
@@ -188,6 +200,9 @@ class Grid(_Table):
     """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
     augment: Texts = ["none"]
     """What training images go through at random, anew in each epoch, such as "crop-flip:4"."""
+    ensembling: Texts = ["none"]
+    """Methods that make several members of each training, such as "snapshot", or names of tables
+    [ensembling.NAME]; "none": single models, of which deep ensembles are made."""
     exclude: list[Exclusion] = []
     """Combinations that are left out."""
     zip: list[list[Text]] = []
@@ -314,6 +329,19 @@ class ClassifierTable(BaseModel):
         return dict(self.model_extra or {})
 
 
+class EnsemblingTable(BaseModel):
+    """An ensembling method with options of its own, which `jobs` checks."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    kind: Text | None = None
+    """The method, for a name of your own."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the options as the file gives them, without the kind."""
+        return dict(self.model_extra or {})
+
+
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
@@ -341,6 +369,8 @@ class SweepFile(_Table):
     """Datasets under names of your own, or with options."""
     classifier: dict[PlainName, ClassifierTable] = {}
     """Classifiers under names of your own, or with options."""
+    ensembling: dict[PlainName, EnsemblingTable] = {}
+    """Ensembling methods under names of your own, or with options."""
 
     def keep_of(self, dataset: str) -> Keep:
         """Return what is kept of a dataset: its own table's settings go before the file's."""

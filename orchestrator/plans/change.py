@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.jobs.ensembling.methods import NONE
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -17,9 +18,10 @@ from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.measuring import response_hours
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 _FURTHER = ("feature", "response")
 """What takes hours beside fits."""
@@ -70,7 +72,7 @@ class Change:
         return self.after.cells.join(asked, on="cell_id", maintain_order="left")
 
     def by_group(self) -> pl.DataFrame:
-        """Count by dataset and classifier.
+        """Count by dataset and classifier (`WITH_METHOD`).
 
         Columns dataset, classifier, train, test, classes (points and classes of the dataset),
         cells, runs, identical (runs stored as copies).
@@ -86,7 +88,8 @@ class Change:
         )
         repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
         return (
-            self.cells.group_by(by, maintain_order=True)
+            self.cells.with_columns(WITH_METHOD)
+            .group_by(by, maintain_order=True)
             .agg(
                 cells=pl.len(),
                 runs=(repeats * runs).sum(),
@@ -139,7 +142,7 @@ class Change:
             )
         )
         sizes = pl.DataFrame(
-            [(s.spec.dataset, s.spec.classifier, s.bytes, s.files) for s in self.stored],
+            [(s.spec.dataset, _priced_as(s.spec), s.bytes, s.files) for s in self.stored],
             schema=["dataset", "classifier", "store_bytes", "store_files"],
             orient="row",
         )
@@ -189,3 +192,8 @@ class Change:
                 cost, on=["dataset", "classifier"], maintain_order="left"
             ).to_dicts(),
         }
+
+
+def _priced_as(spec: GroupSpec) -> str:
+    """Return what `WITH_METHOD` is of a group's cells: augmentation alone is not priced apart."""
+    return spec.classifier if spec.ensembling in ("", NONE) else spec.named

@@ -11,7 +11,7 @@ import polars as pl
 
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_array
@@ -108,10 +108,14 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
 
 
 def _priced(cells: pl.DataFrame, observed: pl.DataFrame | None) -> pl.DataFrame:
-    """Return cells with the column seconds, on the requested device and as corrected."""
+    """Return cells with the column seconds, on the requested device and as corrected.
+
+    The classifier is as `WITH_METHOD` has it.
+    """
     on_gpu = pl.col("device") == "gpu"
     expected = cells.with_columns(
-        seconds=pl.col("core_seconds") / pl.when(on_gpu).then(GPU_SPEEDUP).otherwise(1.0)
+        WITH_METHOD,
+        seconds=pl.col("core_seconds") / pl.when(on_gpu).then(GPU_SPEEDUP).otherwise(1.0),
     )
     if observed is None or observed.is_empty():
         return expected

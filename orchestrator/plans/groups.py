@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,9 @@ import google_crc32c
 import polars as pl
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.ensembling.methods import member_epochs, sizes
 from manyseed.jobs.response.questions import resolve
+from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -27,7 +29,7 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.plan import ENSEMBLING, Plan
+from manyseed.orchestrator.plans.plan import METHOD, Plan
 from manyseed.orchestrator.plans.responses import responses_of
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
@@ -36,6 +38,8 @@ from manyseed.orchestrator.store.layout.optional import (
     DECLARED,
     RESPONSE,
     TRAIN_ACCURACY,
+    TooLarge,
+    of_members,
 )
 from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name, own_name
 
@@ -97,7 +101,7 @@ class Groups:
         ------
         DamagedFile
         """
-        named = plan.all_cells.select("group", *PAIR, ENSEMBLING, "path").unique()
+        named = plan.all_cells.select("group", *PAIR, METHOD, "path").unique()
         for number, *names in named.sort("group").iter_rows():
             spec = self.specs[number] if number < len(self.specs) else None
             if spec is None or names != [
@@ -159,8 +163,8 @@ class Groups:
         Parameters
         ----------
         asked : DataFrame
-            Columns dataset, classifier, repeats, runs, group (null for a new cell) and the axes
-            that came later.
+            Columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
+            the axes that came later.
         file, expansion
             What is asked for.
         path : Path
@@ -173,15 +177,34 @@ class Groups:
         """
         specs = list(self.specs)
         numbers = dict(self._numbers)
-        wanted = asked.group_by(*PAIR, ENSEMBLING, "group", maintain_order=True).agg(
-            pl.col("repeats").max(), all=(pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum()
+        wanted = asked.group_by(*PAIR, METHOD, "group", maintain_order=True).agg(
+            pl.col("repeats").max(),
+            (pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum().alias("all"),
+            pl.col("canonical").first(),
         )
-        for *names, group, repeats, runs in wanted.iter_rows():
+        for *names, group, repeats, runs, canonical in wanted.iter_rows():
             dataset, classifier, ensembling = key = tuple(names)
+            method = Cell.from_canonical(json.loads(canonical)).ensembling
+            if method is not None and file.response is not None:
+                raise UserError(
+                    "response curves are those of single networks, and cells with an ensembling "
+                    "method have none",
+                    file=path,
+                    key="response",
+                    remedy="leave it out, or let a sweep file of their own have these cells",
+                )
             number = numbers.get(key) if group is None else group
             _check_names(dataset, classifier, ensembling, path, new=number is None)
             try:
-                spec = _spec(len(specs), key, (repeats, runs), file, expansion)
+                spec = _spec(len(specs), key, (repeats, runs), file, expansion, method)
+            except TooLarge as error:
+                raise UserError(
+                    str(error),
+                    file=path,
+                    key="keep.members",
+                    value="all",
+                    remedy='keep.members = "sizes", fewer members or fewer test points',
+                ) from None
             except Refused as error:
                 raise refused(
                     error,
@@ -241,6 +264,7 @@ def _spec(
     planned: tuple[int, int],
     file: SweepFile,
     asked: Expansion,
+    method: Mapping[str, Any] | None,
 ) -> GroupSpec:
     """Return the layout of a new group.
 
@@ -253,6 +277,8 @@ def _spec(
         Its repeats, and its runs in all of them.
     file, asked
         What is asked for.
+    method : mapping or None
+        Its ensembling method's description.
     """
     dataset, classifier, ensembling = key
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
@@ -264,13 +290,19 @@ def _spec(
         responses = responses_of(resolve(options, info, model.record.fit, (dataset, classifier)))
         responses["optional"] = (*optional, *responses["optional"])
     scores, dtype = keep.resolve(len(info.class_names))
+    epochs = model.snapshots or (0,)
+    if method is not None:
+        taken = member_epochs(method, model.epochs or 0)
+        epochs, points = taken[-1:], (info.n_test, len(info.class_names))
+        kept = of_members(keep.members_of(points[1]), taken, sizes(len(taken)), points, dtype)
+        responses = dict(zip(("optional", "coordinates"), kept, strict=True))
     return planned_group(
         number=number,
         dataset=dataset,
         classifier=classifier,
         samples=info.n_test,
         class_names=info.class_names,
-        epochs=model.snapshots or (0,),
+        epochs=epochs,
         scores=scores,
         dtype=dtype,
         probability=model.probability,

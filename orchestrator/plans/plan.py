@@ -14,6 +14,7 @@ import polars as pl
 from annotated_types import Interval
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new
@@ -57,13 +58,20 @@ predictions are, `device` is the resource class requested, `core_seconds` what a
 expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
 the plan part that brought the cell."""
 
-ENSEMBLING = (
+METHOD = (
     pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
     .then(pl.lit(""))
-    .otherwise(pl.lit("none"))
-    .alias("ensembling")
+    .otherwise(pl.col("ensembling"))
+    .alias("method")
 )
 """`GroupSpec.ensembling` of a cell's group: those with an axis that came later have their own."""
+
+WITH_METHOD = (
+    pl.when(pl.col("ensembling") == NONE)
+    .then(pl.col("classifier"))
+    .otherwise(pl.concat_str("classifier", pl.lit("~"), "ensembling"))
+)
+"""A cell's classifier, and the ensembling method where there is one: what is priced apart."""
 
 _UNKNOWN_SECONDS = 1.0
 """What a fit is expected to take where a plan does not say it."""
@@ -187,8 +195,8 @@ class Plan:
         The classifier is named as in `GroupSpec.named`.
         """
         lengths = self.all_rows.group_by("group").agg(length=pl.col("row").max() + 1)
-        first = self.all_cells.group_by("group").first().with_columns(ENSEMBLING)
-        own = pl.when(pl.col("ensembling") != "").then(pl.format("~{}", "ensembling"))
+        first = self.all_cells.group_by("group").first().with_columns(METHOD)
+        own = pl.when(pl.col("method") != "").then(pl.format("~{}", "method"))
         named = pl.concat_str("classifier", own.otherwise(pl.lit("")))
         names = first.select("group", "path", "dataset", classifier=named)
         return names.join(lengths, on="group", how="left").sort("group")

@@ -15,6 +15,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused as NoAnalysis
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
+from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.placing import place
@@ -35,7 +36,7 @@ from manyseed.orchestrator.plans.cost import observed_seconds
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
 from manyseed.orchestrator.plans.own import own_code, write_pins
-from manyseed.orchestrator.plans.plan import CELLS, ENSEMBLING, Plan, write_plan
+from manyseed.orchestrator.plans.plan import CELLS, METHOD, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, once
@@ -272,8 +273,8 @@ def _extend(
     asked = _with_devices(asked, expansion)
     new = asked.filter(pl.col("cell").is_null())
     first = len(before.all_cells)
-    key = [*PAIR, "ensembling"]
-    new = new.with_columns(ENSEMBLING)
+    key = [*PAIR, "method"]
+    new = new.with_columns(METHOD)
     names = new.select(key).unique(maintain_order=True)
     described = names.with_columns(
         [
@@ -315,22 +316,24 @@ def _of_groups(
         assert spec is not None
         columns["group"].append(spec.number)
         columns["path"].append(spec.path)
-        columns["snapshots"].append(list(expansion.classifiers[classifier, dataset].snapshots))
+        own = expansion.classifiers[classifier, dataset].snapshots
+        columns["snapshots"].append(list(own if ensembling in ("", NONE) else spec.epochs))
     return columns
 
 
 def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
-    by = ["dataset", "classifier", "hparams", "train_fraction", "augment"]
-    sizes = asked.select(by).unique()
+    by = ["dataset", "classifier", "hparams", "train_fraction", "augment", "ensembling"]
+    sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []
-    for dataset, classifier, hparams, fraction, augment in sizes.iter_rows():
+    for dataset, classifier, hparams, fraction, augment, _, canonical in sizes.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        times.append(core_seconds(data, model, rows, augment))
-    described = sizes.with_columns(
+        method = json.loads(canonical).get("ensembling")
+        times.append(core_seconds(data, model, rows, augment, method))
+    described = sizes.drop("canonical").with_columns(
         pl.Series("device", devices, dtype=pl.String),
         pl.Series("core_seconds", times, dtype=pl.Float64),
     )

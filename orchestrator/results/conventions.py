@@ -12,6 +12,7 @@ from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
+from manyseed.jobs.ensembling.methods import SAME_AS_NONE
 from manyseed.orchestrator.errors import flag, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
@@ -46,10 +47,13 @@ def conventions(
     UserError
         For a value that has no meaning, a metric or a snapshot that doesn't exist.
     """
-    filed = read_sweep_file(paths.sweep_file).analysis
+    sweep = read_sweep_file(paths.sweep_file)
+    filed = sweep.analysis
     values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
     values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
     metrics, own = asked.get("metrics"), tuple(asked.get("own") or ())
+    if not metrics and any(not {*SAME_AS_NONE} >= {*grid.ensembling} for grid in sweep.grid):
+        values.setdefault("calibration", True)
     is_filed = asked.get("probe") is None
     if is_filed and is_own(probe := values.get("probe")) and own_metrics.choose([probe], ())[1]:
         del values["probe"]

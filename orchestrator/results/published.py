@@ -11,8 +11,10 @@ import polars as pl
 from dask.delayed import delayed
 
 from manyseed.analysis.graph.group import compute_all
-from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.jobs.datasets import dataset_id
+from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
+from manyseed.jobs.ensembling.methods import sizes
 from manyseed.orchestrator.grids.sweepfile import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
@@ -139,4 +141,21 @@ def _predictions(
         runs=runs,
         runs_planned=planned,
         epochs=spec.epochs,
+        ensembled=_ensembled(stored, plan.first_cell(spec.number).ensembling),
     )
+
+
+def _ensembled(
+    stored: Mapping[str, StoredArray], method: Mapping[str, Any] | None
+) -> Ensembled | None:
+    """Return what is kept of an ensembling method's members; None of single models."""
+    if method is None:
+        return None
+    count = method["members"]
+    for name in SIZE_ARRAYS:
+        if name in stored:
+            return Ensembled(members=count, sizes=sizes(count), score=stored[name])
+    for name in MEMBER_ARRAYS:
+        if name in stored:
+            return Ensembled(members=count, sizes=sizes(count), score=stored[name], single=True)
+    return Ensembled(members=count, sizes=(count,))

@@ -20,7 +20,7 @@ from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.tuned import require_hparams
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
@@ -310,7 +310,7 @@ class _Submitter:
         for device in devices["device"].unique():
             resources = profile.resources(device)
             hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
-            wanted = devices.filter(device=device).select("dataset", "classifier").unique()
+            wanted = devices.filter(device=device).select("dataset", WITH_METHOD).unique()
             beyond = cost.beyond(self.plan, hours, observed).join(
                 wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
             )

@@ -47,6 +47,7 @@ def planted(
         pl.lit("none").alias("perturb_categorical"),
         pl.lit("none").alias("augment"),
         pl.lit("none").alias("perturb_hparams"),
+        pl.lit("none").alias("ensembling"),
         pl.lit("default").alias("hparams"),
         pl.lit("init+batch").alias("vary"),
     )

@@ -191,6 +191,7 @@ def sweep(
                     "perturb_categorical": "none",
                     "augment": "none",
                     "perturb_hparams": "none",
+                    "ensembling": "none",
                     "vary": "init+batch",
                     "hparams": "default",
                 }

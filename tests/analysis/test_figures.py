@@ -342,6 +342,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "perturb_categorical": "none",
             "augment": "none",
             "perturb_hparams": "none",
+            "ensembling": "none",
             "hparams": "default",
             "vary": "init+batch",
             "dee": of_noise["worth"],

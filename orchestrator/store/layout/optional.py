@@ -8,7 +8,7 @@ array is a further entry of `DECLARED`, a further coordinate one of `COORDINATES
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -268,13 +268,55 @@ _RESPONSES = tuple(
     )
 )
 
+_PRECISIONS = ("float32", "float16")
+
+
+def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
+    of = "gap of two classes, class 1 minus class 0" if name.endswith("margin") else "of each class"
+    return Declared(
+        name=name,
+        keep="members",
+        dtypes=_PRECISIONS,
+        dims=dims,
+        fill=NAN,
+        long_name=f"log-probability {what}: {of}",
+        units="nat",
+        comment="Natural logarithms of averaged probabilities."
+        if dims[0] == "ensemble_size"
+        else "Natural logarithms.",
+    )
+
+
+SIZE_SCORE = _of_members(
+    "size_score", ("ensemble_size", "sample", "class"), "of the first members averaged"
+)
+SIZE_MARGIN = _of_members(
+    "size_margin", ("ensemble_size", "sample"), "of the first members averaged"
+)
+MEMBER_SCORE = _of_members("member_score", ("member", "sample", "class"), "of a member")
+MEMBER_MARGIN = _of_members("member_margin", ("member", "sample"), "of a member")
+
 DECLARED: dict[str, Declared] = {
-    declared.name: declared for declared in (TRAIN_ACCURACY, *_RESPONSES)
+    declared.name: declared
+    for declared in (
+        TRAIN_ACCURACY,
+        *_RESPONSES,
+        SIZE_SCORE,
+        SIZE_MARGIN,
+        MEMBER_SCORE,
+        MEMBER_MARGIN,
+    )
 }
 """All of them by name."""
 
 RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
 
+ENSEMBLE_SIZE = DeclaredCoordinate(
+    "ensemble_size", "int32", ("ensemble_size",), "members that are averaged, the first of them"
+)
+MEMBER_EPOCH = DeclaredCoordinate(
+    "member_epoch", "int32", ("member",), "epochs trained when the member was taken"
+)
 COORDINATES: dict[str, DeclaredCoordinate] = {
     declared.name: declared
     for declared in (
@@ -296,6 +338,55 @@ COORDINATES: dict[str, DeclaredCoordinate] = {
             comment="Degrees of rotate, else a share; NaN beyond the end of a short grid.",
         ),
         DeclaredCoordinate("part", "int16", ("part",), "which rows"),
+        ENSEMBLE_SIZE,
+        MEMBER_EPOCH,
     )
 }
 """All coordinates by name."""
+
+LARGEST_ALL = 256 * 10**6
+"""Bytes of all members of a run."""
+
+
+class TooLarge(ValueError):
+    """All members of a run are more than is kept."""
+
+
+def of_members(
+    keep: str, taken: Sequence[int], sizes: Sequence[int], points: tuple[int, int], dtype: str
+) -> tuple[tuple[OptionalArray, ...], tuple[Coordinate, ...]]:
+    """Return what is kept of an ensembling method's members.
+
+    Parameters
+    ----------
+    keep : {"sizes", "all", "none"}
+        ``keep.members`` of a sweep file.
+    taken : sequence of int
+        Epochs after which each member is taken.
+    sizes : sequence of int
+        Members after which an ensemble is kept.
+    points : (int, int)
+        Points of a test set, and classes.
+    dtype : str
+
+    Raises
+    ------
+    TooLarge
+    """
+    n, n_classes = points
+    binary = n_classes == 2
+    row = (n,) if binary else (n, n_classes)
+    if keep == "none":
+        return (), ()
+    if keep == "sizes":
+        declared = SIZE_MARGIN if binary else SIZE_SCORE
+        return (declared.of((len(sizes), *row), dtype),), (ENSEMBLE_SIZE.of(sizes),)
+    declared = MEMBER_MARGIN if binary else MEMBER_SCORE
+    shape = (len(taken), *row)
+    needed = math.prod(shape) * (4 if dtype == "float32" else 2)
+    if needed > LARGEST_ALL:
+        raise TooLarge(
+            f"{len(taken):,} members of {n:,} points and {n_classes:,} classes are "
+            f"{needed / 1e6:,.0f} MB a run; {LARGEST_ALL // 10**6} MB are the most"
+        )
+    return (declared.of(shape, dtype),), (MEMBER_EPOCH.of(taken),)

@@ -20,7 +20,8 @@ from tests.analysis.samples import sweep
 KEY = {
     "train_fraction": 1.0,
     **dict.fromkeys(
-        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment"), "none"
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+        "none",
     ),
     "hparams": "default",
     "vary": "init+batch",

@@ -29,7 +29,8 @@ KEY = {
     "classifier": "mlp",
     "train_fraction": 1.0,
     **dict.fromkeys(
-        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment"), "none"
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+        "none",
     ),
     "hparams": "default",
 }

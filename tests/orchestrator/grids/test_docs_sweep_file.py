@@ -9,10 +9,12 @@ import pytest
 
 from manyseed.analysis.options import CONVENTIONS
 from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.ensembling.methods import METHODS
 from manyseed.orchestrator.grids.sweepfile import (
     AnalysisTable,
     ClassifierTable,
     DatasetTable,
+    EnsemblingTable,
     Grid,
     Keep,
     Response,
@@ -47,6 +49,8 @@ def test_every_key_has_a_row():
         ("`[dataset.NAME]`", DatasetTable),
     ):
         assert keys(section(title)) == set(model.model_fields), title
+    options = {"members", *(name for one in METHODS.values() for name in one.defaults)}
+    assert keys(section("`[ensembling.NAME]`")) == set(EnsemblingTable.model_fields) | options
     found = keys(section("`[classifier.NAME]`"))
     assert found == set(ClassifierTable.model_fields) | FURTHER
 
@@ -107,3 +111,19 @@ def test_the_table_of_seconds_is_the_models():
             )
             assert float(value) == pytest.approx(expected, rel=0.06)
     assert f"A GPU counts as {GPU_SPEEDUP:g} cores" in text
+
+
+def test_the_methods_that_the_page_shows_plan(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", section("`[ensembling.NAME]`"), re.S)[1]
+    (tmp_path / "sweep.toml").write_text(f'name = "x"\nseed = 1\n{text}')
+    change = plan_change(tmp_path / "sweep.toml", tmp_path / "out")
+    assert change.cells["ensembling"].to_list() == ["none", "snapshot", "short-fge"]
+    assert [cells[-1] for cells in change.cells["snapshots"]] == [20, 200, 20 + 20 * 4 - 2]
+
+
+def test_the_defaults_of_methods_are_told():
+    table = section("`[ensembling.NAME]`")
+    for key in ("cycle", "lr", "batch_size", "momentum", "pretrain", "temperature"):
+        defaults = [one.defaults[key] for one in METHODS.values() if key in one.defaults]
+        shown = ", ".join(f"{value:g}" for value in dict.fromkeys(defaults))
+        assert re.search(rf"^\| `{key}` \|[^|]*\| {re.escape(shown)} \|", table, re.M), key

@@ -21,7 +21,8 @@ KEY = {"cell": pl.UInt32, "epoch": pl.UInt32, "repeat_index": pl.UInt16, "run_in
 KEY |= {"run_i": pl.UInt16, "run_j": pl.UInt16, "n_distinct": pl.UInt32, "n_runs": pl.UInt32}
 PLAIN = {"train_fraction": 1.0, "hparams": "default", "vary": "init+batch"}
 PLAIN |= dict.fromkeys(
-    ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment"), "none"
+    ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+    "none",
 )
 
 Cells = Sequence[tuple[Mapping[str, Any], NDArray[np.float64]]]

@@ -39,6 +39,15 @@ snapshots = [3]
 hparams   = {{ width1 = 32, width2 = 32 }}
 """
 
+METHOD = """
+[ensembling.csgld]
+members    = 7
+cycle      = 10
+saves      = 3
+batch_size = 32
+lr         = 0.05
+"""
+
 # The real training process, which saves after every epoch; where epoch `stop` begins it waits.
 PROCESS = """
 import sys
@@ -104,7 +113,19 @@ class Process:
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
     """A planned sweep with a task that has its first run."""
-    planned = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
+    return planned_sweep(tmp_path, LONG)
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> Sweep:
+    """The same of a run that yields members on its way, from epoch 8 to 28."""
+    text = LONG.replace("snapshots = [3]", 'optimizer = "sgd"')
+    text = text.replace('["mlp"]', '["mlp"]\nensembling = ["csgld"]')
+    return planned_sweep(tmp_path, text + METHOD)
+
+
+def planned_sweep(tmp_path: Path, text: str) -> Sweep:
+    planned = Sweep.plan(write(tmp_path / "long.toml", text), tmp_path / "sweep")
     plan, groups = Plan.read(planned.paths), Groups.read(planned.paths)
     lay_out(planned.paths, plan, groups)
     cell = TaskCell(plan.cell(0).canonical(), tuple(plan.cells["snapshots"][0]))
@@ -131,6 +152,16 @@ def test_a_killed_fit_goes_on_in_a_later_attempt_and_ends_bit_equal(sweep: Sweep
     sweep.compact()
     assert saved(sweep) == []
     assert sweep.rerun("0:0:0")["equal"]
+
+
+@pytest.mark.slow
+def test_a_method_that_is_killed_in_mid_cycle_ends_bit_equal(method: Sweep) -> None:
+    Process(method, "first", stop=20).kill_at(20)  # after four members, in noise of the second
+    assert Process(method, "second").epochs() == list(range(1, 28 - 19 + 1))
+    assert saved(method) == []
+    method.compact()
+    assert method.verify()["runs_wrong"] == 0
+    assert method.rerun("0:0:0")["equal"]
 
 
 def test_a_checkpoint_is_of_one_run_and_recipe(sweep: Sweep) -> None:

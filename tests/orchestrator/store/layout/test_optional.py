@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from manyseed.jobs.ensembling.members import ARRAYS as OF_MEMBERS
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.training.alive import MEASURES
 from manyseed.orchestrator.errors import DamagedGroup, LayoutTooNew, StoreError
@@ -70,7 +71,7 @@ def further(monkeypatch) -> tuple[OptionalArray, ...]:
 
 
 def test_what_is_declared_is_measured():
-    assert set(DECLARED) == {*MEASURES, *ARRAYS}
+    assert set(DECLARED) == {*MEASURES, *ARRAYS, *OF_MEMBERS}
     for name, one in DECLARED.items():
         assert one.name == name
         assert name not in {array.name for array in spec(3, curves=True).arrays}

@@ -1,0 +1,92 @@
+"""Ensembling methods: what averaging members of one training gains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.deep import MAX_PANELS, sizes
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.tables.keys import IS_METHOD
+from manyseed.analysis.tables.means import mean_of
+
+DEEP = "none: deep ensembles"
+_CONTEXT = [axis for axis in AXES if axis != "ensembling"]
+
+
+@styled
+def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
+    """Draw log-likelihood by the number of members, of methods beside deep ensembles (PIT, fig. 1).
+
+    A panel for each cells that differ in their ensembling alone; None without methods.
+    """
+    if "run_index" not in uncertainty.columns:
+        return None
+    known = uncertainty.filter(pl.col("cll").is_not_null())
+    methods = known.filter(IS_METHOD)
+    if methods.is_empty():
+        return None
+    here = known.join(methods, on=_CONTEXT, how="semi", maintain_order="left").with_columns(
+        value=pl.when(IS_METHOD).then(pl.col("ensembling").cast(pl.String)).otherwise(pl.lit(DEEP))
+    )
+    # of each context its first cell stands for all
+    first = here.group_by(_CONTEXT, maintain_order=True).agg(of=pl.col("cell").min())
+    here = here.join(first, on=_CONTEXT, maintain_order="left")
+    panel = here.filter(pl.col("cell") == pl.col("of"))
+    chosen, left = first_of_each(panel, MAX_PANELS)
+    named = titles(panel.drop("ensembling"))
+    values = here["value"].unique().sort().to_list()
+    values = [*(v for v in values if v == DEEP), *(v for v in values if v != DEEP)]
+    figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
+    handles: dict[str, Any] = {}
+    for axis, cell in zip(axes, chosen, strict=True):
+        own = here.filter(of=cell)
+        for value in own["value"].unique().to_list():
+            of_value = own.filter(value=value)
+            index = values.index(value)
+            handles[value] = _line(axis, of_value, "cll", index, "-")
+            _line(
+                axis,
+                of_value.filter(pl.col("log_likelihood").is_finite()),
+                "log_likelihood",
+                index,
+                "--",
+            )
+        sizes(axis, int(own["members"].max()), "models averaged, k")  # type: ignore[arg-type]
+    legend(figure, {value: handles[value] for value in values if value in handles}, "ensembling")
+    runs = methods.select("cell", "repeat_index", "run_index").unique().height
+    return Plot(
+        "member-likelihood",
+        "Log-likelihood by number of members",
+        "Mean log-probability of the true class when the probabilities of the first k members of "
+        "one training are averaged, or of k independent runs: at the temperature of the other half "
+        "of the test set (solid) and as it is (dashed). Means over runs (of deep ensembles over "
+        f"draws), then over repeats. n = {runs:,} runs with members.{not_drawn(left)}",
+        runs,
+        figure,
+    )
+
+
+def _line(axis: Axes, own: pl.DataFrame, name: str, index: int, dashes: str) -> Any:
+    over = (
+        own.group_by("cell", "repeat_index", "members", maintain_order=True)
+        .agg(mean_of(pl.col(name)))
+        .sort("members", "cell", "repeat_index")
+        .group_by("members", maintain_order=True)
+        .agg(mean_of(pl.col(name)))
+        .sort("members")
+    )
+    (line,) = axis.plot(
+        over["members"].to_numpy(),
+        over[name].to_numpy(),
+        color=colour(index),
+        marker=marker(index),
+        markersize=2.5,
+        linewidth=1.4 if dashes == "-" else 0.9,
+        ls=dashes,
+    )
+    return line

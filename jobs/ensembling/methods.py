@@ -1,0 +1,275 @@
+"""Ensembling methods: their options, resolved, and what of a run follows from them.
+
+Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and of its public
+code; ``docs/uncertainty.md`` says where they differ. Imports nothing that trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from manyseed.jobs.checks import Refused, UnknownOption, integer, number
+
+if TYPE_CHECKING:
+    from manyseed.jobs.classifiers.record import ClassifierInfo
+
+NONE = "none"
+SAME_AS_NONE = (NONE, "deep", "single")
+"""Names of no method: runs are single networks, of which deep ensembles are made afterwards."""
+
+SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+"""Members after which an ensemble is kept."""
+
+PUBLISHED = "published"
+"""The temperature of csgld that PIT's code has: N / n², N training rows, n batches an epoch."""
+
+MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """What is known of a method before it is asked for.
+
+    Attributes
+    ----------
+    name : str
+        As sweep files call it; part of identities and of keys of streams.
+    defaults : mapping
+        Of every option but `members`.
+    check : callable
+        ``check(name, value)`` returns the value of one of these options, typed, or raises Refused.
+    member_epochs : callable
+        ``member_epochs(options, epochs)``: after how many epochs each member is taken, where the
+        classifier's own training takes `epochs`.
+    streams : tuple of str
+        What it draws from besides the classifier's streams.
+    by_sgd : bool
+        Whether it goes on training, by SGD with rates of its own.
+    version : int
+        Part of the identity; raised when its meaning changes.
+    """
+
+    name: str
+    defaults: Options
+    check: Callable[[str, object], Any]
+    member_epochs: Callable[[Options, int], tuple[int, ...]]
+    streams: tuple[Literal["langevin", "posterior"], ...] = ()
+    by_sgd: bool = False
+    version: int = 1
+
+
+def _checked(option: str, value: object) -> Any:
+    match option:
+        case "cycle" | "noise_epochs" | "saves" | "pretrain":
+            return integer(option, value, least=1, most=MAX_EPOCHS)
+        case "batch_size":
+            return integer(option, value, least=2, most=1_000_000)
+        case "momentum":
+            return number(option, value, least=0, below=1)
+        case "temperature" if value == PUBLISHED:
+            return value
+        case "temperature" if isinstance(value, str):
+            raise Refused(option, value, allowed=f"a number from 0, or {PUBLISHED!r}")
+        case "temperature":
+            return number(option, value, least=0)
+        case _:  # rates
+            return number(option, value, above=0)
+
+
+def _of_snapshot(options: Options, epochs: int) -> tuple[int, ...]:
+    del epochs
+    return tuple(options["cycle"] * (k + 1) for k in range(options["members"]))
+
+
+def _of_csgld(options: Options, epochs: int) -> tuple[int, ...]:
+    del epochs
+    saves, cycle = options["saves"], options["cycle"]
+    return tuple(
+        cycle * (k // saves + 1) - saves + 1 + k % saves for k in range(options["members"])
+    )
+
+
+def _of_fge(options: Options, epochs: int) -> tuple[int, ...]:
+    del epochs
+    first, cycle = options["pretrain"] + options["cycle"] // 2, options["cycle"]
+    return tuple(first + cycle * k for k in range(options["members"]))
+
+
+def _of_dropout(options: Options, epochs: int) -> tuple[int, ...]:
+    return tuple(epochs for _ in range(options["members"]))
+
+
+_CYCLIC = {"batch_size": 64, "momentum": 0.0}
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        method.name: method
+        for method in (
+            Method(
+                name="snapshot",
+                defaults={"cycle": 40, "lr": 0.2, **_CYCLIC},
+                check=_checked,
+                member_epochs=_of_snapshot,
+                by_sgd=True,
+            ),
+            Method(
+                name="csgld",
+                defaults={
+                    "cycle": 50,
+                    "lr": 0.5,
+                    **_CYCLIC,
+                    "noise_epochs": 3,
+                    "saves": 3,
+                    "temperature": 1.0,
+                },
+                check=_checked,
+                member_epochs=_of_csgld,
+                streams=("langevin",),
+                by_sgd=True,
+            ),
+            Method(
+                name="fge",
+                defaults={"pretrain": 160, "cycle": 4, "lr_high": 0.05, "lr_low": 5e-4},
+                check=_checked,
+                member_epochs=_of_fge,
+                by_sgd=True,
+            ),
+            Method(
+                name="dropout",
+                defaults={},
+                check=_checked,
+                member_epochs=_of_dropout,
+                streams=("posterior",),
+            ),
+        )
+    }
+)
+"""By the names that sweep files use."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all methods."""
+    return tuple(METHODS)
+
+
+def resolve(kind: str, options: Options) -> dict[str, Any] | None:
+    """Return the canonical description of a method, all options resolved; None for none.
+
+    Parameters
+    ----------
+    kind : str
+        A method, or one of `SAME_AS_NONE`.
+    options : mapping
+        What the sweep file says of it.
+
+    Raises
+    ------
+    Refused
+        For an unknown method or option, or a value that is not allowed.
+    """
+    if kind in SAME_AS_NONE:
+        for option, value in options.items():
+            raise Refused(option, value, f"{kind} has no options: it is a run of its own each")
+        return None
+    if kind not in METHODS:
+        raise Refused("kind", kind, "unknown method", (NONE, *METHODS))
+    method = METHODS[kind]
+    allowed = ("members", *method.defaults)
+    for option, value in options.items():
+        if option not in allowed:
+            raise UnknownOption(option, value, allowed=allowed)
+    found = {
+        "name": kind,
+        "version": method.version,
+        "members": integer("members", options.get("members", 100), least=2, most=MAX_MEMBERS),
+    }
+    for option, default in method.defaults.items():
+        found[option] = method.check(option, options.get(option, default))
+    _check_together(found)
+    if method.member_epochs(found, 1)[-1] > MAX_EPOCHS:
+        raise Refused("members", found["members"], f"they take more than {MAX_EPOCHS:,} epochs")
+    return found
+
+
+def _check_together(found: Options) -> None:
+    name, cycle = found["name"], found.get("cycle", 0)
+    if name == "fge" and cycle % 2:
+        raise Refused("cycle", cycle, "members are taken in mid-cycle", "an even number of epochs")
+    if name == "csgld":
+        if found["saves"] > found["noise_epochs"]:
+            noisy = found["noise_epochs"]
+            reason = f"members are taken in epochs with noise, of which a cycle has {noisy}"
+            raise Refused("saves", found["saves"], reason)
+        if found["noise_epochs"] > cycle:
+            raise Refused("noise_epochs", found["noise_epochs"], f"a cycle has {cycle} epochs")
+
+
+def require_suited(method: Options, model: ClassifierInfo) -> None:
+    """Refuse a method for a classifier that cannot have it.
+
+    Raises
+    ------
+    Refused
+        Of the option ``ensembling``.
+    """
+    name, known = method["name"], METHODS[method["name"]]
+    if model.epochs is None:
+        reason = (
+            f"{name} trains a network on; {model.name} has no epochs: its runs of "
+            'ensembling = "none" form deep ensembles'
+        )
+        raise Refused("ensembling", name, reason)
+    if "optimizer" not in model.canonical:
+        reason = f"{name} needs one of the networks that manyseed trains, and {model.name} is none"
+        raise Refused("ensembling", name, reason)
+    if name == "dropout":
+        if "dropout" not in model.hparams:
+            raise Refused(
+                "ensembling", name, f"{model.name} has no dropout layers: take mlp or vit"
+            )
+        if model.hparams["dropout"] == 0:
+            raise Refused(
+                "ensembling",
+                name,
+                f"dropout = 0 makes all members equal: give {model.name} hparams = "
+                "{ dropout = 0.1 }",
+            )
+    if known.by_sgd and model.canonical.get("optimizer") != "sgd":
+        trained_by = model.canonical.get("optimizer")
+        reason = (
+            f"{name} trains by SGD, {model.name} by {trained_by}: give {model.name} "
+            'optimizer = "sgd"'
+        )
+        raise Refused("ensembling", name, reason)
+    if model.options.get("snapshots"):
+        reason = "the members are what is kept of a trajectory: keep.members"
+        reason = f"{model.name} has snapshots; {reason}"
+        raise Refused("ensembling", name, reason)
+
+
+def member_epochs(method: Options, epochs: int) -> tuple[int, ...]:
+    """Return after how many epochs each member is taken; a run's training ends with the last.
+
+    Parameters
+    ----------
+    method : mapping
+        As `resolve` returns it.
+    epochs : int
+        Of the classifier's own training.
+    """
+    return METHODS[method["name"]].member_epochs(method, epochs)
+
+
+def sizes(members: int) -> tuple[int, ...]:
+    """Return after how many members an ensemble is kept, the last of them all."""
+    return tuple(sorted({*(size for size in SIZES if size < members), members}))
+
+
+def stream_name(method: Options) -> str:
+    """Return what a method's streams are keyed by."""
+    return f"{method['name']}@{method['version']}"

@@ -1,0 +1,234 @@
+"""Members along one training: snapshot ensembles, cyclic SGLD, fast geometric ensembling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import METHODS, PUBLISHED, member_epochs
+
+if TYPE_CHECKING:
+    import torch
+
+    from manyseed.jobs.training.loop import Rate
+
+
+def cosine_cycles(rate: float, cycle: int) -> Rate:
+    """Return the rates of snapshot ensembles and cyclic SGLD (PIT, eq. 16).
+
+    lr₀/2 · (cos(π·((t − 1) mod T) / T) + 1), t steps from 1, T those of a cycle.
+
+    Parameters
+    ----------
+    rate : float
+        lr₀, at the start of each cycle.
+    cycle : int
+        Its epochs.
+    """
+
+    def at(epoch: int, step: int, steps: int) -> float:
+        place = (epoch % cycle * steps + step) / (cycle * steps)
+        return rate / 2 * (math.cos(math.pi * place) + 1)
+
+    return at
+
+
+def triangular_cycles(before: Rate, pretrain: int, high: float, low: float, cycle: int) -> Rate:
+    """Return the rates of fast geometric ensembling (PIT, eq. 17).
+
+    u is the place in the cycle: (1 − 2u)·a₁ + 2u·a₂ up to u = ½, and back in the other half.
+
+    Parameters
+    ----------
+    before : Rate
+        Of the training before the cycles.
+    pretrain : int
+        Its epochs.
+    high, low : float
+        a₁, at the ends of a cycle, and a₂ in its middle.
+    cycle : int
+        Its epochs.
+    """
+
+    def at(epoch: int, step: int, steps: int) -> float:
+        if epoch < pretrain:
+            return before(epoch, step, steps)
+        u = ((epoch - pretrain) % cycle + step / steps) / cycle
+        away = 1 - 2 * u if u <= 0.5 else 2 * u - 1
+        return away * high + (1 - away) * low
+
+    return at
+
+
+def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) -> float:
+    """Return the standard deviation of the noise that a step of SGLD adds: √(2·lr·τ / N).
+
+    With τ = 1 and small rates the weights are draws of the posterior of the model whose mean loss
+    is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n², n batches an epoch.
+
+    Parameters
+    ----------
+    rate : float
+        lr.
+    temperature : float or "published"
+        τ.
+    rows : int
+        N.
+    batches : int
+        n.
+    """
+    tau = rows / batches**2 if temperature == PUBLISHED else float(temperature)
+    return math.sqrt(2 * rate * tau / rows)
+
+
+def of(
+    method: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    rate: float,
+    rows: int,
+    noise: torch.Generator | None,
+    keep: Iterable[str],
+) -> Trajectory | None:
+    """Return the training of a method; None for one whose members are drawn after training.
+
+    Parameters
+    ----------
+    method : mapping
+        As `jobs.ensembling.methods.resolve` returns it.
+    settings : mapping
+        Of the network: its epochs and schedule.
+    rate : float
+        The learning rate of its own training.
+    rows, noise, keep
+        As `Trajectory` takes them.
+    """
+    if not METHODS[method["name"]].by_sgd:
+        return None
+    from manyseed.jobs.training.loop import schedule
+
+    before = schedule(settings["schedule"], rate, method.get("pretrain", settings["epochs"]))
+    return Trajectory(method, settings["epochs"], before, rows, noise, keep)
+
+
+class Trajectory:
+    """A training that yields members on its way.
+
+    Parameters
+    ----------
+    method : mapping
+        As `jobs.ensembling.methods.resolve` returns it.
+    epochs : int
+        Of the classifier's own training.
+    before : Rate
+        The rates of pretraining, where the method has any.
+    rows : int
+        Training rows.
+    noise : torch.Generator, optional
+        Of Langevin noise, on the model's device.
+    keep : iterable of str
+        Of `jobs.ensembling.members.ARRAYS`.
+
+    Attributes
+    ----------
+    epochs : int
+        Of all of the training.
+    rate : Rate
+    members : Members
+    """
+
+    def __init__(
+        self,
+        method: Mapping[str, Any],
+        epochs: int,
+        before: Rate,
+        rows: int,
+        noise: torch.Generator | None,
+        keep: Iterable[str] = (),
+    ) -> None:
+        self._method, self._rows, self._noise = method, rows, noise
+        self._taken_after = {*member_epochs(method, epochs)}
+        self.epochs = max(self._taken_after)
+        self.members = Members(method["members"], keep)
+        if method["name"] == "fge":
+            self.rate = triangular_cycles(
+                before, method["pretrain"], method["lr_high"], method["lr_low"], method["cycle"]
+            )
+        else:
+            self.rate = cosine_cycles(method["lr"], method["cycle"])
+
+    def after_step(
+        self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
+    ) -> None:
+        """Add Langevin noise to the weights, in the last epochs of a cycle.
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+        rate : float
+            Of this step.
+        epoch : int
+            From 0.
+        steps : int
+            Of an epoch.
+        """
+        if self._noise is None:
+            return
+        cycle, noisy = self._method["cycle"], self._method["noise_epochs"]
+        if epoch % cycle < cycle - noisy:
+            return
+        sd = langevin_sd(rate, self._method["temperature"], self._rows, steps)
+        import torch
+
+        with torch.no_grad():
+            for weights in parameters:
+                drawn = torch.randn(weights.shape, generator=self._noise, device=weights.device)
+                weights.add_(drawn, alpha=sd)
+
+    def takes(self, epochs: int) -> bool:
+        """Whether the model after so many epochs is a member."""
+        return epochs in self._taken_after
+
+    def take(self, logits: NDArray[Any]) -> None:
+        """Take a member by its scores of the test set, (sample, class)."""
+        self.members.add(logits)
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return what is kept of members besides the whole ensemble."""
+        return self.members.arrays()
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return ln p̄ of all members, (1, sample, class)."""
+        return self.members.logs()[None]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that goes on from here besides model and optimizer, as a checkpoint takes it.
+
+        Arrays are tensors.
+        """
+        import torch
+
+        def tensors(value: Any) -> Any:
+            if isinstance(value, list):
+                return [tensors(each) for each in value]
+            return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+        found = {name: tensors(value) for name, value in self.members.state().items()}
+        return {**found, "noise": None if self._noise is None else self._noise.get_state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+
+        def arrays(value: Any) -> Any:
+            if isinstance(value, list):
+                return [arrays(each) for each in value]
+            return value.numpy() if hasattr(value, "numpy") else value
+
+        members = {name: arrays(value) for name, value in state.items() if name != "noise"}
+        self.members.restore(members)
+        if self._noise is not None:
+            self._noise.set_state(state["noise"])

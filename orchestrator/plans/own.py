@@ -31,13 +31,15 @@ def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
 
 def own_code(sweep_file: Path, paths: SweepPaths) -> OwnCode:
     """Return what is known of the code that a sweep file names, for a sweep that may be there."""
-    return OwnCode.beside(sweep_file, read_pins(paths))
+    return OwnCode.beside(sweep_file, read_pins(paths) if paths.is_sweep else {})
 
 
 def write_pins(
     paths: SweepPaths, used: Mapping[str, Pin], check: Callable[[], None] | None = None
 ) -> None:
     """Keep what was found out; a sweep without code of users' own has no such file."""
+    if not used:
+        return
     before = read_pins(paths)
     after = {**before, **used}
     if after != before:

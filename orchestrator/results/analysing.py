@@ -34,7 +34,16 @@ from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable
 from manyseed.orchestrator.results.responses import responses
-from manyseed.orchestrator.results.tables import CURVES, DEE, UNCERTAINTY, Results, read_results
+from manyseed.orchestrator.results.tables import (
+    CMI,
+    CURVES,
+    DEE,
+    RESPONSE_CURVES,
+    RESPONSES,
+    UNCERTAINTY,
+    Results,
+    read_results,
+)
 from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.survey import survey
@@ -134,8 +143,11 @@ def analyze(
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
     bent = responses(groups, plan)
-    for name, frame in bent.items():
-        write_result(paths, name, frame.lazy(), options)
+    for name in (RESPONSES, RESPONSE_CURVES, CMI):
+        if name in bent:
+            write_result(paths, name, bent[name].lazy(), options)
+        else:
+            paths.table(name).unlink(missing_ok=True)
     written = [*tables, *([CURVES] if curves else []), *of_deep, *bent]
     Analysis(
         options=to_json(options),

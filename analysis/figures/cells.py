@@ -41,6 +41,7 @@ LETTER = 0.068  # inches, about
 LETTERS = 26  # of a line of what a row is
 RICH = 200  # cells of a page up to which violins are drawn
 ROWS = 72  # cells of a figure
+BESIDE = 5  # columns that have room for titles and ticks as large as elsewhere
 MOST = 2400  # cells that are drawn
 _DOT = 1e-6  # of an axis, the length of a stroke that is drawn as a dot
 
@@ -299,9 +300,10 @@ def _column(
         xs = np.array([[x, x, np.nan] for x, _ in medians]).ravel()
         ys = np.array([[y - 0.42, y + 0.42, np.nan] for _, y in medians]).ravel()
         axis.plot(xs, ys, color="black", linewidth=1.1, solid_capstyle="butt")
-    axis.set_title(quantity.label, pad=12)
+    narrow = len(axis.figure.axes) > BESIDE
+    axis.set_title(quantity.label, pad=12, fontsize=8 if narrow else None)
     axis.tick_params(axis="y", length=0)
-    axis.locator_params(axis="x", nbins=4 if len(axis.figure.axes) <= 5 else 2)
+    axis.locator_params(axis="x", nbins=2 if narrow else 4)
     return marks
 
 

@@ -389,7 +389,7 @@ def test_drawing_leaves_the_users_settings_alone(tables):
 
 
 def test_the_resolution_stands_where_no_dot_can_be():
-    plot = scatters.alpha_hat_against_accuracy(*_of(planted(datasets=2, alpha=0.2)))
+    plot = scatters.alpha_hat_against(*_of(planted(datasets=2, alpha=0.2)), "accuracy")
     plot.figure.draw_without_rendering()
     for axis in plot.figure.axes:
         (label,) = axis.texts
@@ -442,7 +442,9 @@ def test_dots_are_the_runs_that_they_are_named_after():
     rows = tables.runs.iter_rows(named=True)
     runs = {f"{r['cell']}:{r['repeat_index']}:{r['run_index']}": r for r in rows}
     plots = all_figures(Given(tables))
-    for plot in (one for one in plots if one.of_cells or one.name == "alpha-hat-accuracy"):
+    wanted = ("cells-1", "cells-2", "alpha-hat-accuracy")
+    assert all(not plot.marks for plot in plots if plot.name not in wanted)
+    for plot in (one for one in plots if one.name in wanted):
         named = set()
         for mark in plot.marks:
             column = mark.axis.get_title(loc="left") if plot.of_cells else "accuracy"

@@ -114,7 +114,8 @@ def test_a_classifier_has_its_colour_wherever_it_stands(tables):
 )
 def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
     plots = kinds.plots(Given(tables), name)
-    assert [plot.title for plot in plots] == ["data-00", "data-01"]
+    titles = [f"data-0{n}: {quantities.labelled(name)}" for n in range(2)]
+    assert [plot.title for plot in plots] == titles
     n = getattr(tables, table).filter(dataset="data-00").height
     assert f"n = {n:,} {table}." in plots[0].caption
     assert len(plots[0].figure.axes) == 1

@@ -24,6 +24,7 @@ def examples() -> dict[str, Example]:
     for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
         text = file.read_text(encoding="utf-8")
         title = text.partition("\n")[0].lstrip("# ").partition(" Copy to ")[0].rstrip(".")
-        beside = {one.name: one.read_text(encoding="utf-8") for one in file.parent.glob("*.py")}
+        named = (one for one in file.parent.glob("*.py") if f'"{one.stem}:' in text)
+        beside = {one.name: one.read_text(encoding="utf-8") for one in named}
         found[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
     return found

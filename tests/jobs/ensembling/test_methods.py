@@ -178,11 +178,12 @@ def test_runs_of_all_methods_start_as_single_ones():
 def test_the_cost_of_a_method_is_its_training_and_its_predictions():
     info = model()
     single = classifiers.core_seconds(WINE, info, 100)
-    dropout = classifiers.core_seconds(WINE, info, 100, methods.resolve("dropout", {"members": 2}))
+    method = methods.resolve("dropout", {"members": 2})
+    dropout = classifiers.core_seconds(WINE, info, 100, ensembling=method)
     assert dropout > single
     costs = {}
     for members in (10, 20):
         method = methods.resolve("snapshot", {"members": members, "batch_size": 64, "cycle": 2})
-        costs[members] = classifiers.core_seconds(WINE, info, 100, method)
+        costs[members] = classifiers.core_seconds(WINE, info, 100, ensembling=method)
     assert costs[20] == pytest.approx(2 * costs[10], rel=0.1)
     assert costs[10] > 4 * single  # 20 epochs instead of 4

@@ -219,8 +219,8 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
         "similar",
         "Runs of similar accuracy",
         f"Of each dataset and classifier the {SIMILAR} neighbours in accuracy, within a repeat, "
-        "whose α̂ differ most; chosen so, they are no typical runs. Run: its address for manyseed "
-        "show. To be read with δ (Summary)."
+        "whose α̂ differ most; chosen so, they are no typical runs. Run: its "
+        "address, cell:repeat:run. To be read with δ (Summary)."
         + (f" {more:,} more datasets and classifiers are not shown." if more > 0 else ""),
         heads,
         3 + apart,

@@ -221,9 +221,12 @@ def test_figures_without_values_are_left_out(tables):
         tables.cells,
     )
     plots = all_figures(Given(without))
-    assert [plot.name for plot in plots if plot.of_cells] == ["cells-1", "cells-2"]
+    per_repeat = ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
+    of_cells = [plot.name for plot in plots if plot.of_cells]
+    assert of_cells == ["cells-1", "cells-2", *per_repeat]
     assert not any(plot.name.startswith("alpha") for plot in plots)
-    columns = [axis.get_title(loc="left") for axis in plots[-1].figure.axes]
+    [cells] = [plot for plot in plots if plot.name == "cells-2"]
+    columns = [axis.get_title(loc="left") for axis in cells.figure.axes]
     assert columns == ["accuracy", "accuracy range"]
     html = render(content(without, notes=["alpha_hat needs keep.scores"]))
     assert "alpha_hat needs keep.scores" in html
@@ -297,7 +300,8 @@ def test_where_results_come_from_stands_on_the_page():
 def test_a_sweep_of_one_dataset_has_a_page():
     """Its first figure is that of its cells."""
     parsed = Page(render(content(planted(runs=3))))
-    assert [one["id"] for one in parsed.of("figure")] == ["cells-1"]
+    figures = [one["id"] for one in parsed.of("figure")]
+    assert figures == ["cells-1", "cells-consistency-repeats-1"]
     assert [one["id"] for one in parsed.of("p") if "id" in one] == ["cells"]
 
 

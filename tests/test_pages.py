@@ -53,6 +53,7 @@ def run(block: Block, folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
     ran = 0
     for page in PAGES:

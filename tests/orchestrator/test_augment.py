@@ -48,6 +48,7 @@ augment        = ["none", "rotate:45.0", "crop-flip:1"]
 AUGMENTED = PLAIN + GRID
 
 
+@pytest.mark.slow
 def test_augmented_cells_join_a_plain_sweep_and_change_nothing_of_it(tmp_path):
     file = write(tmp_path / "a.toml", PLAIN)
     sweep = train(file, tmp_path / "sweep")

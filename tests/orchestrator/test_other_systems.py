@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SWEEP = """
 name = "small"
 seed = 1
@@ -56,6 +58,7 @@ os.stat = stat_
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_is_trained_and_resumed_without_what_only_linux_has(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(LACKING)

@@ -302,6 +302,7 @@ GUARD
 """
 
 
+@pytest.mark.slow
 def test_one_line_from_an_estimator_to_its_variance(tmp_path: Path) -> None:
     """In a script that defines its estimator itself; a second time there are more runs."""
     script = tmp_path / "variance.py"

@@ -38,6 +38,7 @@ from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.lazy import open_runs
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows
@@ -335,13 +336,13 @@ def suite_by_formula() -> dict[str, float]:
     described = [datasets.resolve(name) for name in datasets.suite(SUITE)]
     specs = [spec_of(found.n_test, len(found.class_names), SUITE_REPEATS) for found in described]
     groups = CLASSIFIERS * len(specs)
-    files = CLASSIFIERS * sum(spec.files(SUITE_RUNS, SUITE_REPEATS) for spec in specs)
+    files = CLASSIFIERS * sum(count_files(spec, SUITE_RUNS, SUITE_REPEATS) for spec in specs)
     return {
         "runs": groups * SUITE_RUNS,
         "groups": groups,
         "mean_points": float(np.mean([spec.samples for spec in specs])),
         "files_and_folders": files + 2 * (len(specs) + 1),
-        "bytes": CLASSIFIERS * sum(spec.stored_bytes(SUITE_RUNS, SUITE_REPEATS) for spec in specs),
+        "bytes": CLASSIFIERS * sum(stored_bytes(spec, SUITE_RUNS, SUITE_REPEATS) for spec in specs),
         "npz_files": groups * SUITE_RUNS,
     }
 

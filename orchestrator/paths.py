@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from manyseed.orchestrator.errors import DamagedFile, UserError
 
@@ -36,6 +37,9 @@ BESIDE = ".manyseed"
 
 UNFINISHED, MAKER = ".manyseed-", ".maker"
 """How the name of a directory begins that is being made; in it, the process that makes it."""
+
+NAME_BYTES = 255
+"""The most that file systems take for the name of a file or folder."""
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
 
@@ -339,3 +343,24 @@ def open_sweep(directory: Path) -> SweepPaths:
         hint = "a sweep file is planned with: manyseed plan SWEEP.toml --out DIR"
         raise UserError("not a sweep directory", file=directory, remedy=hint)
     return paths
+
+
+def encode_name(name: str) -> str:
+    """Percent-encode a name to one that any file system and zarr accept as a folder.
+
+    Raises
+    ------
+    ValueError
+        Where that is empty, or longer than names of files are.
+    """
+    if not name:
+        raise ValueError("a dataset or classifier needs a name")
+    encoded = quote(name, safe="")
+    if encoded[0] in "._" or encoded == METADATA:
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    if len(encoded) > NAME_BYTES:
+        raise ValueError(
+            f"percent-encoded, as the store names its folders, it takes {len(encoded)} bytes; "
+            f"{NAME_BYTES} are the most"
+        )
+    return encoded

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import html
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyseed.orchestrator.errors import ManyseedError
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.learning import Learning
 from manyseed.orchestrator.paths import open_sweep
 from manyseed.orchestrator.plans.drop import Drop, choose_cells, to_drop
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.progress.nextsteps import next_steps
 from manyseed.orchestrator.submissions import profiles, stopping
 from manyseed.orchestrator.submissions.submission import (
     Submission,
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.plans.tuned import Search
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.store.care.compact import Compaction
-
-
-_GROUPS_SHOWN = 8
 
 
 class Sweep(Learning):
@@ -62,34 +56,14 @@ class Sweep(Learning):
         self.paths = open_sweep(self.directory)
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        from manyseed.orchestrator.progress.summary import summary
+
+        return "\n".join([f"Sweep({str(self.directory)!r})", *summary(self.paths)])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        first, *others = map(html.escape, self._lines())
+        first, *others = map(html.escape, repr(self).splitlines())
         return f"<pre><b>{first}</b>\n" + "\n".join(others) + "</pre>"
-
-    def _lines(self) -> list[str]:
-        """Return what it is, how far it is, and what comes next; never raises."""
-        lines = [f"Sweep({str(self.directory)!r})"]
-        try:
-            state = self.status()
-        except (ManyseedError, OSError) as error:
-            return [*lines, *str(error).splitlines()]
-        runs = state["runs"]
-        rest = [f"{runs[name]:,} {name}" for name in ("failed", "missing") if runs[name]]
-        finished = runs["done"] + runs["copy"]
-        lines.append(", ".join([f"{finished:,} of {runs['runs']:,} runs are finished", *rest]))
-        lines += [
-            f"  {one['dataset']} × {one['classifier']}: {one['done'] + one['copy']:,} of "
-            f"{one['runs']:,}"
-            for one in state["groups"][:_GROUPS_SHOWN]
-        ]
-        if (more := len(state["groups"]) - _GROUPS_SHOWN) > 0:
-            lines.append(f"  and {more:,} more")
-        steps = next_steps(self.paths, state["runs"], state["tasks"])
-        lines += [f"{what}: manyseed {shlex.join(map(str, given))}" for what, given in steps]
-        return lines
 
     @classmethod
     def plan(cls, sweep_file: str | Path, directory: str | Path | None = None) -> Sweep:

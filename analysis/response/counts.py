@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,10 @@ class Answers:
     layers: Sequence[int]
     magnitudes: Floats
 
+    def responses(self) -> Iterator[tuple[int, tuple[str, int]]]:
+        """Yield each response's number, and its transform and layer."""
+        return enumerate(zip(self.transforms, self.layers, strict=True))
+
     def grid(self, response: int) -> Floats:
         """Return the magnitudes of a response."""
         known: Floats = self.magnitudes[response][np.isfinite(self.magnitudes[response])]
@@ -79,9 +83,7 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
     """
     parts = _share(answers.shifted_right, answers.shifted_total)
     frames = []
-    for number, (transform, layer) in enumerate(
-        zip(answers.transforms, answers.layers, strict=True)
-    ):
+    for number, (transform, layer) in answers.responses():
         grid, accuracy = answers.grid(number), answers.accuracy(number)
         counted = np.isfinite(accuracy).all(axis=(1, 2))
         of_run = accuracy.mean(axis=1)
@@ -128,9 +130,7 @@ def repeat_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
         ``_std`` (n - 1), ``_min`` and ``_max``.
     """
     frames = []
-    for number, (transform, layer) in enumerate(
-        zip(answers.transforms, answers.layers, strict=True)
-    ):
+    for number, (transform, layer) in answers.responses():
         grid, accuracy = answers.grid(number), answers.accuracy(number).mean(axis=1)
         frames.append(
             pl.DataFrame(

@@ -39,8 +39,8 @@ def fetch(sweep_file: SweepToml) -> None:
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
     """
     from manyseed.orchestrator.grids.expansion import expand
+    from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.grids.own import OwnCode
-    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
     from manyseed.orchestrator.plans.data import fetch_datasets
 
     expansion = expand(read_sweep_file(sweep_file), sweep_file, OwnCode.unseen())

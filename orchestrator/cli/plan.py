@@ -56,7 +56,7 @@ def plan(
 
         manyseed plan sweep.toml --out /scratch/me/sweep
     """
-    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 

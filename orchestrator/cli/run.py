@@ -50,7 +50,7 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
-    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep

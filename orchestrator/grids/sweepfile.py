@@ -1,4 +1,4 @@
-"""The sweep file: its schema, its defaults, and reading it.
+"""The sweep file: its schema and its defaults.
 
 Types are checked here; what the values of datasets, classifiers and schemes mean, `expansion`
 asks `jobs`. ``docs/sweep-file.md`` describes every key.
@@ -7,11 +7,9 @@ asks `jobs`. ``docs/sweep-file.md`` describes every key.
 from __future__ import annotations
 
 import math
-import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -24,7 +22,6 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
-    ValidationError,
     WithJsonSchema,
     create_model,
 )
@@ -32,10 +29,9 @@ from pydantic_core import PydanticCustomError
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, Convention, check
-from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.schema_errors import key_text, user_error
 
-_LARGEST = 2**63 - 1  # TOML's whole numbers have 64 bits
+LARGEST = 2**63 - 1
+"""Of whole numbers in TOML, which have 64 bits."""
 
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
@@ -349,7 +345,7 @@ class SweepFile(_Table):
         StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
     ]
     """Of the sweep, and of its directory where none is given."""
-    seed: Annotated[StrictInt, Field(ge=0, le=_LARGEST), _WHOLE]
+    seed: Annotated[StrictInt, Field(ge=0, le=LARGEST), _WHOLE]
     """Of all random streams; another seed makes another sweep."""
     repeats: Repeats = 10
     """Test sets."""
@@ -376,64 +372,3 @@ class SweepFile(_Table):
         """Return what is kept of a dataset: its own table's settings go before the file's."""
         table = self.dataset.get(dataset)
         return self.keep if table is None else table.keep.over(self.keep)
-
-
-def _whole_numbers(
-    value: Any, location: tuple[int | str, ...] = ()
-) -> Iterator[tuple[tuple[int | str, ...], int]]:
-    """Yield every whole number of a file with its place."""
-    if isinstance(value, dict | list):
-        entries = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in entries:
-            yield from _whole_numbers(inner, (*location, key))
-    elif isinstance(value, int):
-        yield location, value
-
-
-def read_sweep_file(path: Path) -> SweepFile:
-    """Read and check a sweep file.
-
-    Raises
-    ------
-    UserError
-        With the file, the first wrong key, its value and a remedy.
-    """
-    return load_sweep_file(path)[0]
-
-
-def load_sweep_file(path: Path) -> tuple[SweepFile, bytes]:
-    """Return a checked sweep file, and its text as it lies on disk."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        remedy = None
-        if path.is_dir():
-            remedy = f"this takes the file; a planned sweep goes on with: manyseed resume {path}"
-        raise UserError(
-            f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
-        ) from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError("the sweep file is not UTF-8 text", file=path) from None
-    return parse_sweep_file(text, path), content
-
-
-def parse_sweep_file(text: str, path: Path) -> SweepFile:
-    """Check the text of a sweep file; `path` is named in messages."""
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also of whole numbers of thousands of digits
-        raise UserError(f"not valid TOML: {error}", file=path) from None
-    for location, number in _whole_numbers(table):
-        if not -_LARGEST <= number <= _LARGEST:
-            raise UserError(
-                "a whole number lies between -2^63 and 2^63",
-                file=path,
-                key=key_text(location),
-                value=number,
-            )
-    try:
-        return SweepFile.model_validate(table)
-    except ValidationError as error:
-        raise user_error(error.errors()[0], SweepFile, path) from None

@@ -182,7 +182,7 @@ def _largest(
 
 def _check_whole(paths: SweepPaths) -> None:
     """Refuse a sweep whose state is unknown."""
-    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.survey import survey
 
     read_sweep_file(paths.sweep_file)

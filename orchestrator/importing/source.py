@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.store.layout.schema import Keep, Probability, ScoreType, encode_name
+from manyseed.orchestrator.paths import encode_name
+from manyseed.orchestrator.store.layout.schema import Keep, Probability, ScoreType
 
 Positions = NDArray[np.int64]
 
@@ -30,7 +31,6 @@ _CLASS_NAME = 1000
 MAX_CLASSES = 2**16 - 1
 _MAX_POINT = 2**31 - 1
 TEST_SETS_BYTES = 2**31 - 2**20  # of a chunk that holds all of them
-_FOLDER_NAME = 255
 _SECONDS = 1e9
 
 
@@ -121,8 +121,10 @@ def check(source: PredictionFile) -> None:
         if not name or not _is_plain(name):
             remedy = f"give another with --{key} NAME"
             refuse(key, "a name has one letter or more, and no control characters", name, remedy)
-        if len(encode_name(name)) > _FOLDER_NAME:
-            refuse(key, "is too long for the name of a folder", name, f"give --{key} NAME")
+        try:
+            encode_name(name)
+        except ValueError as error:
+            refuse(key, str(error), name, f"give another with --{key} NAME")
     if not 2 <= len(source.class_names) <= MAX_CLASSES:
         refuse("class_names", f"there are {len(source.class_names):,} classes, not 2 to 65,535")
     for name in source.class_names:

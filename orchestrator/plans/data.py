@@ -11,7 +11,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import MachineError
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 
 _ANEW = "plan what it holds now into another directory with --out"
 

@@ -28,7 +28,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import SweepPaths, encode_name
 from manyseed.orchestrator.plans.plan import METHOD, Plan
 from manyseed.orchestrator.plans.responses import responses_of
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
@@ -41,7 +41,7 @@ from manyseed.orchestrator.store.layout.optional import (
     TooLarge,
     of_members,
 )
-from manyseed.orchestrator.store.layout.schema import GroupSpec, encode_name, own_name
+from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
 
 _FIXED = {
     "scores": "keep.scores",

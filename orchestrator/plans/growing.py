@@ -15,7 +15,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.expansion import expand
-from manyseed.orchestrator.grids.sweepfile import load_sweep_file
+from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.own import own_code

@@ -28,8 +28,9 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.grids.expansion import Expansion, expand
+from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.grids.resolving import toml_key
-from manyseed.orchestrator.grids.sweepfile import SweepFile, load_sweep_file
+from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds

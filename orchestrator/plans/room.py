@@ -12,6 +12,7 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.store.journals.records import HEADER_SIZE
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
 
 _CHEAPER = (
     ('keep.scores = "margin"', {"scores": "margin"}),
@@ -35,12 +36,12 @@ class GroupRoom:
     @cached_property
     def bytes(self) -> int:
         """Bytes once everything is published."""
-        return self.spec.stored_bytes(self.rows, self.repeats)
+        return stored_bytes(self.spec, self.rows, self.repeats)
 
     @cached_property
     def files(self) -> int:
         """Files and folders once everything is published."""
-        return self.spec.files(self.rows, self.repeats)
+        return count_files(self.spec, self.rows, self.repeats)
 
     def kept(self, **keep: str) -> GroupRoom:
         """Return the same runs, stored in another way."""

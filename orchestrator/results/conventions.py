@@ -14,7 +14,7 @@ from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
 from manyseed.jobs.ensembling.methods import SAME_AS_NONE
 from manyseed.orchestrator.errors import flag, refused, toml_value
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.snapshots import require_snapshots

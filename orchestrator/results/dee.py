@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CALIBRATION
-from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
+from manyseed.analysis.questions.dee import check, compared
+from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, nearest, refused

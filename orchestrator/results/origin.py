@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.sweepfile import SweepFile, read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import read_recipes
 

@@ -15,7 +15,7 @@ from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
 from manyseed.jobs.ensembling.methods import sizes
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.index import JournalIndex

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.sizing import TaskSize
 from manyseed.orchestrator.submissions.submission import Submission

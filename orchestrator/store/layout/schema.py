@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
-from urllib.parse import quote
 
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
-from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.layout.arrays import (
     FLAGS,
     LATER_FLAGS,
@@ -40,8 +39,6 @@ later, are of layout 2, all others of 1."""
 ATTRIBUTE = "manyseed"
 
 COORDINATE_ROWS = 2**16
-NAME_BYTES = 255  # of a file or folder
-FILE_OVERHEAD = 16  # bytes of index an inner chunk, about
 
 Keep = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
@@ -272,35 +269,6 @@ class GroupSpec:
         """Return the rows that so many runs take: whole shards."""
         return math.ceil(n_runs / self.shard_length) * self.shard_length
 
-    def stored_bytes(self, n_runs: int, repeats: int = 1) -> int:
-        """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×."""
-        total, bits = 0, (self.n_classes - 1).bit_length()
-        chunks = math.ceil(n_runs / self.chunk_length)
-        for array in self.arrays:
-            each = math.prod(self.shape(array, 1, 1)) * itemsize(array.dtype)
-            if array.role == "prediction":
-                if array.compressed:  # labels, of which no more than their bits stay
-                    values = each * n_runs * bits // (8 * itemsize(array.dtype))
-                else:
-                    values = each * chunks * self.chunk_length
-                total += values + FILE_OVERHEAD * chunks
-            elif array.role == "split":
-                total += each * repeats
-            else:
-                total += each * n_runs // 4
-        return total + 1024 * (len(self.arrays) + 1)
-
-    def files(self, n_runs: int, repeats: int = 1) -> int:
-        """Count files and folders once everything is published."""
-        total = 3  # the group's folder and description, the checksums of test sets
-        for array in self.arrays:
-            shape = self.shape(array, self.padded(n_runs), repeats)
-            pieces = (
-                math.ceil(n / shard) for n, shard in zip(shape, self.shards(array), strict=True)
-            )
-            total += 2 + math.prod(pieces)
-        return total
-
     def to_attributes(self) -> dict[str, object]:
         """Return what the group's attributes hold, as JSON."""
         fields = asdict(self)
@@ -382,24 +350,3 @@ def _require_types(values: Mapping[str, Any]) -> None:
 def own_name(classifier: str, ensembling: str) -> str:
     """Return what tells a group from others of its dataset, ``mlp`` or ``mlp~none``."""
     return f"{classifier}~{ensembling}" if ensembling else classifier
-
-
-def encode_name(name: str) -> str:
-    """Percent-encode a name to one that any file system and zarr accept as a folder.
-
-    Raises
-    ------
-    ValueError
-        Where that is empty, or longer than names of files are.
-    """
-    if not name:
-        raise ValueError("a dataset or classifier needs a name")
-    encoded = quote(name, safe="")
-    if encoded[0] in "._" or encoded == METADATA:
-        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    if len(encoded) > NAME_BYTES:
-        raise ValueError(
-            f"percent-encoded, as the store names its folders, it takes {len(encoded)} bytes; "
-            f"{NAME_BYTES} are the most"
-        )
-    return encoded

@@ -11,7 +11,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import deep
-from manyseed.analysis.questions.dee import check, compared, curves, gains, worths
+from manyseed.analysis.questions.dee import check, compared, curves
+from manyseed.analysis.questions.worth import gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.uncertainty.prefixes import orders
 from manyseed.analysis.uncertainty.splits import calibration_splits

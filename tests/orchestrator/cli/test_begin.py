@@ -8,7 +8,7 @@ import pytest
 
 from manyseed.orchestrator.cli.begin import found
 from manyseed.orchestrator.examples import examples
-from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
 

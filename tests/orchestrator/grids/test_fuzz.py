@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.sweepfile import parse_sweep_file
+from manyseed.orchestrator.grids.loading import parse_sweep_file
 from tests.orchestrator.conftest import inside
 
 WHOLE = """

@@ -10,7 +10,8 @@ import pytest
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
-from manyseed.orchestrator.grids.sweepfile import Keep, parse_sweep_file, read_sweep_file
+from manyseed.orchestrator.grids.loading import parse_sweep_file, read_sweep_file
+from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import command
 

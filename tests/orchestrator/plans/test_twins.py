@@ -184,7 +184,7 @@ def test_runs_of_twins_predict_the_same_and_those_of_others_do_not(tmp_path: Pat
 
 def plan_change_apart(file: Path, folder: Path):
     from manyseed.orchestrator.grids.expansion import expand
-    from manyseed.orchestrator.grids.sweepfile import read_sweep_file
+    from manyseed.orchestrator.grids.loading import read_sweep_file
 
     assert not (folder / "sweep").exists()
     return expand(read_sweep_file(file), file)

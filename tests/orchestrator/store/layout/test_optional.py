@@ -35,6 +35,7 @@ from manyseed.orchestrator.store.layout.optional import (
     OptionalArray,
 )
 from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.exchange import export_zip
 from manyseed.orchestrator.store.reading.lazy import open_runs
@@ -114,9 +115,9 @@ def test_attributes_come_back_and_cut_a_row(further):
     measured = prediction(made, 5).measured
     for one in further:
         assert row.parts(made)[one.name] == measured[one.name].tobytes()
-    more = made.stored_bytes(10) - spec(3, curves=True).stored_bytes(10)
+    more = stored_bytes(made, 10) - stored_bytes(spec(3, curves=True), 10)
     assert more >= 10 * (36 + 4 + 32)
-    assert made.files(10) == spec(3, curves=True).files(10) + 3 * 5  # of three shards
+    assert count_files(made, 10) == count_files(spec(3, curves=True), 10) + 3 * 5  # of three shards
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""What deep ensembles gain and what other models are worth in them, averaged over repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.questions.dee import check, curves
+from manyseed.analysis.uncertainty.dee import LESS_IS_BETTER, size_for
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What deep ensembles of some cells gain.
+
+    Attributes
+    ----------
+    metric : str
+    single, whole : float
+        Mean over repeats of one run, and of all averaged.
+    pool : int
+        Runs of a repeat, the fewest.
+    half, most : float or None
+        Members that bring half, and nine tenths, of what all bring over one: means over the
+        repeats; None where in none of them all are better than one.
+    repeats, gaining : int
+        Repeats, and those of them where all are better than one.
+    bounded : float or None
+        Share of temperatures at a bound, of ensembles of all sizes; None for plain metrics.
+    """
+
+    metric: str
+    single: float
+    whole: float
+    pool: int
+    half: float | None
+    most: float | None
+    repeats: int
+    gaining: int
+    bounded: float | None
+
+    @property
+    def words(self) -> str:
+        """The answer as a sentence or two."""
+        said = (
+            f"{self.metric}: one run {self.single:.4g}, all {self.pool} averaged {self.whole:.4g}"
+        )
+        if self.half is None or self.most is None:
+            said += "; nothing is gained by averaging."
+        else:
+            where = f"where that is a gain ({self.gaining} of {self.repeats} repeats), "
+            said += (
+                f"; {where if self.gaining < self.repeats else ''}{self.half:.1f} bring half of "
+                f"the gain, {self.most:.1f} nine tenths."
+            )
+        if self.bounded:
+            share = f"{self.bounded:.0%}" if self.bounded >= 0.005 else "Under 1%"
+            said += (
+                f" {share} of the temperatures are at a bound: the test set has few errors to "
+                "calibrate on."
+            )
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """How many independent runs of deep cells are worth as much as ensembles of other cells.
+
+    Attributes
+    ----------
+    metric, axis : str
+    value, deep_value : object
+        What the compared cells and the deep cells are in this axis.
+    members : int
+        Runs that are averaged.
+    dee : float or None
+        Mean over the repeats in which the value is reached; None where in none.
+    dee_min, dee_max : float or None
+        Smallest and largest of these.
+    lower, upper : float or None
+        Means of the bounds over the same repeats; an upper one of None: more than there are runs,
+        in one of them or more.
+    repeats, unreached : int
+        Repeats of all cells together, and those whose deep ensembles never reach the value.
+    pool : int
+        Runs of a deep cell's repeat, the fewest.
+    """
+
+    metric: str
+    axis: str
+    value: object
+    deep_value: object
+    members: int
+    dee: float | None
+    dee_min: float | None
+    dee_max: float | None
+    lower: float | None
+    upper: float | None
+    repeats: int
+    unreached: int
+    pool: int
+
+    @property
+    def words(self) -> str:
+        """The answer as a sentence."""
+        what = f"{self.axis} = {self.value}"
+        averaged = "1 run is" if self.members == 1 else f"{self.members} averaged runs are"
+        if self.axis == "ensembling":  # members of each run
+            averaged = "1 member is" if self.members == 1 else f"{self.members} members are"
+        of = f"independent runs with {self.axis} = {self.deep_value}"
+        if self.dee is None:
+            return f"{what}: {averaged} worth more than {self.pool} {of}."
+        if self.unreached:
+            others = f"{self.dee:.1f} in {self.repeats - self.unreached}"
+            some = f"in {self.unreached} of {self.repeats} repeats, {others}"
+            return f"{what}: {averaged} worth more than {self.pool} {of} {some}."
+        upper = f"{self.upper:.1f}" if self.upper is not None else f"more than {self.pool}"
+        return f"{what}: {averaged} worth {self.dee:.1f} ({self.lower:.1f} to {upper}) {of}."
+
+
+def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:
+    """Say what deep ensembles of the cells of a table gain; None where there are none."""
+    found = list(curves(uncertainty, check(metric)).values())
+    if not found:
+        return None
+    sign = -1.0 if metric in LESS_IS_BETTER else 1.0
+    shares = [[size_for(share, sign * curve.mean) for curve in found] for share in (0.5, 0.9)]
+    half, most = ([size for size in sizes if size is not None] for sizes in shares)
+    return Gain(
+        metric=metric,
+        single=float(np.mean([curve.mean[0] for curve in found])),
+        whole=float(np.mean([curve.mean[-1] for curve in found])),
+        pool=min(curve.pool for curve in found),
+        half=float(np.mean(half)) if half else None,
+        most=float(np.mean(most)) if most else None,
+        repeats=len(found),
+        gaining=len(half),
+        bounded=_bounded(uncertainty, metric),
+    )
+
+
+def _bounded(uncertainty: pl.DataFrame, metric: str) -> float | None:
+    if not metric.startswith("c") or "temperature_bounded" not in uncertainty.columns:
+        return None
+    found = uncertainty["temperature_bounded"].drop_nulls().to_numpy()
+    return float(found.mean()) if found.size else None
+
+
+def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) -> list[Worth]:
+    """Average comparisons over the repeats, and over all cells of the rows, by axis and size.
+
+    Parameters
+    ----------
+    rows : polars frame
+        As `compared` gives them, of one metric.
+    cells : polars frame
+        `cell` and the columns of `AXES`.
+    members : int or None
+        Which size; by default one run, and the largest that all compared cells have.
+    """
+    known = {row["cell"]: row for row in cells.iter_rows(named=True)}
+    groups: dict[tuple[str, object, object], list[dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        axis = row["axis"]
+        of = (axis, known[row["cell"]][axis], known[row["deep_cell"]][axis])
+        groups.setdefault(of, []).append(row)
+    result = []
+    for (axis, value, deep_value), own in groups.items():
+        shared = set.intersection(
+            *(
+                {r["members"] for r in own if (r["cell"], r["repeat_index"]) == key}
+                for key in {(r["cell"], r["repeat_index"]) for r in own}
+            )
+        )
+        wanted = {1, max(shared)} if members is None else {members} & shared
+        for size in sorted(wanted):
+            here = [row for row in own if row["members"] == size]
+            result.append(_worth(axis, value, deep_value, size, here))
+    return result
+
+
+def _worth(
+    axis: str, value: object, deep_value: object, members: int, rows: Sequence[Mapping[str, Any]]
+) -> Worth:
+    there = [row for row in rows if row["dee"] is not None]
+    reached = [row["dee"] for row in there]
+    # where no spread is known of that size (dee_std = "independent"), no bound is
+    lower = [row["dee"] if row["dee_lower"] is None else row["dee_lower"] for row in there]
+    upper = [row["dee_upper"] for row in there]
+    return Worth(
+        metric=rows[0]["metric"],
+        axis=axis,
+        value=value,
+        deep_value=deep_value,
+        members=members,
+        dee=float(np.mean(reached)) if reached else None,
+        dee_min=min(reached, default=None),
+        dee_max=max(reached, default=None),
+        lower=float(np.mean(lower)) if lower else None,
+        upper=None if None in upper or not upper else float(np.mean(upper)),
+        repeats=len(rows),
+        unreached=len(rows) - len(reached),
+        pool=min(row["pool"] for row in rows),
+    )

@@ -1,0 +1,75 @@
+"""A sweep file from disk: its text, read and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.grids.schema_errors import key_text, user_error
+from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
+
+
+def _whole_numbers(
+    value: Any, location: tuple[int | str, ...] = ()
+) -> Iterator[tuple[tuple[int | str, ...], int]]:
+    """Yield every whole number of a file with its place."""
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in entries:
+            yield from _whole_numbers(inner, (*location, key))
+    elif isinstance(value, int):
+        yield location, value
+
+
+def read_sweep_file(path: Path) -> SweepFile:
+    """Read and check a sweep file.
+
+    Raises
+    ------
+    UserError
+        With the file, the first wrong key, its value and a remedy.
+    """
+    return load_sweep_file(path)[0]
+
+
+def load_sweep_file(path: Path) -> tuple[SweepFile, bytes]:
+    """Return a checked sweep file, and its text as it lies on disk."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        remedy = None
+        if path.is_dir():
+            remedy = f"this takes the file; a planned sweep goes on with: manyseed resume {path}"
+        raise UserError(
+            f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError("the sweep file is not UTF-8 text", file=path) from None
+    return parse_sweep_file(text, path), content
+
+
+def parse_sweep_file(text: str, path: Path) -> SweepFile:
+    """Check the text of a sweep file; `path` is named in messages."""
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also of whole numbers of thousands of digits
+        raise UserError(f"not valid TOML: {error}", file=path) from None
+    for location, number in _whole_numbers(table):
+        if not -LARGEST <= number <= LARGEST:
+            raise UserError(
+                "a whole number lies between -2^63 and 2^63",
+                file=path,
+                key=key_text(location),
+                value=number,
+            )
+    try:
+        return SweepFile.model_validate(table)
+    except ValidationError as error:
+        raise user_error(error.errors()[0], SweepFile, path) from None

@@ -1,0 +1,39 @@
+"""What a group takes on disk once everything is published."""
+
+from __future__ import annotations
+
+import math
+
+from manyseed.orchestrator.store.layout.arrays import itemsize
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+
+_INDEX_BYTES = 16  # of a shard's index, per inner chunk, about
+
+
+def stored_bytes(spec: GroupSpec, n_runs: int, repeats: int = 1) -> int:
+    """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×."""
+    total, bits = 0, (spec.n_classes - 1).bit_length()
+    chunks = math.ceil(n_runs / spec.chunk_length)
+    for array in spec.arrays:
+        each = math.prod(spec.shape(array, 1, 1)) * itemsize(array.dtype)
+        if array.role == "prediction":
+            if array.compressed:  # labels, of which no more than their bits stay
+                values = each * n_runs * bits // (8 * itemsize(array.dtype))
+            else:
+                values = each * chunks * spec.chunk_length
+            total += values + _INDEX_BYTES * chunks
+        elif array.role == "split":
+            total += each * repeats
+        else:
+            total += each * n_runs // 4
+    return total + 1024 * (len(spec.arrays) + 1)
+
+
+def count_files(spec: GroupSpec, n_runs: int, repeats: int = 1) -> int:
+    """Count files and folders, the group's own folder among them."""
+    total = 3  # the group's folder and description, the checksums of test sets
+    for array in spec.arrays:
+        shape = spec.shape(array, spec.padded(n_runs), repeats)
+        pieces = (math.ceil(n / shard) for n, shard in zip(shape, spec.shards(array), strict=True))
+        total += 2 + math.prod(pieces)
+    return total

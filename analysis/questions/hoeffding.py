@@ -75,11 +75,10 @@ class Parts:
         if not whole > 0 or not error > 0:
             return (max(estimate, 0.0), max(estimate, 0.0))
         freedom = 2 * whole**2 / error
-        low, high = (
-            max(whole * (freedom / chi2.ppf(tail, freedom) - 1) + estimate, 0.0)
-            for tail in ((1 + confidence) / 2, (1 - confidence) / 2)
-        )
-        return low, high
+        with np.errstate(divide="ignore"):  # few runs: quantiles of χ² may be below any float
+            scale = freedom / chi2.ppf([(1 + confidence) / 2, (1 - confidence) / 2], freedom)
+        low, high = np.maximum(whole * (scale - 1) + estimate, 0.0)
+        return float(min(low, max(estimate, 0.0))), float(high)
 
 
 def _at(n: int, zeta_1: Real, zeta_2: Real) -> Real:

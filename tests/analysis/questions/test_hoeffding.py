@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy.stats import t
 
-from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
+from manyseed.analysis.questions.hoeffding import FEWEST, Parts, matrix, parts
 from manyseed.analysis.questions.howmany import for_pairs
 
 TRUE_RUNS = 30
@@ -170,3 +171,14 @@ def test_a_few_runs_that_collapse_do_not_break_the_interval(repeats):
         answer = for_pairs("x", [values(20) for _ in range(repeats)], width)
         inside += answer.low <= TRUE_RUNS <= (answer.high or math.inf)
     assert inside / 200 >= 0.85
+
+
+def test_an_interval_without_an_upper_end_is_open_and_warns_of_nothing() -> None:
+    """A quantile of χ² with a thousandth of a degree of freedom is below the smallest float."""
+    without = (np.array([-80.0, 80.0, 0.0, 0.0]), np.zeros(4))
+    few = Parts(np.array([4]), np.array([0.1]), np.array([0.2]), (without,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        low, high = few.limits(10, 0.95)
+    assert 0.0 <= low <= few.variance(10)
+    assert high == math.inf

@@ -76,7 +76,9 @@ def test_one_version_stands_everywhere() -> None:
     declared = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert declared
+    conda = yaml.safe_load((ROOT / "packaging/conda/recipe.yaml").read_text())["context"]
     assert declared[1] == cited["version"] == manyseed.__version__ == version("manyseed")
+    assert declared[1] == conda["version"]
 
 
 def test_forms_and_the_workflow_are_read() -> None:

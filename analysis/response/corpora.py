@@ -20,7 +20,7 @@ LEAST_TRAIN_ACCURACY = 0.8
 FEWEST_MODELS = 8
 """Below it conditional mutual information is not computed: it would be all bias."""
 
-_SINGLE = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy")
+_SINGLE = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy", "dbi")
 _SHIFTED = "shifted_train_accuracy"
 
 SCHEMA: Mapping[str, Any] = {
@@ -115,6 +115,8 @@ def _measures(models: pl.DataFrame, *, signed: bool) -> Iterator[tuple[str, np.n
         both = np.stack([there[name] for name in pair], axis=1)
         for by in COMBINATIONS:
             yield f"{by}({', '.join(pair)})", combine(both, by)
+    if models.height > 1 and not signed and "dbi" in there and "end_accuracy" in there:
+        yield "prod(dbi, end_accuracy)", there["dbi"] * there["end_accuracy"]
 
 
 def _summary(corpora: Sequence[Cmi | None]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Answers:
     layers : sequence of int
     magnitudes : float64 array (response, magnitude)
         NaN beyond the end of a short grid.
+    dbi : float array (run,) or None
+        Davies–Bouldin index of the first block's outputs, where it was taken.
     """
 
     right: Counts
@@ -43,6 +45,7 @@ class Answers:
     transforms: Sequence[str]
     layers: Sequence[int]
     magnitudes: Floats
+    dbi: Floats | None = None
 
     def responses(self) -> Iterator[tuple[int, tuple[str, int]]]:
         """Yield each response's number, and its transform and layer."""
@@ -78,8 +81,9 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
     frame
         The columns of `runs`, transform, layer, n_pairs (rows or pairs behind a point, of all
         draws), `SCORES` of the mean curve over draws, gi_draws_sd (n - 1), the accuracy of each
-        part and gap: accuracy on all training rows less that on the test set, which transforms of
-        both signs are in, moved by random magnitudes. Null where nothing was counted.
+        part, gap (accuracy on all training rows less that on the test set, which for transforms of
+        both signs is moved by random magnitudes) and dbi, the same for all responses of a run.
+        Null where nothing was counted.
     """
     parts = _share(answers.shifted_right, answers.shifted_total)
     frames = []
@@ -99,13 +103,17 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
             **found,
             **{f"{name}_accuracy": values for name, values in own.items()},
             "gap": own["train"] - test,
+            "dbi": np.full(len(accuracy), np.nan) if answers.dbi is None else answers.dbi,
         }
         frames.append(
             runs.with_columns(
                 transform=pl.lit(transform),
                 layer=pl.lit(layer, dtype=pl.UInt8),
                 n_pairs=pl.Series(answers.total[:, number, :, 0].sum(axis=1), dtype=pl.UInt32),
-                **{name: pl.Series(values).fill_nan(None) for name, values in columns.items()},
+                **{
+                    name: pl.Series(values, dtype=pl.Float64).fill_nan(None)
+                    for name, values in columns.items()
+                },
             )
         )
     return pl.concat(frames)

@@ -18,6 +18,11 @@ ROTATE_END = 179.0
 """Where rotations end whose range is the whole circle."""
 
 ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
+
+DBI = "dbi"
+"""Davies–Bouldin index of hidden outputs, and in the place of a transform: of which rows."""
+DBI_BATCHES, DBI_BATCH, DBI_LAYERS = 10, 120, (1,)
+"""Batches whose indices are averaged, rows of each, and layers whose outputs they are of."""
 PARTS = ("train", "shifted-train", "test", "shifted-test")
 """What is counted besides curves: all training rows; the sample, the test set, the test set again,
 the shifted ones each row by a magnitude of its own."""
@@ -40,6 +45,8 @@ class Asked:
         Samples.
     magnitudes, pair_magnitudes : int
         Points of a curve: of transforms of both signs, and of interpolations (``inter``: one less).
+    dbi : bool
+        Whether the Davies–Bouldin index of `DBI_LAYERS` is taken.
     """
 
     responses: tuple[tuple[str, int], ...]
@@ -48,6 +55,7 @@ class Asked:
     draws: int = DRAWS
     magnitudes: int = MAGNITUDES
     pair_magnitudes: int = PAIR_MAGNITUDES
+    dbi: bool = False
 
     @property
     def grids(self) -> tuple[tuple[float, ...], ...]:
@@ -71,8 +79,9 @@ class Asked:
         return tuple(found)
 
     def to_attributes(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {**asdict(self), "responses": [list(each) for each in self.responses]}
+        """Return it as JSON has it; what came later is left out where it was not asked for."""
+        value = {**asdict(self), "responses": [list(each) for each in self.responses]}
+        return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
 
     @classmethod
     def from_attributes(cls, value: Mapping[str, Any]) -> Asked:

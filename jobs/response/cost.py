@@ -5,7 +5,7 @@ from __future__ import annotations
 from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.classifiers.registry import TRANSFORM_SECONDS
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.response.asked import PAIRED, Asked
+from manyseed.jobs.response.asked import DBI_BATCH, DBI_BATCHES, PAIRED, Asked
 
 _OF_TRAINING = 1 / 3
 """A row's prediction, of what its training takes in an epoch."""
@@ -20,7 +20,7 @@ def response_seconds(
     """Return what measuring a model that was trained on so many rows takes on one core.
 
     Predictions of magnitudes × rows × draws, half of them where these are pairs, the transforms of
-    images, and one of all training and test rows.
+    images, one of all training and test rows, and of the rows of the Davies–Bouldin index.
 
     Parameters
     ----------
@@ -34,6 +34,8 @@ def response_seconds(
         each = info.record.core_seconds(dataset, info, rows) / (info.epochs * rows) * _OF_TRAINING
     sampled = asked.rows * rows if isinstance(asked.rows, float) else min(asked.rows, rows)
     seconds = (rows + dataset.n_test) * each
+    if asked.dbi:
+        seconds += min(rows, DBI_BATCHES * DBI_BATCH) * each
     for transform, _ in asked.responses:
         predicted = len(asked.grid(transform)) * sampled * asked.draws
         if transform in PAIRED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from manyseed.jobs.images.transforms import transformed
-from manyseed.jobs.response.asked import PAIRED, PARTS, Asked
+from manyseed.jobs.response.asked import (
+    DBI,
+    DBI_BATCH,
+    DBI_BATCHES,
+    DBI_LAYERS,
+    PAIRED,
+    PARTS,
+    Asked,
+)
 from manyseed.jobs.response.pairs import Positions, Streams, batches, pairs, sample
 from manyseed.jobs.training.handling import Alive
 from manyseed.jobs.training.prediction import gaps, labels
@@ -19,6 +28,7 @@ from manyseed.jobs.training.prediction import gaps, labels
 RIGHT, TOTAL = "response_right", "response_total"
 SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"
 ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
+"""Of every model that is asked; `DBI` where it is asked for."""
 
 Counts = NDArray[np.uint32]
 
@@ -59,18 +69,18 @@ class Subject:
     largest: float
 
 
-def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, Counts]:
+def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any]]:
     """Ask a trained model, in evaluation mode.
 
     Nothing is drawn but from the streams of `of`, and nothing changes in the model.
 
     Returns
     -------
-    dict of uint32 arrays
+    dict of arrays, uint32
         `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs that it labels right, and all
         of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
         part), the parts as `jobs.response.asked.PARTS`; 0 of shifted ones where a transform is
-        an interpolation.
+        an interpolation. Where asked for `DBI`, float32 (layer,), the layers of `DBI_LAYERS`.
     """
     model = _Model(alive, of)
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
@@ -95,12 +105,13 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, Counts]:
             elif transform not in PAIRED:
                 sampled = sample(of.streams.order(transform, 0, of.n_part), of.own, asked.rows)
                 shifted[number, place] = model.shifted(part, transform, grid, sampled, asked.batch)
-    return {
+    found = {
         RIGHT: right,
         TOTAL: total,
         SHIFTED_RIGHT: np.ascontiguousarray(shifted[..., 0]),
         SHIFTED_TOTAL: np.ascontiguousarray(shifted[..., 1]),
     }
+    return {**found, DBI: model.clustering()} if asked.dbi else found
 
 
 def _n_pairs(kind: str, classes: NDArray[np.uint16]) -> int:
@@ -193,6 +204,21 @@ class _Model:
             ]
         return np.array(found, dtype=np.uint32)
 
+    def clustering(self) -> NDArray[np.float32]:
+        """Return how little the classes are apart behind the first block, shape (layer,)."""
+        of = self._of
+        places = sample(of.streams.order(DBI, 0, of.n_part), of.own, DBI_BATCHES * DBI_BATCH)
+        head, _ = self._halves()
+        found: list[float] = []
+        with torch.no_grad():
+            for batch in batches(places, DBI_BATCH):
+                if len(batch) == DBI_BATCH or not found:
+                    outputs = _pooled(head(self._encode(of.rows(batch))))
+                    found.append(davies_bouldin(outputs.cpu().numpy(), of.y[batch]))
+        known = [index for index in found if np.isfinite(index)]
+        mean = np.mean(known) if known else np.nan
+        return np.full(len(DBI_LAYERS), mean, dtype=np.float32)
+
     def _halves(self) -> tuple[Any, Any]:
         if self._cut is None:
             if self._alive.halves is None:
@@ -208,6 +234,35 @@ class _Model:
         if n is not None and mixed.ndim == 2 and n < mixed.shape[1]:
             mixed[:, n:] = one[:, n:]
         return mixed
+
+
+def _pooled(outputs: torch.Tensor) -> torch.Tensor:
+    """Return a layer's outputs as rows; maps larger than 4 × 4 are max-pooled by 4 × 4."""
+    if outputs.ndim == 4 and min(outputs.shape[2:]) > _POOL:
+        outputs = torch.nn.functional.max_pool2d(outputs, _POOL)
+    return outputs.flatten(1).double()
+
+
+_POOL = 4
+
+
+def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -> float:
+    """Return the Davies–Bouldin index of classes, NaN where it has no meaning.
+
+    The mean over classes of the largest ratio, over other classes, of both mean distances from
+    their centres to the distance of the centres: 0 where classes are points.
+
+    Parameters
+    ----------
+    outputs : float64 array (row, feature)
+    classes : integer array (row,)
+    """
+    from sklearn.metrics import davies_bouldin_score
+
+    n = len(np.unique(classes))
+    if not 1 < n < len(classes) or not np.isfinite(outputs).all():
+        return math.nan
+    return float(davies_bouldin_score(outputs, classes))
 
 
 def _n_right(scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int) -> int:

@@ -10,6 +10,7 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.images.schemes import MOST, read
 from manyseed.jobs.response.asked import (
     BATCH,
+    DBI,
     DRAWS,
     MAGNITUDES,
     PAIR_MAGNITUDES,
@@ -43,7 +44,7 @@ def resolve(
     ----------
     options : mapping
         Of the sweep file's table: transforms, and where given layers, rows, batch, draws,
-        magnitudes and pair_magnitudes.
+        magnitudes, pair_magnitudes and dbi.
     dataset : DatasetInfo
     fit : object
         The `fit` of the classifier's record.
@@ -68,6 +69,10 @@ def resolve(
     responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
     if not responses:
         raise Refused("layers", layers, "at layer 1 there are intra and inter alone")
+    dbi = options.get(DBI, False)
+    if dbi and not is_cut:
+        reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
+        raise Refused(DBI, dbi, reason)
     return Asked(
         tuple(responses),
         rows=_rows(options.get("rows", ROWS)),
@@ -79,6 +84,7 @@ def resolve(
         pair_magnitudes=integer(
             "pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES), least=3, most=1_001
         ),
+        dbi=dbi,
     )
 
 

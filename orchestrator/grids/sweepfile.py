@@ -226,9 +226,11 @@ class Response(_Table):
     """Points of a curve of a transform of both signs."""
     pair_magnitudes: Annotated[StrictInt, _WHOLE] | None = None
     """Points of a curve of intra; inter has one less."""
+    dbi: Flag | None = None
+    """Whether the Davies–Bouldin index of the first block's outputs is taken, too."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return the options as the file gives them."""
+        """Return what is measured, as the file says."""
         return {key: value for key, value in self.model_dump().items() if value is not None}
 
 

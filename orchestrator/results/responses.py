@@ -9,6 +9,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import information
 from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, scores
+from manyseed.jobs.response.asked import DBI, DBI_LAYERS
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.published import Published
@@ -16,6 +17,7 @@ from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.reading.reader import read_array
 
+_FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]
 
 
@@ -42,6 +44,7 @@ def responses(groups: Sequence[Published], plan: Plan) -> dict[str, pl.DataFrame
             transforms=[name for name, _ in asked.responses],
             layers=[layer for _, layer in asked.responses],
             magnitudes=read_array(group.group, "response_magnitude"),
+            dbi=read_array(group.group, DBI)[rows, _FIRST_BLOCK] if asked.dbi else None,
         )
         of_runs.append(scores(answers, runs.select(_RUN)))
         of_repeats.append(repeat_curves(answers, runs))

@@ -69,6 +69,7 @@ OF_RESPONSES: dict[str, dict[str, Meaning]] = {
             _OF_ROWS,
             "train_accuracy less test_accuracy, or less shifted_test_accuracy where there is one.",
         ),
+        "dbi": ("1", "Davies–Bouldin index of the first block's outputs; null where not taken."),
     },
     RESPONSE_CURVES: _ASKED
     | {

@@ -87,6 +87,33 @@ def test_curves_are_kept_with_each_run_and_change_no_prediction(tmp_path):
     assert "Traceback" not in inside("rerun", sweep.directory, path, "--check")[1]
 
 
+def test_the_index_of_the_first_block_is_kept_and_changes_nothing_else(tmp_path):
+    text = PLAIN.replace('["small", "xgb"]', '["small"]').replace("runs    = 3", "runs    = 2")
+    file = write(tmp_path / "r.toml", text + TABLE)
+    before = stored(train(file, tmp_path / "without"))
+    sweep = train(write(file, text + TABLE + "dbi = true"), tmp_path / "with", workers=2)
+    for path, arrays in before.items():
+        after = stored(sweep)[path]
+        assert after.keys() - arrays.keys() == {"dbi"}
+        for name, values in arrays.items():
+            if name not in ("crc", "fit_seconds", "recipe"):
+                np.testing.assert_array_equal(after[name], values)
+        assert after["dbi"].shape[1:] == (1,)
+    group = next(iter(list_groups(sweep.paths.store)))
+    assert read_array(group, "layer").tolist() == [1]
+    sweep.analyze(Options(resamples=5))
+    kept = sweep.runs("digits", "small")["dbi"].values[:2, 0]
+    assert (kept > 0).all()
+    found = sweep.results["responses"].sort("run_index")
+    assert found["dbi"].to_list() == np.repeat(kept.astype(float), 3).tolist()
+    assert sweep.results["cmi"].filter(measure="dbi").height == 3
+    assert plan_sweep(file, sweep.directory).is_empty
+    assert inside("verify", sweep.directory)[0] == 0
+    assert inside("rerun", sweep.directory, "0:0:1", "--check")[0] == 0
+    with pytest.raises(UserError, match=r"is stored with \[response\]"):
+        plan_sweep(write(file, text + TABLE), sweep.directory)
+
+
 def test_a_group_that_exists_keeps_its_responses(tmp_path):
     file = write(tmp_path / "r.toml", PLAIN + TABLE)
     plan_sweep(file, tmp_path / "sweep")
@@ -147,6 +174,8 @@ def test_the_table_is_in_no_identity(tmp_path):
         ('transforms = ["intra"]\ndraws = 0', "sklearn:digits", "draws", "from 1"),
         ('transforms = ["intra"]\nmagnitudes = 2', "sklearn:digits", "magnitudes", "from 3"),
         ("layers = [0]", "sklearn:digits", "transforms", "missing"),
+        ('transforms = ["intra"]\ndbi = true', "sklearn:digits", "dbi", "no hidden layer"),
+        ('transforms = ["intra"]\ndbi = 1', "sklearn:digits", "dbi", "true or false"),
         (
             'transforms = ["intra"]',
             "synthetic:gaussian",

@@ -268,6 +268,19 @@ _RESPONSES = tuple(
     )
 )
 
+DBI = Declared(
+    name="dbi",
+    keep=RESPONSE,
+    dtypes=("float32",),
+    dims=("layer",),
+    fill=NAN,
+    long_name="Davies–Bouldin index of a layer's outputs",
+    units="1",
+    comment="Of training rows by class, the mean over up to 10 batches of 120: the larger, the "
+    "less are classes apart. NaN where it has no meaning.",
+    least=0.0,
+)
+
 _PRECISIONS = ("float32", "float16")
 
 
@@ -301,6 +314,7 @@ DECLARED: dict[str, Declared] = {
     for declared in (
         TRAIN_ACCURACY,
         *_RESPONSES,
+        DBI,
         SIZE_SCORE,
         SIZE_MARGIN,
         MEMBER_SCORE,
@@ -310,6 +324,7 @@ DECLARED: dict[str, Declared] = {
 """All of them by name."""
 
 RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
+"""Those that every group with response curves has."""
 
 ENSEMBLE_SIZE = DeclaredCoordinate(
     "ensemble_size", "int32", ("ensemble_size",), "members that are averaged, the first of them"
@@ -338,6 +353,13 @@ COORDINATES: dict[str, DeclaredCoordinate] = {
             comment="Degrees of rotate, else a share; NaN beyond the end of a short grid.",
         ),
         DeclaredCoordinate("part", "int16", ("part",), "which rows"),
+        DeclaredCoordinate(
+            "layer",
+            "int32",
+            ("layer",),
+            "layer",
+            comment="1: the output of a network's first block.",
+        ),
         ENSEMBLE_SIZE,
         MEMBER_EPOCH,
     )

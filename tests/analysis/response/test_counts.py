@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -90,7 +92,7 @@ def test_curves_of_repeats_are_over_runs():
     )  # fmt: skip
 
 
-def planted(runs=3, signed=False, seed=0):
+def planted(runs=3, signed=False, seed=0, dbi=False):
     """Models of a grid depth × width; gi follows the gap, end_accuracy says nothing."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -108,9 +110,10 @@ def planted(runs=3, signed=False, seed=0):
                         "pal_printed": 5 + rng.normal(), "mean_accuracy": 0.5 + rng.normal(0, 0.01),
                         "end_accuracy": 0.5 + rng.normal(0, 0.01), "shifted_train_accuracy": 0.5,
                         "train_accuracy": 0.7 if width == 8 else 0.99,
+                        "dbi": 2 * gap if dbi else None,
                     }
                 )  # fmt: skip
-    schema = {"layer": pl.UInt8, "gi_folded": pl.Float64}
+    schema = {"layer": pl.UInt8, "gi_folded": pl.Float64, "dbi": pl.Float64}
     return pl.DataFrame(rows, schema_overrides=schema)
 
 
@@ -135,6 +138,21 @@ def test_each_run_index_is_a_corpus_and_the_verdict_varies_between_them():
     assert by["gi"]["cmi"] > by["gi"]["null_q95"]
     assert by["end_accuracy"]["cmi"] < by["gi"]["cmi"] / 2
     assert (by["gi"]["n_corpora"], by["gi"]["n_models"], by["gi"]["n_excluded"]) == (3, 36, 0)
+
+
+def test_the_index_of_the_first_block_is_a_measure_where_it_was_taken():
+    by = {
+        row["measure"]: row
+        for row in information(planted(dbi=True), HPARAMS, permutations=40).iter_rows(named=True)
+    }
+    assert by["dbi"]["cmi"] == pytest.approx(100)
+    assert "prod(dbi, end_accuracy)" in by
+    assert not information(planted(), HPARAMS, permutations=0)["measure"].str.contains("dbi").any()
+    given = answers()
+    runs = pl.DataFrame({"cell": [0, 0, 1, 1], "run_index": [0, 1, 0, 1]})
+    assert scores(given, runs)["dbi"].null_count() == 8
+    taken = replace(given, dbi=np.array([1.0, 2.0, np.nan, 4.0]))
+    assert scores(taken, runs)["dbi"].to_list() == [1, 2, None, 4] * 2
 
 
 def test_models_that_did_not_learn_are_left_out_where_a_transform_has_both_signs():

@@ -20,6 +20,7 @@ from manyseed.jobs.response.measure import (
     TOTAL,
     Subject,
     answers,
+    davies_bouldin,
 )
 from manyseed.jobs.response.pairs import Streams, batches, pairs, sample
 from manyseed.jobs.run import Run
@@ -327,3 +328,65 @@ def test_rows_are_unperturbed(monkeypatch):
     np.testing.assert_array_equal(
         case.of.rows(case.of.own), plain.X[np.argsort(plain.in_dataset.train)]
     )
+
+
+# how far classes are apart behind the first block
+
+
+def test_the_davies_bouldin_index_is_that_of_its_definition():
+    rng = np.random.default_rng(3)
+    outputs, classes = rng.normal(size=(40, 6)), rng.integers(0, 3, 40).astype(np.uint16)
+    centres = {k: outputs[classes == k].mean(axis=0) for k in range(3)}
+    within = {
+        k: np.mean([math.dist(row, centres[k]) for row in outputs[classes == k]]) for k in range(3)
+    }
+    worst = [
+        max((within[k] + within[j]) / math.dist(centres[k], centres[j]) for j in range(3) if j != k)
+        for k in range(3)
+    ]
+    assert davies_bouldin(outputs, classes) == pytest.approx(np.mean(worst))
+    assert davies_bouldin(np.repeat(np.eye(3), 4, axis=0), np.repeat([0, 1, 2], 4)) == 0
+    one_class, all_apart = np.zeros(40, dtype=int), np.arange(40)
+    for undefined in (one_class, all_apart):
+        assert math.isnan(davies_bouldin(outputs, undefined))
+    assert math.isnan(davies_bouldin(np.full((4, 1), np.inf), np.array([0, 0, 1, 1])))
+
+
+def test_the_index_of_a_network_is_that_of_its_pooled_first_block(monkeypatch):
+    """Slow version: batches of 120 rows of the sample's order, rows one by one, pooled by hand."""
+    options = {"epochs": 2, "hparams": {"width": 4}}
+    asked = Asked((("intra", 0),), rows=24, dbi=True)
+    case = ask(monkeypatch, DIGITS, "convnet", options, asked)
+    of, alive = case.of, case.alive
+    order = of.streams.order("dbi", 0, of.n_part)[:1200]
+    assert 240 <= len(order) < 360
+    head = alive.halves()[0]
+    found = []
+    for batch in (order[:120], order[120:240]):  # what is left is no whole batch
+        outputs = []
+        for row in batch:
+            with torch.no_grad():
+                (maps,) = head(alive.encode(of.rows(np.array([row])))).double().numpy()
+            size = maps.shape[1] // 4
+            outputs.append(
+                [
+                    channel[4 * i : 4 * i + 4, 4 * j : 4 * j + 4].max()
+                    for channel in maps
+                    for i in range(size)
+                    for j in range(size)
+                ]
+            )
+        assert len(outputs[0]) == 4 * 2 * 2
+        found.append(davies_bouldin(np.array(outputs), of.y[batch]))
+    assert case.found["dbi"].shape == (1,)
+    assert case.found["dbi"][0] == pytest.approx(np.mean(found), rel=1e-4)
+    assert case.found["dbi"].dtype == np.float32
+
+
+def test_a_sample_below_a_batch_is_one():
+    of = subject(np.arange(30.0)[:, None], np.arange(30) % 2)
+    alive = replace(
+        model(lambda rows: rows[:, 0]), halves=lambda: (lambda rows: torch.tensor(rows), None)
+    )
+    found = answers(Asked((("intra", 0),), dbi=True), of, alive)["dbi"]
+    assert found[0] == pytest.approx(davies_bouldin(of.rows(np.arange(30)), of.y))

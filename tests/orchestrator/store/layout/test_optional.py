@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from manyseed.jobs.ensembling.members import ARRAYS as OF_MEMBERS
+from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.training.alive import MEASURES
 from manyseed.orchestrator.errors import DamagedGroup, LayoutTooNew, StoreError
@@ -72,7 +73,7 @@ def further(monkeypatch) -> tuple[OptionalArray, ...]:
 
 
 def test_what_is_declared_is_measured():
-    assert set(DECLARED) == {*MEASURES, *ARRAYS, *OF_MEMBERS}
+    assert set(DECLARED) == {*MEASURES, *ARRAYS, DBI, *OF_MEMBERS}
     for name, one in DECLARED.items():
         assert one.name == name
         assert name not in {array.name for array in spec(3, curves=True).arrays}

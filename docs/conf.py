@@ -37,7 +37,7 @@ PAGES = {
     "Begin": ("start", "recipes", "faq", "glossary"),
     "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster"),
     "Results": ("results", "plots", "uncertainty", "response", "import", "python", "json"),
-    "Inside": ("design", "identity", "store", "compared"),
+    "Inside": ("design", "extending", "identity", "store", "compared"),
 }
 _HOUSE = ("AGENTS", "SECURITY", "CODE_OF_CONDUCT")
 MORE = {

@@ -1,0 +1,69 @@
+"""The worked examples of docs/extending.md are followed to the letter, in a copy of the tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "extending.md"
+BLOCK = re.compile(r'^```(python|diff) title="([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
+
+
+def changed(text: str, diff: str) -> str:
+    """Replace the lines with a minus, which must be there once, by those with a plus."""
+    sides = {"-": "", "+": ""}
+    for line in diff.splitlines():
+        sides[line[0]] += line[1:] + "\n"
+    old, new = (side.rstrip("\n") for side in sides.values())
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of what is versioned, with all that the page says done to it."""
+    listed = ("git", "ls-files", "-co", "--exclude-standard")
+    files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in files.stdout.splitlines():
+        source = ROOT / name
+        if source.is_symlink() or source.is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, tmp_path / name, follow_symlinks=False)
+    for kind, name, text in BLOCK.findall(PAGE.read_text()):
+        file = tmp_path / name
+        if kind == "python":
+            assert not file.exists(), name
+        file.write_text(text if kind == "python" else changed(file.read_text(), text))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_worked_examples_work(copy: Path) -> None:
+    tests = [name for _, name, _ in BLOCK.findall(PAGE.read_text())]
+    tests = [name for name in tests if name.startswith("tests/")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": f"{copy}/src:{copy}"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert f"{len(tests)} passed" in done.stdout
+    lint = Path(sys.executable).with_name("ruff")
+    if lint.exists():
+        new = [name for kind, name, _ in BLOCK.findall(PAGE.read_text()) if kind == "python"]
+        of = [name for name in new if name not in tests]
+        checked = subprocess.run(
+            [lint, "check", "-q", *of], cwd=copy, capture_output=True, text=True, check=False
+        )
+        assert checked.returncode == 0, checked.stdout

@@ -35,9 +35,9 @@ autodoc_typehints = "description"
 
 PAGES = {
     "Begin": ("start", "recipes", "faq", "glossary"),
-    "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster"),
+    "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster", "scale"),
     "Results": ("results", "plots", "uncertainty", "response", "import", "python", "json"),
-    "Inside": ("design", "extending", "identity", "store", "compared"),
+    "Inside": ("design", "extending", "reproducibility", "identity", "store", "compared"),
 }
 _HOUSE = ("AGENTS", "SECURITY", "CODE_OF_CONDUCT")
 MORE = {

@@ -43,12 +43,6 @@ CLASSIFIERS: dict[str, Classifier] = {
 _START = 0.005
 """Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
 
-_PREDICTION = 1 / 3
-"""What predicting a row takes, of training on it for an epoch."""
-
-_NOISE = 1.3
-"""What cyclic SGLD takes, of a training without noise."""
-
 
 def lacking(name: str) -> tuple[str, ...]:
     """Return the packages that a fit of a classifier needs and this installation lacks."""
@@ -221,16 +215,16 @@ def core_seconds(
     """
     predicted, factor = 0.0, 1.0
     if ensembling is not None and info.epochs is not None:
-        from manyseed.jobs.ensembling.methods import member_epochs
+        from manyseed.jobs.ensembling.methods import PREDICTION, member_epochs, passes
 
         taken = member_epochs(ensembling, info.epochs)
+        factor = passes(ensembling, info.epochs) / taken[-1]
         trained = {**info.canonical, "epochs": taken[-1]}
         if "batch_size" in trained and "batch_size" in ensembling:
             trained["batch_size"] = ensembling["batch_size"]
         info = replace(info, canonical=trained, epochs=taken[-1])
         of_row = info.record.core_seconds(dataset, info, rows) / (taken[-1] * rows)
-        predicted = len(taken) * dataset.n_test * of_row * _PREDICTION
-        factor = _NOISE if ensembling["name"] == "csgld" else 1.0
+        predicted = len(taken) * dataset.n_test * of_row * PREDICTION
     presented = 0.0
     if (scheme := augmentation(augment)) is not None and info.epochs is not None:
         presented = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]

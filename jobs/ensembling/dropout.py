@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from manyseed.jobs.ensembling.ensemble import Ensemble
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.training.layers import Dropout
-from manyseed.jobs.training.loop import PREDICTED_AT_ONCE
+from manyseed.jobs.training.loop import Rate
 
 
-@torch.no_grad()
-def sampled(
-    model: nn.Module, X: Tensor, count: int, masks: torch.Generator, keep: Iterable[str] = ()
-) -> Members:
-    """Predict rows with dropout active, all else as in evaluation.
+class Masked(Ensemble):
+    """Members are a trained network's predictions with dropout active, all else as in evaluation.
 
     Each point of each member has masks of its own, as in PIT's code; batch norm uses its running
     statistics.
 
     Parameters
     ----------
+    epochs : int
+        Of the training.
+    rate : Rate
+    members : Members
     model : torch.nn.Module
-        Trained; its dropout layers draw from `masks` from now on.
-    X : tensor (row, ...)
-    count : int
-        Members.
     masks : torch.Generator
-        On the model's device.
-    keep : iterable of str
-        Of `jobs.ensembling.members.ARRAYS`; others are passed over.
+        Draws the members' masks, on the model's device.
     """
-    members = Members(count, keep)
-    model.eval()
-    for layer in model.modules():
-        if isinstance(layer, Dropout):
+
+    def __init__(
+        self, epochs: int, rate: Rate, members: Members, model: nn.Module, masks: torch.Generator
+    ) -> None:
+        super().__init__(epochs, rate, members, masks)
+        self._layers = [layer for layer in model.modules() if isinstance(layer, Dropout)]
+        self._masks = masks
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Let dropout be active within the block."""
+        before = [layer.generator for layer in self._layers]
+        for layer in self._layers:
             layer.train()
-            layer.generator = masks
-    for _ in range(count):
-        logits = torch.cat([model(part) for part in X.split(PREDICTED_AT_ONCE)])
-        members.add(logits.cpu().numpy())
-    model.eval()
-    return members
+            layer.generator = self._masks
+        try:
+            yield
+        finally:
+            for layer, generator in zip(self._layers, before, strict=True):
+                layer.eval()
+                layer.generator = generator

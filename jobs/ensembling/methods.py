@@ -26,6 +26,12 @@ SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 PUBLISHED = "published"
 """The temperature of csgld that PIT's code has: N / n², N training rows, n batches an epoch."""
 
+PREDICTION = 1 / 3
+"""What predicting a row takes, of training on it for an epoch."""
+
+NOISE = 1.3
+"""What cyclic SGLD takes, of a training without noise."""
+
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 
 Options = Mapping[str, Any]
@@ -49,7 +55,12 @@ class Method:
     streams : tuple of str
         What it draws from besides the classifier's streams.
     by_sgd : bool
-        Whether it goes on training, by SGD with rates of its own.
+        Whether it is defined for networks that are trained by SGD alone.
+    own_rate : bool
+        Whether all of its training has learning rates of its own.
+    passes : callable
+        ``passes(options, epochs)``: what it takes beside predictions of members, in epochs of
+        training; by default the epochs of its training.
     version : int
         Part of the identity; raised when its meaning changes.
     """
@@ -60,13 +71,17 @@ class Method:
     member_epochs: Callable[[Options, int], tuple[int, ...]]
     streams: tuple[Literal["langevin", "posterior"], ...] = ()
     by_sgd: bool = False
+    own_rate: bool = False
+    passes: Callable[[Options, int], float] | None = None
     version: int = 1
 
 
 def _checked(option: str, value: object) -> Any:
     match option:
-        case "cycle" | "noise_epochs" | "saves" | "pretrain":
+        case "cycle" | "noise_epochs" | "saves" | "pretrain" | "epochs":
             return integer(option, value, least=1, most=MAX_EPOCHS)
+        case "rank":
+            return integer(option, value, least=2, most=MAX_MEMBERS)
         case "batch_size":
             return integer(option, value, least=2, most=1_000_000)
         case "momentum":
@@ -100,8 +115,22 @@ def _of_fge(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(first + cycle * k for k in range(options["members"]))
 
 
+def _of_swag(options: Options, epochs: int) -> tuple[int, ...]:
+    del epochs
+    return tuple(options["epochs"] for _ in range(options["members"]))
+
+
 def _of_dropout(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(epochs for _ in range(options["members"]))
+
+
+def _noisy(options: Options, epochs: int) -> float:
+    return NOISE * _of_csgld(options, epochs)[-1]
+
+
+def _with_statistics(options: Options, epochs: int) -> float:
+    del epochs
+    return float(options["epochs"] + PREDICTION * options["members"])
 
 
 _CYCLIC = {"batch_size": 64, "momentum": 0.0}
@@ -116,6 +145,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 check=_checked,
                 member_epochs=_of_snapshot,
                 by_sgd=True,
+                own_rate=True,
             ),
             Method(
                 name="csgld",
@@ -131,6 +161,8 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 member_epochs=_of_csgld,
                 streams=("langevin",),
                 by_sgd=True,
+                own_rate=True,
+                passes=_noisy,
             ),
             Method(
                 name="fge",
@@ -138,6 +170,15 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 check=_checked,
                 member_epochs=_of_fge,
                 by_sgd=True,
+            ),
+            Method(
+                name="swag",
+                defaults={"pretrain": 160, "epochs": 300, "lr": 0.01, "rank": 20},
+                check=_checked,
+                member_epochs=_of_swag,
+                streams=("posterior",),
+                by_sgd=True,
+                passes=_with_statistics,
             ),
             Method(
                 name="dropout",
@@ -200,6 +241,12 @@ def _check_together(found: Options) -> None:
     name, cycle = found["name"], found.get("cycle", 0)
     if name == "fge" and cycle % 2:
         raise Refused("cycle", cycle, "members are taken in mid-cycle", "an even number of epochs")
+    if name == "swag" and (averaged := found["epochs"] - found["pretrain"]) < found["rank"]:
+        reason = (
+            f"after {found['pretrain']} epochs of pretraining {max(0, averaged)} are left, each of "
+            f"which yields one of the {found['rank']} deviations of rank"
+        )
+        raise Refused("epochs", found["epochs"], reason)
     if name == "csgld":
         if found["saves"] > found["noise_epochs"]:
             noisy = found["noise_epochs"]
@@ -263,6 +310,20 @@ def member_epochs(method: Options, epochs: int) -> tuple[int, ...]:
         Of the classifier's own training.
     """
     return METHODS[method["name"]].member_epochs(method, epochs)
+
+
+def passes(method: Options, epochs: int) -> float:
+    """Return what a method takes beside its members' predictions, in epochs of training.
+
+    Parameters
+    ----------
+    method : mapping
+        As `resolve` returns it.
+    epochs : int
+        Of the classifier's own training.
+    """
+    own = METHODS[method["name"]].passes
+    return float(member_epochs(method, epochs)[-1]) if own is None else own(method, epochs)
 
 
 def sizes(members: int) -> tuple[int, ...]:

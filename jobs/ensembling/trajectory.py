@@ -6,15 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
+from manyseed.jobs.ensembling.ensemble import Ensemble
 from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import METHODS, PUBLISHED, member_epochs
+from manyseed.jobs.ensembling.methods import PUBLISHED, member_epochs
 
 if TYPE_CHECKING:
-    import torch
-
     from manyseed.jobs.training.loop import Rate
 
 
@@ -86,36 +84,7 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
     return math.sqrt(2 * rate * tau / rows)
 
 
-def of(
-    method: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    rate: float,
-    rows: int,
-    noise: torch.Generator | None,
-    keep: Iterable[str],
-) -> Trajectory | None:
-    """Return the training of a method; None for one whose members are drawn after training.
-
-    Parameters
-    ----------
-    method : mapping
-        As `jobs.ensembling.methods.resolve` returns it.
-    settings : mapping
-        Of the network: its epochs and schedule.
-    rate : float
-        The learning rate of its own training.
-    rows, noise, keep
-        As `Trajectory` takes them.
-    """
-    if not METHODS[method["name"]].by_sgd:
-        return None
-    from manyseed.jobs.training.loop import schedule
-
-    before = schedule(settings["schedule"], rate, method.get("pretrain", settings["epochs"]))
-    return Trajectory(method, settings["epochs"], before, rows, noise, keep)
-
-
-class Trajectory:
+class Trajectory(Ensemble):
     """A training that yields members on its way.
 
     Parameters
@@ -132,13 +101,6 @@ class Trajectory:
         Of Langevin noise, on the model's device.
     keep : iterable of str
         Of `jobs.ensembling.members.ARRAYS`.
-
-    Attributes
-    ----------
-    epochs : int
-        Of all of the training.
-    rate : Rate
-    members : Members
     """
 
     def __init__(
@@ -152,14 +114,14 @@ class Trajectory:
     ) -> None:
         self._method, self._rows, self._noise = method, rows, noise
         self._taken_after = {*member_epochs(method, epochs)}
-        self.epochs = max(self._taken_after)
-        self.members = Members(method["members"], keep)
         if method["name"] == "fge":
-            self.rate = triangular_cycles(
+            rate = triangular_cycles(
                 before, method["pretrain"], method["lr_high"], method["lr_low"], method["cycle"]
             )
         else:
-            self.rate = cosine_cycles(method["lr"], method["cycle"])
+            rate = cosine_cycles(method["lr"], method["cycle"])
+        members = Members(method["members"], keep)
+        super().__init__(max(self._taken_after), rate, members, noise)
 
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
@@ -182,8 +144,6 @@ class Trajectory:
         if epoch % cycle < cycle - noisy:
             return
         sd = langevin_sd(rate, self._method["temperature"], self._rows, steps)
-        import torch
-
         with torch.no_grad():
             for weights in parameters:
                 drawn = torch.randn(weights.shape, generator=self._noise, device=weights.device)
@@ -192,43 +152,3 @@ class Trajectory:
     def takes(self, epochs: int) -> bool:
         """Whether the model after so many epochs is a member."""
         return epochs in self._taken_after
-
-    def take(self, logits: NDArray[Any]) -> None:
-        """Take a member by its scores of the test set, (sample, class)."""
-        self.members.add(logits)
-
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return what is kept of members besides the whole ensemble."""
-        return self.members.arrays()
-
-    def scores(self) -> NDArray[np.float64]:
-        """Return ln p̄ of all members, (1, sample, class)."""
-        return self.members.logs()[None]
-
-    def state(self) -> dict[str, Any]:
-        """Return all that goes on from here besides model and optimizer, as a checkpoint takes it.
-
-        Arrays are tensors.
-        """
-        import torch
-
-        def tensors(value: Any) -> Any:
-            if isinstance(value, list):
-                return [tensors(each) for each in value]
-            return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-        found = {name: tensors(value) for name, value in self.members.state().items()}
-        return {**found, "noise": None if self._noise is None else self._noise.get_state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
-
-        def arrays(value: Any) -> Any:
-            if isinstance(value, list):
-                return [arrays(each) for each in value]
-            return value.numpy() if hasattr(value, "numpy") else value
-
-        members = {name: arrays(value) for name, value in state.items() if name != "noise"}
-        self.members.restore(members)
-        if self._noise is not None:
-            self._noise.set_state(state["noise"])

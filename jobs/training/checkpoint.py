@@ -13,6 +13,7 @@ import hashlib
 import io
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,15 +56,28 @@ class Checkpoint:
 
 
 class Course(Protocol):
-    """What takes members of an ensemble on the way of a training, and may move its weights."""
+    """What takes members of an ensemble on the way of a training or after it."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all members were taken."""
+
+    def before_epoch(self, epoch: int) -> None:
+        """Prepare an epoch, counted from 0."""
 
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
     ) -> None:
         """Move the weights after a step of this rate, of so many in the epoch, from 0."""
 
+    def after_epoch(self, epochs: int) -> None:
+        """Look at the model after so many epochs."""
+
     def takes(self, epochs: int) -> bool:
         """Whether the model after so many epochs is a member."""
+
+    def drawn(self) -> AbstractContextManager[None]:
+        """Let the trained model be the next member within the block."""
 
     def take(self, logits: NDArray[Any]) -> None:
         """Take a member by its scores of the test set, (sample, class)."""
@@ -155,6 +169,8 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     """
     content = _read(checkpoint)
     if content is None or content["made"] != [checkpoint.key, *parts.terms]:
+        return TrainingState()
+    if (content["trajectory"] is None) != (parts.trajectory is None):
         return TrainingState()
     parts.model.load_state_dict(content["model"])
     parts.optimizer.load_state_dict(content["optimizer"])

@@ -130,8 +130,8 @@ def train(
     checkpoint : Checkpoint, optional
         Where to go on from and to save.
     trajectory : Course, optional
-        What takes members on the way; the scores are then those of all of them averaged, and the
-        seconds those of their predictions, too.
+        What takes members on the way or draws them afterwards; the scores are then those of all of
+        them averaged, and the seconds those of their predictions, too.
     """
     if X.device.type == "cpu":
         # Rounding depends on the number of threads, and processes outdo threads on small models.
@@ -150,10 +150,14 @@ def train(
     while progress.epoch < plan.epochs:
         started = perf_counter()
         measured = None if y_test is None else Measured(X.device)
+        if trajectory is not None:
+            trajectory.before_epoch(progress.epoch)
         _train_epoch(parts, presented, y, plan, progress.epoch, measured)
         progress.epoch += 1
-        if trajectory is not None and trajectory.takes(progress.epoch):
-            trajectory.take(_predict(model, X_test).cpu().numpy())
+        if trajectory is not None:
+            trajectory.after_epoch(progress.epoch)
+            if trajectory.takes(progress.epoch):
+                trajectory.take(_predict(model, X_test).cpu().numpy())
         progress.seconds += perf_counter() - started
         last = progress.epoch == plan.epochs
         kept = trajectory is None and (last or progress.epoch in plan.snapshots)
@@ -166,6 +170,15 @@ def train(
         if checkpoint is not None and not last and monotonic() - saved >= checkpoint.every:
             save(checkpoint, parts, progress)
             saved = monotonic()
+    while trajectory is not None and not trajectory.is_complete:
+        if checkpoint is not None and monotonic() - saved >= checkpoint.every:
+            save(checkpoint, parts, progress)
+            saved = monotonic()
+        started = perf_counter()
+        model.eval()
+        with trajectory.drawn():
+            trajectory.take(_scores(model, X_test).cpu().numpy())
+        progress.seconds += perf_counter() - started
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
     alive = Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
     if trajectory is not None:
@@ -230,7 +243,12 @@ def n_batches(n: int, batch_size: int, smallest: int = 1) -> int:
     return whole + (rest > 0 and (whole == 0 or rest >= smallest))
 
 
-@torch.no_grad()
 def _predict(model: nn.Module, X: Tensor) -> Tensor:
     model.eval()
+    return _scores(model, X)
+
+
+@torch.no_grad()
+def _scores(model: nn.Module, X: Tensor) -> Tensor:
+    """Return scores of rows, (row, class), in the model's present mode."""
     return torch.cat([model(part) for part in X.split(PREDICTED_AT_ONCE)])

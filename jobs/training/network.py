@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -96,33 +97,35 @@ class Network:
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
+        rows = loop.owned(X, place, torch.float32), loop.owned(data.y, place, torch.int64)
+        rows_test = loop.owned(X_test, place, torch.float32)
         trajectory = None
         if (method := handling.ensembling) is not None:
-            from manyseed.jobs.ensembling import trajectory as course
+            from manyseed.jobs.ensembling.ensemble import Material
+            from manyseed.jobs.ensembling.making import ensemble
 
-            noise = generators.langevin
-            trajectory = course.of(
-                method,
-                settings,
-                hparams["lr"],
-                len(X),
-                None if noise is None else layers.torch_generator(noise, place),
-                handling.measures,
+            size = method.get("batch_size", plan.batch_size)
+            material = Material(
+                model=model,
+                optimizer=optimizer,
+                X=rows[0],
+                y=rows[1],
+                epochs=settings["epochs"],
+                batch_size=size,
+                smallest_batch=self.smallest_batch,
+                rate=hparams["lr"],
+                schedule=partial(loop.schedule, settings["schedule"]),
+                weight_decay=hparams["weight_decay"],
+                generators=generators,
             )
-        if method is not None and trajectory is not None:
-            plan = replace(
-                plan,
-                epochs=trajectory.epochs,
-                rate=trajectory.rate,
-                batch_size=method.get("batch_size", plan.batch_size),
-            )
-            for group in optimizer.param_groups:
-                group["momentum"] = method.get("momentum", group["momentum"])
+            trajectory = ensemble(method, material, handling.measures)
+            plan = replace(plan, epochs=trajectory.epochs, rate=trajectory.rate, batch_size=size)
+            if "momentum" in method:
+                for group in optimizer.param_groups:
+                    group["momentum"] = method["momentum"]
         y_test = None
         if handling.curves and data.y_test is not None:
             y_test = loop.owned(data.y_test, place, torch.int64)
-        rows = loop.owned(X, place, torch.float32), loop.owned(data.y, place, torch.int64)
-        rows_test = loop.owned(X_test, place, torch.float32)
         augmented = None
         if data.augment != "none":
             from manyseed.jobs.images.augment import Augmented
@@ -144,16 +147,6 @@ class Network:
             checkpoint=handling.checkpoint,
             trajectory=trajectory,
         )
-        if method is not None and trajectory is None:
-            from manyseed.jobs.ensembling.dropout import sampled
-
-            started = perf_counter()
-            if generators.posterior is None:
-                raise ValueError(f"{method['name']} draws members from a stream that is not given")
-            drawn = layers.torch_generator(generators.posterior, place)
-            members = sampled(model, rows_test, method["members"], drawn, handling.measures)
-            built += perf_counter() - started
-            fitted = fitted._replace(scores=members.logs()[None], members=members.arrays())
         alive = fitted.alive
         if alive is not None and encode is not None:
             known = encode  # for the type checker

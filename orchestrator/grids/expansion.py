@@ -19,7 +19,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.ensembling.methods import NONE
+from manyseed.jobs.ensembling.methods import METHODS, NONE
 from manyseed.jobs.identity import (
     canonical_json,
     canonical_pieces,
@@ -212,7 +212,8 @@ def _own_rates(
     moved = perturbed[found.codes["perturb_hparams"][places]]
     codes = found.codes["ensembling"][places][moved]
     asked = [names[code] for code in _present(codes)] if len(codes) else []
-    return [name for name in asked if "lr" in (resolver.method(name, f"{where}.ensembling") or ())]
+    own = {name: resolver.method(name, f"{where}.ensembling") for name in asked}
+    return [name for name, method in own.items() if method and METHODS[method["name"]].own_rate]
 
 
 def _groups(found: Combinations) -> list[NDArray[np.int64]]:

@@ -56,6 +56,15 @@ def test_defaults_are_the_sources():
         "lr_high": 0.05,
         "lr_low": 5e-4,
     }
+    assert methods.resolve("swag", {}) == {
+        "name": "swag",
+        "version": 1,
+        "members": 100,
+        "pretrain": 160,
+        "epochs": 300,
+        "lr": 0.01,
+        "rank": 20,
+    }
     assert methods.resolve("dropout", {}) == {"name": "dropout", "version": 1, "members": 100}
     for name in methods.SAME_AS_NONE:
         assert methods.resolve(name, {}) is None
@@ -76,6 +85,9 @@ def test_defaults_are_the_sources():
         ("csgld", {"cycle": 2}, "noise_epochs", "a cycle has 2"),
         ("csgld", {"temperature": "paper"}, "temperature", "'published'"),
         ("csgld", {"temperature": -1}, "temperature", "at least 0"),
+        ("swag", {"rank": 1}, "rank", "from 2"),
+        ("swag", {"epochs": 170}, "epochs", "10 are left"),
+        ("swag", {"epochs": 100}, "epochs", "0 are left"),
         ("deep", {"members": 5}, "members", "no options"),
     ],
 )
@@ -126,6 +138,8 @@ def test_members_are_taken_where_the_source_takes_them():
     assert methods.member_epochs(snapshot, 7) == (5, 10, 15)
     csgld = methods.resolve("csgld", {"members": 5, "cycle": 6, "saves": 2})
     assert methods.member_epochs(csgld, 7) == (5, 6, 11, 12, 17)
+    swag = methods.resolve("swag", {"members": 2, "pretrain": 3, "epochs": 9, "rank": 2})
+    assert methods.member_epochs(swag, 7) == (9, 9)
     assert methods.member_epochs(methods.resolve("dropout", {"members": 2}), 7) == (7, 7)
 
 
@@ -166,6 +180,7 @@ def test_runs_of_all_methods_start_as_single_ones():
         ("snapshot", {}),
         ("csgld", {"langevin": [*fit, "csgld@1", 1, 2]}),
         ("fge", {}),
+        ("swag", {"posterior": [*fit, "swag@1", 1, 2]}),
         ("dropout", {"posterior": [*fit, "dropout@1", 1, 2]}),
     ):
         method = methods.resolve(name, {})
@@ -187,3 +202,12 @@ def test_the_cost_of_a_method_is_its_training_and_its_predictions():
         costs[members] = classifiers.core_seconds(WINE, info, 100, ensembling=method)
     assert costs[20] == pytest.approx(2 * costs[10], rel=0.1)
     assert costs[10] > 4 * single  # 20 epochs instead of 4
+    few = {"pretrain": 2, "epochs": 8, "rank": 2}
+    for members in (3, 9):
+        method = methods.resolve("swag", {"members": members, **few})
+        costs[members] = classifiers.core_seconds(WINE, info, 100, ensembling=method)
+    # a pass over the training rows for each member, and its prediction
+    epoch = (single - 0.005) / 4
+    assert costs[9] - costs[3] == pytest.approx(2 * epoch * (1 + WINE.n_test / 100), rel=1e-6)
+    csgld = methods.resolve("csgld", {"cycle": 4, "members": 3})
+    assert methods.passes(csgld, 4) == pytest.approx(1.3 * 4)

@@ -11,8 +11,9 @@ import torch
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.dropout import sampled
-from manyseed.jobs.ensembling.members import ARRAYS
+from manyseed.jobs.ensembling.dropout import Masked
+from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.members import ARRAYS, Members
 from manyseed.jobs.ensembling.trajectory import (
     Trajectory,
     cosine_cycles,
@@ -36,6 +37,7 @@ CASES = {
     "snapshot": {"members": 3, "cycle": 3, "lr": 0.05, "batch_size": 32},
     "csgld": {"members": 4, "cycle": 4, "lr": 0.05, "saves": 2, "batch_size": 32},
     "fge": {"members": 3, "pretrain": 3, "cycle": 2, "lr_high": 0.02, "lr_low": 1e-3},
+    "swag": {"members": 3, "pretrain": 2, "epochs": 7, "lr": 0.02, "rank": 3},
     "dropout": {"members": 5},
 }
 KEPT = ("size_score", "member_score")
@@ -147,7 +149,7 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("stop", [3, 6])
-@pytest.mark.parametrize("name", ["snapshot", "csgld", "fge"])
+@pytest.mark.parametrize("name", ["snapshot", "csgld", "fge", "swag"])
 def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
     name, stop, tmp_path, monkeypatch
 ):
@@ -179,6 +181,32 @@ def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
         np.testing.assert_array_equal(found.curves[curve], values)
 
 
+@pytest.mark.parametrize("name", ["swag", "dropout"])
+def test_drawing_members_goes_on_where_it_was_cut(name, tmp_path, monkeypatch):
+    run = run_of(name)
+    whole = train(run)
+    checkpoint, take = Checkpoint(tmp_path / "run", "key", every=0), Ensemble.take
+    taken = []
+
+    def stopping(self, logits):
+        taken.append(self.members.taken)
+        if taken == [0, 1, 2]:
+            raise Interrupted
+        take(self, logits)
+
+    monkeypatch.setattr(Ensemble, "take", stopping)
+    with pytest.raises(Interrupted):
+        train(run, checkpoint=checkpoint)
+    begun, cut = [], loop.batches
+    monkeypatch.setattr(loop, "batches", lambda *args: begun.append(1) or cut(*args))
+    found = train(run, checkpoint=checkpoint)
+    assert taken[3] == 2  # neither trained nor drawn again
+    assert not begun
+    np.testing.assert_array_equal(found.scores, whole.scores)
+    for array in KEPT:
+        np.testing.assert_array_equal(found.measured[array], whole.measured[array])
+
+
 def network(p):
     generator = torch.Generator().manual_seed(0)
     model = torch.nn.Sequential(
@@ -194,8 +222,18 @@ def network(p):
     return model
 
 
+def sampled(model, rows, count, masks):
+    members = Members(count, ARRAYS)
+    course = Masked(1, lambda *_: 0.1, members, model, masks)
+    model.eval()
+    while not course.is_complete:
+        with course.drawn(), torch.no_grad():
+            course.take(model(rows).numpy())
+    return members
+
+
 def draws(model, rows, count=3, seed=5):
-    found = sampled(model, rows, count, torch.Generator().manual_seed(seed), ARRAYS)
+    found = sampled(model, rows, count, torch.Generator().manual_seed(seed))
     return found.arrays()["member_score"]
 
 

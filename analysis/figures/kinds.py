@@ -15,9 +15,11 @@ from manyseed.analysis.figures import deep, quantities
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.gaps import gaps
 from manyseed.analysis.figures.members import members_by_size
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.ranks import mean_ranks
+from manyseed.analysis.figures.responses import response_curves, response_pairs
 from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_pairs
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.sources import sources
@@ -39,7 +41,7 @@ class Given:
     ----------
     tables : Tables
         With the columns of `analysis.axes.AXES` joined, of one snapshot of each cell.
-    curves, ensembles, uncertainty, dee : polars frames or None
+    curves, ensembles, uncertainty, dee, responses, response_curves, cmi : polars frames or None
         Further tables, where there are any.
     close : float
         The option that they were made with.
@@ -57,6 +59,9 @@ class Given:
     dee: pl.DataFrame | None = None
     meanings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     snapshots: pl.DataFrame | None = None
+    responses: pl.DataFrame | None = None
+    response_curves: pl.DataFrame | None = None
+    cmi: pl.DataFrame | None = None
 
     @property
     def every_epoch(self) -> pl.DataFrame:
@@ -156,7 +161,11 @@ def _grids(given: Given, name: str) -> list[Plot]:
     return violins(given.tables, quantities.column(name, given.meanings), by)
 
 
-def _of(table: str, draw: Callable[[pl.DataFrame, Given], Plot | None]) -> Draw:
+def _gaps(table: pl.DataFrame, given: Given) -> list[Plot]:
+    return [] if given.responses is None else gaps(given.responses, table)
+
+
+def _of(table: str, draw: Callable[[pl.DataFrame, Given], list[Plot] | Plot | None]) -> Draw:
     return lambda given: draw(getattr(given, table), given)
 
 
@@ -277,6 +286,30 @@ KINDS: tuple[Kind, ...] = (
         "how many runs the members of one training are worth, by error",
         _of("dee", lambda table, _: deep.equivalents(table, "error", methods=True)),
         of="dee",
+    ),
+    Kind(
+        "response-curves",
+        "accuracy on training rows the further these are moved",
+        _of("response_curves", lambda table, _: response_curves(table, integral=False)),
+        of="response_curves",
+    ),
+    Kind(
+        "response-cumulative",
+        "cumulative response curves, beside a model that is never wrong",
+        _of("response_curves", lambda table, _: response_curves(table, integral=True)),
+        of="response_curves",
+    ),
+    Kind(
+        "response-pair",
+        "two response curves that end alike and have unequal gi",
+        _of("response_curves", lambda table, _: response_pairs(table)),
+        of="response_curves",
+    ),
+    Kind(
+        "response-gap",
+        "generalisation gap of each model against scores of its response curve",
+        _of("cmi", _gaps),
+        of="cmi",
     ),
 )
 """Those with a name of their own, in the page's order."""

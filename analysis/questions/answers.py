@@ -15,6 +15,7 @@ from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import CONFIDENCE, Options
+from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.spreads import Spreads, spreads
@@ -39,8 +40,8 @@ class Sentence:
     Attributes
     ----------
     about : str
-        Which question it answers: missing, spread, effects, consistency, levels, enough, sources
-        or standings.
+        Which question it answers: missing, spread, effects, consistency, levels, enough, sources,
+        standings or scores (of response curves).
     text : str
     links : tuple of str
         Names of figures or sections that show it, the best one first.
@@ -60,6 +61,7 @@ def answers(
     planned: int | None = None,
     finished: int | None = None,
     failed: int = 0,
+    cmi: pl.DataFrame | None = None,
 ) -> list[Sentence]:
     """Answer what can be answered, most urgent first.
 
@@ -75,6 +77,8 @@ def answers(
         As the tables were computed with.
     planned, finished, failed : int
         Runs of the sweep; None where that is not known.
+    cmi : polars frame or None
+        What scores of response curves tell of the generalisation gap.
     """
     if tables.runs.is_empty():
         return []
@@ -87,6 +91,7 @@ def answers(
         *_enough(tables),
         *_sources(variance),
         *_standings(standings(tables.cells)),
+        *(Sentence("scores", *said) for said in ([] if cmi is None else telling.sentences(cmi))),
     ]
     return list(found)
 

@@ -19,6 +19,7 @@ from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, listed
+from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, last, several
@@ -136,6 +137,9 @@ def context(
     variance: pl.DataFrame | None = None,
     sources: pl.DataFrame | None = None,
     sweep_file: str = "",
+    responses: pl.DataFrame | None = None,
+    response_curves: pl.DataFrame | None = None,
+    cmi: pl.DataFrame | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -166,18 +170,34 @@ def context(
         The table of sources of randomness.
     sweep_file : str
         Its text.
+    responses, response_curves, cmi : polars frames or None
+        Response curves, and what their scores tell, where they were measured.
     """
     cells, tables = tables.cells, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
     own, compared = twins.once(tables), compared or twins.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
+    if responses is not None and response_curves is not None:
+        responses, response_curves = (
+            one.join(own.cells, on="cell", how="semi", maintain_order="left")
+            for one in (responses, response_curves)
+        )
     given = Given(
-        own, curves, ensembles, options.close, uncertainty, dee, snapshots=twins.cells_once(cells)
+        own,
+        curves,
+        ensembles,
+        options.close,
+        uncertainty,
+        dee,
+        snapshots=twins.cells_once(cells),
+        responses=responses,
+        response_curves=response_curves,
+        cmi=cmi,
     )
     figures = all_figures(given)
     by_classifier = effects(compared, by=("classifier",))
-    found = answered(own, by_classifier, variance, options, counts)
+    found = answered(own, by_classifier, variance, options, counts, cmi)
     return Context(
         name=name,
         counts=counts,
@@ -197,7 +217,10 @@ def context(
             *conventions(tables, options),
         ),
         provenance=provenance,
-        tables=listed(own, options.close, ensembles, sources),
+        tables=[
+            *listed(own, options.close, ensembles, sources),
+            *of_responses(responses, cmi),
+        ],
         sweep_file=sweep_file,
         citations=citations(tables, options, uncertainty=uncertainty is not None),
     )
@@ -209,6 +232,7 @@ def answered(
     variance: pl.DataFrame | None,
     options: Options,
     counts: Counts,
+    cmi: pl.DataFrame | None = None,
 ) -> list[Sentence]:
     """Answer what tables of one snapshot answer, the same fits once, over the runs that are shown.
 
@@ -221,6 +245,8 @@ def answered(
         The table of variances.
     options : Options
     counts : Counts
+    cmi : polars frame or None
+        What scores of response curves tell.
     """
     return answers(
         tables,
@@ -230,6 +256,7 @@ def answered(
         planned=counts.planned,
         finished=counts.shown,
         failed=counts.failed,
+        cmi=cmi,
     )
 
 

@@ -82,9 +82,9 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
             str(row["classifier"]),
             f"{row['size']:,}",
             f"{row['draws']:,}",
-            _number(None if row["close"] is None else 100 * row["close"], 1),
+            number(None if row["close"] is None else 100 * row["close"], 1),
             *(_with_sd(row[one], row[f"{one}_std"]) for one in there),
-            _number(row["delta"], 3),
+            number(row["delta"], 3),
         )
         for row in ensembles.sort("dataset", "classifier", "size").iter_rows(named=True)
     ]
@@ -127,7 +127,7 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             f"{row['n_runs']:,}",
             _with_sd(row["accuracy_mean"], row["accuracy_std"]),
             _range(row, "accuracy_min", "accuracy_max"),
-            _number(row["ensemble_accuracy"], 4),
+            number(row["ensemble_accuracy"], 4),
             "–" if row["n_close"] is None else f"{row['n_close']:,}",
             _range(row, "accuracy_min_close", "accuracy_max_close"),
             _range(row, "churn_min", "churn_max"),
@@ -210,7 +210,7 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
             str(row["classifier"]),
             *([of.get(row["cell"], "")] if apart else []),
             f"{row['cell']}:{row['repeat_index']}:{row['run_index']}",
-            *(_number(row[name], digits) for name, digits in metrics.values()),
+            *(number(row[name], digits) for name, digits in metrics.values()),
         )
         for row in shown.iter_rows(named=True)
     ]
@@ -252,12 +252,13 @@ def times(runs: pl.DataFrame) -> Listed | None:
     )
 
 
-def _number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int) -> str:
+    """Write a number with fixed digits; a dash where it is undefined."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def _with_sd(value: float | None, sd: float | None) -> str:
-    return _number(value, 4) if sd is None else f"{_number(value, 4)} ± {_number(sd, 4)}"
+    return number(value, 4) if sd is None else f"{number(value, 4)} ± {number(sd, 4)}"
 
 
 def _range(row: dict[str, Any], low: str, high: str) -> str:

@@ -15,7 +15,7 @@ CORPUS = ("dataset", "classifier", "transform", "layer")
 """What models are compared within."""
 
 LEAST_TRAIN_ACCURACY = 0.8
-"""Below it a model is left out of the results of transforms of both signs (PRC, 4.2)."""
+"""By default; below it models are left out where transforms have both signs (PRC, 4.2)."""
 
 FEWEST_MODELS = 8
 """Below it conditional mutual information is not computed: it would be all bias."""
@@ -46,8 +46,18 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+def excluded(least_train_accuracy: float = LEAST_TRAIN_ACCURACY) -> pl.Expr:
+    """Return which rows of scores are left out: `information` says why."""
+    signed = pl.col("gi_folded").is_not_null().any().over(CORPUS)
+    unlearned = signed & (pl.col("train_accuracy") < least_train_accuracy)
+    return (pl.col("gap").is_null() | unlearned).fill_null(value=True)
+
+
 def information(
-    scores: pl.DataFrame, hparams: Sequence[str], permutations: int = 200
+    scores: pl.DataFrame,
+    hparams: Sequence[str],
+    permutations: int = 200,
+    least_train_accuracy: float = LEAST_TRAIN_ACCURACY,
 ) -> pl.DataFrame:
     """Return conditional mutual information of each score and the generalisation gap.
 
@@ -61,6 +71,8 @@ def information(
     hparams : sequence of str
         Columns that models may differ in. Augmentation is none of them, as in PRC.
     permutations : int
+    least_train_accuracy : float
+        Below it a model is left out where a transform has both signs, as are those without a gap.
 
     Returns
     -------
@@ -73,9 +85,7 @@ def information(
     rows = []
     for key, own in scores.group_by(CORPUS, maintain_order=True):
         signed = own["gi_folded"].null_count() < own.height
-        kept = own.filter(pl.col("gap").is_not_null())
-        if signed:
-            kept = kept.filter(pl.col("train_accuracy") >= LEAST_TRAIN_ACCURACY)
+        kept = own.filter(~excluded(least_train_accuracy))
         singles = [*_SINGLE, *([_SHIFTED] if signed else [])]
         found: dict[str, list[Cmi | None]] = {
             name: [] for name in singles if not own[name].null_count()

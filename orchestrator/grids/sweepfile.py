@@ -229,9 +229,23 @@ class Response(_Table):
     dbi: Flag | None = None
     """Whether the Davies–Bouldin index of the first block's outputs is taken, too."""
 
+    given: Texts | None = None
+    """Hparams of the grids that conditional mutual information conditions on; by default all."""
+    least_train_accuracy: (
+        Annotated[
+            StrictInt | StrictFloat,
+            Field(ge=0, le=1),
+            _typed("a number", int, float),
+            AfterValidator(_finite),
+        ]
+        | None
+    ) = None
+    """Below it models are left out of the results of transforms of images (default: 0.8)."""
+
     def options(self) -> Mapping[str, Any]:
-        """Return what is measured, as the file says."""
-        return {key: value for key, value in self.model_dump().items() if value is not None}
+        """Return what is measured, as the file says: all but what the analysis makes of it."""
+        said = self.model_dump(exclude={"given", "least_train_accuracy"})
+        return {key: value for key, value in said.items() if value is not None}
 
 
 class Tune(_Table):

@@ -32,6 +32,7 @@ from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.grids.resolving import toml_key
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds
 from manyseed.orchestrator.plans.groups import PAIR, Groups
@@ -76,6 +77,7 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
     _check_configurations(after, sweep_file)
+    _check_given(sweep, after, sweep_file)
     observed = observed_seconds(paths, before, groups)
     return Change(sweep, text, expansion, twins, before, after, added, groups, observed, own.used)
 
@@ -181,6 +183,24 @@ def _check_configurations(after: Plan, file: Path) -> None:
             key="grid.hparams",
             remedy="shorten lists of hparam grids, or make several sweeps of it",
         )
+
+
+def _check_given(sweep: SweepFile, after: Plan, file: Path) -> None:
+    """Refuse hparams that conditional mutual information could not condition on."""
+    given = (sweep.response and sweep.response.given) or []
+    columns = with_anchors(after.cells).columns if given else []
+    varied = [name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX)]
+    for name in given:
+        if name not in varied:
+            raise UserError(
+                "no hparam grid varies it",
+                file=file,
+                key="response.given",
+                value=name,
+                remedy=f"those that vary: {', '.join(varied)}; by default all are given"
+                if varied
+                else "leave it out: nothing is given then",
+            )
 
 
 def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,7 +33,7 @@ from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable
-from manyseed.orchestrator.results.responses import responses
+from manyseed.orchestrator.results.responses import Conditions, responses
 from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
@@ -142,10 +142,11 @@ def analyze(
         cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
-    bent = responses(groups, plan)
+    conditions = Conditions.read(paths)
+    bent = responses(groups, plan, conditions)
     for name in (RESPONSES, RESPONSE_CURVES, CMI):
         if name in bent:
-            write_result(paths, name, bent[name].lazy(), options)
+            write_result(paths, name, bent[name].lazy(), options, asdict(conditions))
         else:
             paths.table(name).unlink(missing_ok=True)
     written = [*tables, *([CURVES] if curves else []), *of_deep, *bent]

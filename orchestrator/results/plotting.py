@@ -25,9 +25,12 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import (
+    CMI,
     CURVES,
     DEE,
     ENSEMBLES,
+    RESPONSE_CURVES,
+    RESPONSES,
     UNCERTAINTY,
     Results,
     read_results,
@@ -36,7 +39,7 @@ from manyseed.orchestrator.results.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE)
+FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE, RESPONSES, RESPONSE_CURVES, CMI)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
 _PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
@@ -219,15 +222,20 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
             raise UserError("no cell meets the condition", key="--where", value=where)
         tables = of_cells(tables, cells)
     tables = once(tables)
-    kept = tables.cells.select("cell").unique()
     further = {
-        name: None if one is None else one.join(kept, on="cell", how="semi", maintain_order="left")
-        for name, one in further.items()
+        name: None if one is None else _of_cells(one, tables.cells) for name, one in further.items()
     }
     meanings = {name: one for table in OF[::-1] for name, one in _meanings(results, table).items()}
-    every = every.join(kept, on="cell", how="semi", maintain_order="left")
+    every = _of_cells(every, tables.cells)
     close = read_analysis(paths)[0].close
     return known.Given(tables, close=close, meanings=meanings, snapshots=every, **further)
+
+
+def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of cells, or, of tables over cells, of their datasets and classifiers."""
+    key = ["cell"] if "cell" in table.columns else ["dataset", "classifier"]
+    kept = cells.select(key).unique().cast({name: table.schema[name] for name in key})
+    return table.join(kept, on=key, how="semi", maintain_order="left")
 
 
 def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:

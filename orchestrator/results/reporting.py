@@ -21,9 +21,12 @@ from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
+    CMI,
     CURVES,
     DEE,
     ENSEMBLES,
+    RESPONSE_CURVES,
+    RESPONSES,
     UNCERTAINTY,
     VARIANCE,
     read_results,
@@ -63,6 +66,9 @@ def report(paths: SweepPaths, name: str) -> Path:
             variance=last(results[VARIANCE]) if VARIANCE in results else None,
             sources=results["sources"],
             sweep_file=sweep_text(paths),
+            responses=results.get(RESPONSES),
+            response_curves=results.get(RESPONSE_CURVES),
+            cmi=results.get(CMI),
         )
     )
     place(paths.report, page.encode())
@@ -81,7 +87,8 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))
-    return answered(once(tables), by_classifier, variance, options, _counts(paths, record))
+    counts = _counts(paths, record)
+    return answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> Counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -69,6 +70,10 @@ OF_RESPONSES: dict[str, dict[str, Meaning]] = {
             _OF_ROWS,
             "train_accuracy less test_accuracy, or less shifted_test_accuracy where there is one.",
         ),
+        "excluded": (
+            "",
+            "Left out of cmi: no gap, or of images a train_accuracy below least_train_accuracy.",
+        ),
         "dbi": ("1", "Davies–Bouldin index of the first block's outputs; null where not taken."),
     },
     RESPONSE_CURVES: _ASKED
@@ -89,20 +94,29 @@ OF_RESPONSES: dict[str, dict[str, Meaning]] = {
         "given": ("", "The hparams that attain the minimum, of the first corpus."),
         "n_corpora": ("corpora", "Repeats and run indices: a model of each cell is a corpus."),
         "n_models": ("models", "In all corpora together."),
-        "n_excluded": ("models", "Left out: a training accuracy below 0.8, or no gap."),
+        "n_excluded": ("models", "Left out: `excluded` in responses."),
         "n_bins": ("bins", "Of the set given, in the first corpus."),
         "n_pairs": ("pairs", "Counted in them."),
         "tied": ("share of pairs", "Pairs of equal gaps or measures."),
         "null_mean": ("%", "Mean of cmi when the measure is dealt out at random."),
         "null_q95": ("%", "Its 95 % quantile: a cmi below it says nothing."),
-        "pearson": ("1", "Correlation of measure and gap."),
-        "spearman": ("1", "Rank correlation of measure and gap."),
+        "pearson": (
+            "1",
+            "Correlation of measure, turned so that it should rise with the gap, and gap.",
+        ),
+        "spearman": ("1", "Rank correlation of the same."),
     },
 }
 """Columns of the tables of response curves."""
 
 
-def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Options) -> None:
+def write_result(
+    paths: SweepPaths,
+    table: str,
+    frame: pl.LazyFrame,
+    options: Options,
+    conditions: Mapping[str, object] | None = None,
+) -> None:
     """Write a result table; its schema's metadata give units, meanings and conventions.
 
     It is written as it is computed, so that the longest need not be in memory once more.
@@ -117,6 +131,8 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     frame : polars.LazyFrame
     options : Options
         What it was computed with.
+    conditions : mapping or None
+        And besides: they stand beside the options.
     """
     further = _FURTHER | (OF_CURVES if table == CURVES else {})
     if table in OF_RESPONSES:
@@ -127,7 +143,10 @@ def write_result(paths: SweepPaths, table: str, frame: pl.LazyFrame, options: Op
     columns = {
         name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in described.items()
     }
-    metadata = {"columns": _json(columns), "conventions": _json(to_json(options))}
+    metadata = {
+        "columns": _json(columns),
+        "conventions": _json({**to_json(options), **(conditions or {})}),
+    }
     # Stronger compression takes twice the time and saves a twelfth.
     write_parquet(paths.table(table), frame, metadata, compression_level=1)
 

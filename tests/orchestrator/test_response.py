@@ -175,6 +175,13 @@ def test_the_table_is_in_no_identity(tmp_path):
         ('transforms = ["intra"]\nmagnitudes = 2', "sklearn:digits", "magnitudes", "from 3"),
         ("layers = [0]", "sklearn:digits", "transforms", "missing"),
         ('transforms = ["intra"]\ndbi = true', "sklearn:digits", "dbi", "no hidden layer"),
+        ('transforms = ["intra"]\ngiven = ["depth"]', "sklearn:digits", "given", "no hparam grid"),
+        (
+            'transforms = ["intra"]\nleast_train_accuracy = 2',
+            "sklearn:digits",
+            "least_train_accuracy",
+            "1",
+        ),
         ('transforms = ["intra"]\ndbi = 1', "sklearn:digits", "dbi", "true or false"),
         (
             'transforms = ["intra"]',
@@ -245,6 +252,47 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     code, said = inside("query", sweep.directory, "--sql", "SELECT measure, cmi FROM cmi")
     assert code == 0, said
     assert inside("report", sweep.directory)[0] == 0
+    page = sweep.paths.report.read_text()
+    assert {'id="response-curves-1"', 'id="response-cumulative-1"', 'id="response-measures"'} <= {
+        *re.findall(r'id="[a-z0-9-]+"', page)
+    }
+    assert not responses["excluded"].any() or responses["train_accuracy"].min() < 0.8
+    for kind in ("response-curves", "response-cumulative", "response-gap"):
+        file = sweep.directory.parent / f"{kind}.pdf"
+        code, said = inside("plot", sweep.directory, kind, "--output", str(file))
+        assert (code, file.exists()) == (0, True), said
+    # what is conditioned on, and who is left out, may change once all is trained
+    before = responses.filter(pl.col("excluded") & (pl.col("transform") == "rotate:90")).height
+    more = text + TABLE + 'given = ["depth"]\nleast_train_accuracy = 0.0\n'
+    assert plan_sweep(write(tmp_path / "r.toml", more), sweep.directory).is_empty
+    sweep.analyze(Options(resamples=5))
+    after = sweep.results["responses"]
+    assert not after["excluded"].any()
+    assert sweep.results["cmi"]["n_excluded"].max() == 0
+    assert after.drop("excluded").equals(responses.drop("excluded"))
+    said = json.loads(pl.read_parquet_metadata(sweep.paths.table("cmi"))["conventions"])
+    assert (said["given"], said["least_train_accuracy"]) == (["depth"], 0.0)
+    strict = more.replace("least_train_accuracy = 0.0", "least_train_accuracy = 1.0")
+    plan_sweep(write(tmp_path / "r.toml", strict), sweep.directory)
+    sweep.analyze(Options(resamples=5))
+    learned = sweep.results["responses"].filter(transform="rotate:90")
+    assert learned["excluded"].to_list() == (learned["train_accuracy"] < 1).to_list()
+    assert not sweep.results["responses"].filter(transform="intra")["excluded"].any()
+    assert learned["excluded"].sum() >= before
+
+
+def test_what_is_given_decides_what_cmi_conditions_on(tmp_path):
+    text = PLAIN.replace('["small", "xgb"]', '["small"]') + TABLE
+    text = text.replace(
+        "hparams = { depth = 1, width = 4 }", "grid = { depth = [1, 2], width = [4, 8] }"
+    )
+    text = text.replace("[dataset", 'hparams = ["grid"]\n[dataset', 1)
+    file = write(tmp_path / "r.toml", text + 'given = ["lr"]')
+    with pytest.raises(UserError, match="no hparam grid varies it") as refused:
+        plan_change(file, tmp_path / "sweep")
+    assert "those that vary: depth, width" in str(refused.value)
+    change = plan_change(write(file, text + 'given = ["width"]'), tmp_path / "sweep")
+    assert change.sweep.response.given == ["width"]
 
 
 def test_the_plan_prices_curves_as_a_part_of_its_hours(tmp_path):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.response import cmi, gi, oriented
-from manyseed.analysis.response.corpora import FEWEST_MODELS, information
+from manyseed.analysis.response.corpora import FEWEST_MODELS, excluded, information
 from manyseed.analysis.response.counts import Answers, repeat_curves, scores
 
 PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
@@ -160,6 +160,27 @@ def test_models_that_did_not_learn_are_left_out_where_a_transform_has_both_signs
     assert found["n_models"].unique().to_list() == [27]
     assert found["n_excluded"].unique().to_list() == [9]
     assert "rank(gi_folded, mean_accuracy)" in found["measure"].to_list()
+
+
+def test_how_much_a_model_must_have_learned_can_be_said():
+    models = planted(signed=True)
+    for least, left in ((0.0, 0), (0.7, 0), (0.71, 9), (1.0, 36)):
+        found = information(models, HPARAMS, permutations=0, least_train_accuracy=least)
+        assert found["n_excluded"].unique().to_list() == [left]
+        assert models.filter(excluded(least)).height == left
+    assert not models.filter(excluded()).is_empty()
+    assert planted().filter(excluded(1.0)).is_empty()  # of one sign all take part
+    assert planted().with_columns(gap=pl.lit(None, pl.Float64)).filter(excluded()).height == 36
+
+
+def test_hparams_that_are_not_given_are_not_conditioned_on():
+    rows = planted().with_columns(gi=pl.col("hparam_depth") / 10)
+    both, one = (
+        information(rows, names, permutations=0).filter(measure="gi")
+        for names in (HPARAMS, HPARAMS[1:])
+    )
+    assert both["cmi"][0] == pytest.approx(0, abs=1e-9)
+    assert one["cmi"][0] > 20
 
 
 def test_where_no_model_learned_the_table_says_so():

@@ -1,0 +1,123 @@
+"""Generalisation gap against each score of response curves, a dot a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.figures.responses import coloured_by, levels_of
+from manyseed.analysis.figures.style import (
+    VECTORS,
+    Mark,
+    Plot,
+    addresses,
+    colour,
+    legend,
+    marker,
+    panels,
+    styled,
+    thinned,
+)
+from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
+
+MOST = 12  # transforms and layers that are drawn
+MINUS = "\N{MINUS SIGN}"
+
+
+def gaps(responses: pl.DataFrame, found: pl.DataFrame) -> list[Plot]:
+    """Draw a figure for each transform and layer of each dataset and classifier, a panel a score.
+
+    PRC, figures 6 to 9.
+
+    Parameters
+    ----------
+    responses : frame
+        The table of responses.
+    found : frame
+        That of conditional mutual information.
+    """
+    single = judged(found).filter(is_single(), pl.col("n_models") > 0)
+    drawn = []
+    for row in numbered(found).head(MOST).iter_rows(named=True):
+        of = {name: row[name] for name in RESPONSE}
+        models = responses.filter(**of).filter(~pl.col("excluded"))
+        drawn.append(_gap(models, single.filter(**of), row["number"], found.filter(**of)))
+    return [plot for plot in drawn if plot is not None]
+
+
+@styled
+def _gap(
+    models: pl.DataFrame, measures: pl.DataFrame, number: int, found: pl.DataFrame
+) -> Plot | None:
+    rows = [row for row in measures.iter_rows(named=True) if _varies(models, row["measure"])]
+    if not rows or models["gap"].n_unique() < 2:
+        return None
+    by = coloured_by(models)
+    levels = levels_of(models, by)
+    figure, axes = panels([_said(row, models) for row in rows], "generalisation gap")
+    handles: dict[str, Any] = {}
+    marks = []
+    for axis, row in zip(axes, rows, strict=True):
+        known = models.filter(pl.col(row["measure"]).is_not_null())
+        for index, level in enumerate(levels):
+            of = known.filter(pl.col(by).cast(pl.String) == level).sort(row["measure"], "gap")
+            of = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
+            x, y = of[row["measure"]].to_numpy(), of["gap"].to_numpy()
+            marks.append(Mark(axis, x, y, addresses(of)))
+            handles[level] = axis.scatter(
+                x,
+                y,
+                s=14,
+                color=colour(index),
+                marker=marker(index),
+                alpha=0.65,
+                linewidths=0,
+                rasterized=models.height > VECTORS,
+            )
+        axis.grid(visible=True, axis="both")
+        axis.locator_params(axis="x", nbins=4)
+        axis.set_xlabel(row["measure"].replace("_", " "))
+    if len(levels) > 1:
+        legend(figure, handles, by.replace("_", " "))
+    first = rows[0]
+    corpora, left = int(first["n_corpora"]), int(found["n_excluded"].max() or 0)  # type: ignore[arg-type]
+    seeds = (
+        f"mean over {corpora} corpora of one model a configuration, ± their standard deviation"
+        if corpora > 1
+        else "of one model a configuration"
+    )
+    return Plot(
+        f"response-gap-{number}",
+        f"Generalisation gap and scores of {named(first['transform'], first['layer'])}: "
+        f"{first['dataset']} × {first['classifier']}",
+        "Each dot is a model: a score of its response curve, and its accuracy on training rows "
+        "less that on test points, which for transforms of images are moved at random. "
+        f"n = {models.height:,} models"
+        + (f", {left:,} left out whose training accuracy is too low" if left else "")
+        + f". cmi: what the score says of the order of two models' gaps beyond their hparams, "
+        f"in %, {seeds}; as by chance: within the 95 % of a score that is dealt out at random. "
+        "r: correlation, hparams left alone.",
+        models.height,
+        figure,
+        marks,
+        dataset=str(first["dataset"]),
+    )
+
+
+def _varies(models: pl.DataFrame, measure: str) -> bool:
+    known = models[measure].drop_nulls()
+    return known.len() > 0 and bool(known.n_unique() > 1)
+
+
+def _said(row: dict[str, Any], models: pl.DataFrame) -> str:
+    """Return the title of a panel: what the score tells, and its correlation as it is drawn."""
+    told = "too few models"
+    if row["cmi"] is not None:
+        told = f"cmi {row['cmi']:.1f}" if row["beyond"] else "cmi as by chance"
+        if row["beyond"] and row["cmi_sd"] is not None:
+            told += f" ± {row['cmi_sd']:.1f}"
+    known = models.filter(pl.col(row["measure"]).is_not_null())
+    r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
+    return f"{told}, r {r:.2f}".replace("-", MINUS)

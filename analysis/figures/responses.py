@@ -1,0 +1,233 @@
+"""Response curves: accuracy on training rows the further these are moved, and its integral."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.questions.telling import GROUP, named
+from manyseed.analysis.response.curves import cumulative, gi
+
+MOST = 6  # datasets and classifiers that are drawn
+EQUAL = 0.01  # accuracies at the end that differ by no more are called equal
+APART = 0.02  # gi of two curves of equal ends that are worth showing, at least
+_CURVE = ("cell", "repeat_index", "transform", "layer")
+_DASHES = ("-", "--", ":", "-.")
+
+Floats = NDArray[np.float64]
+
+
+def coloured_by(table: pl.DataFrame) -> str:
+    """Return what models are coloured by: augmentation, else the first axis that they differ in."""
+    others = [name for name in AXES if name not in (*GROUP, "augment", "hparams")]
+    order = ("augment", *others, "hparams")
+    there = (name for name in order if name in table.columns and table[name].n_unique() > 1)
+    return next(there, "classifier")
+
+
+def levels_of(table: pl.DataFrame, by: str) -> list[str]:
+    """Return the levels of an axis in order; those of augmentation begin with none."""
+    found = table[by].cast(pl.String).unique().sort().to_list()
+    return sorted(found, key=lambda level: (level != "none", level))
+
+
+def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
+    """Draw the curves of each dataset and classifier, a panel a transform and layer.
+
+    PRC, figure 1.
+
+    Parameters
+    ----------
+    table : frame
+        The table of response curves.
+    integral : bool
+        Whether cumulative curves are drawn, beside the line of a model that is never wrong.
+    """
+    drawn = [
+        _curves(own, number, integral=integral)
+        for number, own in enumerate(_groups(table), start=1)
+    ]
+    return [plot for plot in drawn if plot is not None]
+
+
+def _groups(table: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    known = table.filter(pl.col("accuracy").is_not_null())
+    for place, (_, own) in enumerate(known.sort(GROUP).group_by(GROUP, maintain_order=True)):
+        if place < MOST:
+            yield own
+
+
+@styled
+def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
+    of = table.select("transform", "layer").unique().sort("transform", "layer").rows()
+    by = coloured_by(table)
+    levels = levels_of(table, by)
+    figure, axes = panels(
+        [named(*one) for one in of], "cumulative accuracy" if integral else "accuracy"
+    )
+    handles: dict[str, Any] = {}
+    for axis, (transform, layer) in zip(axes, of, strict=True):
+        own = table.filter(transform=transform, layer=layer)
+        for index, level in enumerate(levels):
+            here = own.filter(pl.col(by).cast(pl.String) == level)
+            if here.height:
+                handles[level] = _line(axis, here, index, integral=integral)
+        if integral:
+            (handles["never wrong"],) = axis.plot([0, 1], [0, 1], color="black", lw=0.9, ls="--")
+        axis.set_xlabel("share of the magnitudes" if integral else _unit(transform))
+        axis.locator_params(axis="x", nbins=5)
+    legend(figure, handles, by.replace("_", " ") if len(levels) > 1 else "")
+    dataset, classifier = (str(table[name][0]) for name in GROUP)
+    runs = _n_runs(table)
+    told = (
+        "Area under the response curve up to each magnitude, means over models; dashed: a model "
+        "that is never wrong. gi is twice the area between a curve and that line."
+        if integral
+        else "Share of training rows that a model labels right after they were moved by a "
+        "magnitude. Lines: means over models; bands: smallest to largest of all models."
+    )
+    kind = "cumulative" if integral else "curves"
+    title = "Cumulative response curves" if integral else "Response curves"
+    return Plot(
+        f"response-{kind}-{number}",
+        f"{title}: {dataset} × {classifier}",
+        f"{told} Layer 1: outputs of the first block are moved, else inputs. n = {runs:,} models.",
+        runs,
+        figure,
+        dataset=dataset,
+    )
+
+
+def _n_runs(table: pl.DataFrame) -> int:
+    each = table.group_by("cell", "repeat_index").agg(pl.col("n_runs").max())
+    return int(each["n_runs"].sum())
+
+
+def _unit(transform: str) -> str:
+    return "degrees" if transform.startswith("rotate") else "share"
+
+
+def _line(axis: Axes, table: pl.DataFrame, index: int, *, integral: bool) -> Any:
+    """Draw the mean of models, and of accuracy their range; return the line."""
+    n = pl.col("n_runs")
+    over = (
+        table.group_by("magnitude")
+        .agg(
+            mean=(pl.col("accuracy") * n).sum() / n.sum(),
+            low=pl.col("accuracy_min").min(),
+            high=pl.col("accuracy_max").max(),
+        )
+        .sort("magnitude")
+    )
+    x, y = over["magnitude"].to_numpy(), over["mean"].to_numpy()
+    if integral:
+        x, y = (x - x[0]) / (x[-1] - x[0]), cumulative(x, y)
+    else:
+        axis.fill_between(
+            x, over["low"], over["high"], color=colour(index), alpha=0.15, linewidth=0
+        )
+    (line,) = axis.plot(
+        x, y, color=colour(index), linewidth=1.4, marker=marker(index), markersize=2.5
+    )
+    return line
+
+
+def equal_ends(end: Floats, score: Floats, equal: float = EQUAL) -> tuple[int, int] | None:
+    """Return the two curves whose scores differ most among those of equal ends.
+
+    Parameters
+    ----------
+    end, score : float64 arrays (curve,)
+        Finite.
+    equal : float
+        How far ends of equal curves are apart at most.
+
+    Returns
+    -------
+    tuple of int or None
+        The curve of the smaller score first; None where no two have equal ends.
+    """
+    order = np.argsort(end, kind="stable")
+    last = np.searchsorted(end[order], end[order] + equal, side="right")
+    best, found = -1.0, None
+    for first, stop in enumerate(last):
+        if stop - first > 1:
+            own = order[first:stop]
+            low, high = own[score[own].argmin()], own[score[own].argmax()]
+            if score[high] - score[low] > best:
+                best, found = float(score[high] - score[low]), (int(low), int(high))
+    return found
+
+
+def response_pairs(table: pl.DataFrame) -> list[Plot]:
+    """Draw two configurations of equal accuracy at the end and unequal gi, where there are any.
+
+    PRC, figure 2: of each dataset and classifier the two curves of one transform, layer and test
+    set whose gi differ most, found by search.
+
+    Parameters
+    ----------
+    table : frame
+        The table of response curves.
+    """
+    drawn = [_pair(own, number) for number, own in enumerate(_groups(table), start=1)]
+    return [plot for plot in drawn if plot is not None]
+
+
+@styled
+def _pair(table: pl.DataFrame, number: int) -> Plot | None:
+    best: tuple[float, pl.DataFrame, Floats, Floats, tuple[int, int]] | None = None
+    key = ("transform", "layer", "repeat_index")
+    for _, own in table.sort(*_CURVE, "magnitude").group_by(key, maintain_order=True):
+        cells = own.select("cell").unique(maintain_order=True)
+        grid = own["magnitude"].unique().sort().to_numpy()
+        curves = own["accuracy"].to_numpy().reshape(cells.height, -1)
+        if curves.shape[1] != len(grid):
+            continue
+        scores = gi(grid, curves)
+        pair = equal_ends(curves[:, -1], scores)
+        if pair is not None and (best is None or scores[pair[1]] - scores[pair[0]] > best[0]):
+            best = float(scores[pair[1]] - scores[pair[0]]), own, grid, curves, pair
+    if best is None or best[0] < APART:
+        return None
+    _, own, grid, curves, pair = best
+    transform, layer = own["transform"][0], own["layer"][0]
+    figure, axes = panels([named(transform, layer), "cumulative"], "accuracy")
+    cells = own.unique("cell", maintain_order=True)
+    axes_apart = [name for name in ("hparams", *AXES) if cells[name].n_unique() > 1]
+    handles: dict[str, Any] = {}
+    said = []
+    u = (grid - grid[0]) / (grid[-1] - grid[0])
+    for index, one in enumerate(pair):
+        is_of = " · ".join(str(cells[name][one]) for name in dict.fromkeys(axes_apart))
+        style: Any = {"color": colour(index), "linewidth": 1.4, "ls": _DASHES[index]}
+        (handles[is_of],) = axes[0].plot(grid, curves[one], **style)
+        axes[1].plot(u, cumulative(grid, curves[one]), **style)
+        said.append(
+            f"gi {gi(grid, curves[one]):.3f} and {curves[one][-1]:.3f} at the end ({is_of})"
+        )
+    (handles["never wrong"],) = axes[1].plot([0, 1], [0, 1], color="black", lw=0.9, ls=":")
+    axes[0].set_xlabel(_unit(transform))
+    axes[1].set_xlabel("share of the magnitudes")
+    legend(figure, handles, "")
+    dataset, classifier = (str(table[name][0]) for name in GROUP)
+    shown = own.filter(pl.col("cell").is_in([cells["cell"][one] for one in pair]))
+    runs = max(shown["n_runs"].to_list())
+    return Plot(
+        f"response-pair-{number}",
+        f"Equal at the end, unequal before: {dataset} × {classifier}",
+        f"Two configurations whose accuracies at the last magnitude differ by {EQUAL:g} at most, "
+        "chosen so that their gi differ most among all transforms: "
+        f"{'; '.join(said)}. The end alone, as Mixup takes it, does not tell them apart. Means "
+        f"over the runs of a test set, {runs:,} each.",
+        2 * runs,
+        figure,
+        dataset=dataset,
+    )

@@ -1,0 +1,149 @@
+"""Tables of response curves: what scores tell, alone and combined, and the models behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.figures.responses import coloured_by, levels_of
+from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named
+from manyseed.analysis.report.listed import Listed, Row, number
+
+_HEADS = ("Dataset", "Classifier", "Transform")
+_WITHIN = "as by chance"
+
+
+def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[Listed]:
+    """Return the tables of PRC that a sweep's models allow.
+
+    Parameters
+    ----------
+    responses, found : frames or None
+        Tables of responses and of conditional mutual information.
+    """
+    if responses is None or found is None or found.is_empty():
+        return []
+    said = judged(found)
+    tables = [
+        _models(responses),
+        _measures(said.filter(is_single()), combined=False),
+        _measures(said.filter(~is_single()), combined=True),
+    ]
+    return [one for one in tables if one is not None]
+
+
+def _models(responses: pl.DataFrame) -> Listed:
+    """Return table 3 of PRC: how many models there are, and means of gap and gi."""
+    by = coloured_by(responses)
+    levels = {level: place for place, level in enumerate(levels_of(responses, by))}
+    means = (
+        responses.with_columns(pl.col(by).cast(pl.String).alias("_level"))
+        .group_by(*RESPONSE, "_level")
+        .agg(
+            models=pl.len(),
+            excluded=pl.col("excluded").sum(),
+            train=pl.col("train_accuracy").mean(),
+            gap=pl.col("gap").mean(),
+            spread=pl.col("gap").std(),
+            gi=pl.col("gi").mean(),
+            gi_spread=pl.col("gi").std(),
+        )
+    )
+    order = means.with_columns(_place=pl.col("_level").replace_strict(levels))
+    rows: list[Row] = [
+        (
+            str(row["dataset"]),
+            str(row["classifier"]),
+            named(row["transform"], row["layer"]),
+            row["_level"],
+            f"{row['models']:,}",
+            f"{row['excluded']:,}",
+            number(row["train"], 3),
+            _with_sd(row["gap"], row["spread"], 3),
+            _with_sd(row["gi"], row["gi_spread"], 3),
+        )
+        for row in order.sort(*RESPONSE, "_place").iter_rows(named=True)
+    ]
+    return Listed(
+        "response-models",
+        "Models and their response curves",
+        "Means over models ± standard deviation. Left out: of conditional mutual information, for "
+        "a training accuracy that is too low, or no gap. Gap: accuracy on training rows less that "
+        "on test points, which for transforms of images are moved at random. gi: 0 for a model "
+        "that is never wrong.",
+        [
+            *(*_HEADS, by.replace("_", " ").capitalize(), "Models", "Left out"),
+            *("Training accuracy", "Gap ± sd", "gi ± sd"),
+        ],
+        4,
+        rows,
+    )
+
+
+def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
+    """Return table 1 of PRC, and of combinations tables 4 to 9.
+
+    Measures within their null are not ranked: they follow the others by name, without figures that
+    would order them.
+    """
+    if found.is_empty():
+        return None
+    ranked = found.sort(
+        *RESPONSE,
+        pl.col("beyond").fill_null(value=False).not_(),
+        pl.when("beyond").then(-pl.col("cmi")),
+        "measure",
+        maintain_order=True,
+    )
+    rows = [_row(row) for row in ranked.iter_rows(named=True)]
+    what = "combinations of two scores" if combined else "scores of response curves"
+    legend = (
+        f"Conditional mutual information (cmi, in %) of {what} and the generalisation gap: what "
+        "the measure says of which of two models has the larger gap, beyond their hparams; mean "
+        "over corpora of one model a configuration ± their standard deviation. Chance: the 95 % "
+        "quantile when the measure is dealt out at random; a measure within it reads "
+        f"“{_WITHIN}”, and is in no order. Competition: by its rules, where each model is paired "
+        "with itself, too, and ties count as smaller. r, ρ: correlation and rank correlation with "
+        "the gap of the measure turned so that a larger one promises a larger gap, hparams left "
+        "alone: below 0 it is the other way round."
+    )
+    if combined:
+        legend += (
+            " Scores are turned to rise with the gap first; prod(dbi, end_accuracy) is DBI · Mixup."
+        )
+    name = "response-combined" if combined else "response-measures"
+    title = "Combinations of scores" if combined else "What scores tell of the generalisation gap"
+    heads = [
+        *(*_HEADS, "Measure", "cmi ± sd", "Chance", "Competition", "Given", "Models"),
+        *("Pairs", "Tied, %", "r", "ρ"),
+    ]
+    return Listed(name, title, legend, heads, 4, rows)
+
+
+def _row(row: dict[str, Any]) -> Row:
+    beyond = row["beyond"]
+    cmi = _with_sd(row["cmi"], row["cmi_sd"], 1) if beyond else _WITHIN
+    if row["cmi"] is None:
+        cmi = "–"
+    return (
+        str(row["dataset"]),
+        str(row["classifier"]),
+        named(row["transform"], row["layer"]),
+        row["measure"],
+        cmi,
+        number(row["null_q95"], 1),
+        number(row["cmi_paper"], 1) if beyond else "–",
+        (row["given"] or "–").replace("hparam_", "").replace("+", ", "),
+        f"{row['n_models']:,}",
+        "–" if row["n_pairs"] is None else f"{row['n_pairs']:,}",
+        number(None if row["tied"] is None else 100 * row["tied"], 1),
+        number(row["pearson"], 2),
+        number(row["spearman"], 2),
+    )
+
+
+def _with_sd(value: float | None, sd: float | None, digits: int) -> str:
+    if sd is None:
+        return number(value, digits)
+    return f"{number(value, digits)} ± {number(sd, digits)}"

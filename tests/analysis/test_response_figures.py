@@ -1,0 +1,166 @@
+"""Figures and tables of response curves, of planted models."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.analysis.figures.gaps import gaps
+from manyseed.analysis.figures.responses import equal_ends, response_curves, response_pairs
+from manyseed.analysis.report.responses import of_responses
+from manyseed.analysis.response import cumulative, gi
+from manyseed.analysis.response.corpora import excluded, information
+from tests.analysis.questions.test_telling import HPARAMS, corpus
+
+GRID = np.linspace(0, 0.5, 11)
+
+
+def curves():
+    """Return mean curves of four configurations; two end alike, at .6."""
+    u = GRID / 0.5
+    planted = {
+        ("none", "depth=1"): 1 - 0.4 * u,
+        ("none", "depth=2"): 1 - 0.4 * u**4,
+        ("rotate:45", "depth=1"): 1 - 0.1 * u,
+        ("rotate:45", "depth=2"): 1 - 0.2 * u,
+    }
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "dataset": "d",
+                "classifier": "c",
+                "augment": augment,
+                "hparams": hparams,
+                "train_fraction": 1.0,
+                "vary": "init+batch",
+                "perturb_continuous": "none",
+                "perturb_categorical": "none",
+                "perturb_hparams": "none",
+                "ensembling": "none",
+                "cell": cell,
+                "repeat_index": 0,
+                "transform": "intra",
+                "layer": 0,
+                "magnitude": GRID,
+                "n_runs": 3,
+                "accuracy": curve,
+                "accuracy_min": curve - 0.01,
+                "accuracy_max": np.minimum(curve + 0.01, 1),
+            }
+        )
+        for cell, ((augment, hparams), curve) in enumerate(planted.items())
+    )
+
+
+def test_curves_are_means_over_models_in_their_range():
+    (plot,) = response_curves(curves(), integral=False)
+    (axis,) = plot.figure.axes
+    none, half = axis.lines
+    u = GRID / 0.5
+    np.testing.assert_allclose(none.get_ydata(), 1 - 0.2 * u - 0.2 * u**4)
+    np.testing.assert_allclose(half.get_ydata(), 1 - 0.15 * u)
+    assert len(axis.collections) == 2
+    assert plot.n == 12
+    assert "n = 12 models" in plot.caption
+    (plot,) = response_curves(curves(), integral=True)
+    *lines, ideal = plot.figure.axes[0].lines
+    assert list(ideal.get_ydata()) == [0, 1]
+    x, y = lines[1].get_data()
+    np.testing.assert_allclose(y, cumulative(GRID, 1 - 0.15 * u))
+    area = 2 * np.trapezoid(x - y, x)
+    assert area == pytest.approx(gi(GRID, 1 - 0.15 * u))
+
+
+def test_the_pair_of_equal_ends_is_found():
+    (plot,) = response_pairs(curves())
+    u = GRID / 0.5
+    steep, late = gi(GRID, 1 - 0.4 * u), gi(GRID, 1 - 0.4 * u**4)
+    assert f"gi {late:.3f} and 0.600 at the end (depth=2 · none)" in plot.caption
+    assert f"gi {steep:.3f} and 0.600 at the end (depth=1 · none)" in plot.caption
+    assert plot.n == 6
+    assert response_pairs(curves().filter(pl.col("cell") != 1)) == []  # no two end alike
+
+
+def test_equal_ends_are_those_of_a_search_over_all_pairs():
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        end, score = rng.uniform(0, 0.2, 15), rng.uniform(size=15)
+        pairs = [
+            (abs(score[i] - score[j]), i, j)
+            for i in range(15)
+            for j in range(i)
+            if abs(end[i] - end[j]) <= 0.01
+        ]
+        found = equal_ends(end, score)
+        if not pairs:
+            assert found is None
+            continue
+        low, high = found
+        assert score[high] - score[low] == pytest.approx(max(pairs)[0])
+        assert abs(end[low] - end[high]) <= 0.01
+    assert equal_ends(np.array([0.1, 0.5]), np.array([0.0, 1.0])) is None
+
+
+def models(**options):
+    table = corpus(**options)
+    shown = table.with_columns(
+        excluded=excluded(),
+        cell=pl.int_range(pl.len()),
+        hparams=pl.format("depth={},width={}", *HPARAMS),
+    )
+    return shown, information(table, HPARAMS, permutations=100)
+
+
+def test_gaps_are_drawn_against_each_score_with_what_it_tells():
+    table, found = models()
+    first, second = gaps(table, found)
+    assert [first.name, second.name] == ["response-gap-1", "response-gap-2"]
+    titles = {
+        axis.get_xlabel(): axis.get_title("left").replace("\n", " ") for axis in first.figure.axes
+    }
+    assert titles.keys() == {"gi", "mean accuracy", "end accuracy"}
+    row = found.filter(measure="gi", transform="inter").row(0, named=True)
+    assert titles["gi"].startswith(f"cmi {row['cmi']:.1f} ± {row['cmi_sd']:.1f}, r 0.9")
+    assert titles["mean accuracy"].startswith("cmi as by chance")
+    assert "n = 96 models." in first.caption
+    dots = [len(one.get_offsets()) for one in first.figure.axes[0].collections]
+    assert dots == [48, 48]  # none, full
+    assert len(first.marks[0].runs) == 48
+
+
+def test_models_left_out_are_not_drawn():
+    table, found = models()
+    table = table.with_columns(excluded=pl.col("run_index") == 0)
+    found = found.with_columns(n_excluded=pl.lit(32, pl.UInt32))
+    plot = gaps(table, found)[0]
+    assert plot.n == 64
+    assert "32 left out" in plot.caption
+
+
+def test_tables_rank_what_is_beyond_chance_alone():
+    table, found = models()
+    told = {one.name: one for one in of_responses(table, found)}
+    assert told.keys() == {"response-models", "response-measures", "response-combined"}
+    for one in told.values():
+        assert {len(row) for row in one.rows} == {len(one.heads)}
+    rows = [row for row in told["response-measures"].rows if row[2] == "inter"]
+    assert [row[3] for row in rows] == ["gi", "end_accuracy", "mean_accuracy"]
+    assert [row[4] for row in rows][1:] == ["as by chance"] * 2
+    assert rows[0][4].startswith(f"{found.filter(measure='gi', transform='inter')['cmi'][0]:.1f} ±")
+    means = told["response-models"].rows
+    assert [row[3] for row in means] == ["none", "full"] * 2
+    assert [row[4] for row in means] == ["48"] * 4
+    assert of_responses(None, None) == []
+    assert of_responses(table, found.clear()) == []
+
+
+def test_too_few_models_are_said_to_be():
+    table, _ = models()
+    few = table.head(6)
+    found = information(few, HPARAMS)
+    (plot,) = gaps(few, found)
+    titles = {axis.get_title("left").split(",")[0] for axis in plot.figure.axes}
+    assert titles == {"too few models"}
+    measures = next(one for one in of_responses(few, found) if one.name == "response-measures")
+    assert {row[4] for row in measures.rows} == {"–"}

@@ -40,6 +40,37 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def seconds_of(variable: str, default: float, bounds: tuple[float, float], what: str) -> float:
+    """Return a time that the environment may set.
+
+    Parameters
+    ----------
+    variable : str
+    default : float
+    bounds : tuple of float
+        The least and the most.
+    what : str
+        What it is, for the message.
+
+    Raises
+    ------
+    UserError
+        Where the environment asks for none that makes sense.
+    """
+    least, most = bounds
+    text = os.environ.get(variable, str(default))
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds) and least <= seconds <= most:
+            return seconds
+    raise UserError(
+        f"no {what}: seconds from {least:g} to {most:g}",
+        key=variable,
+        value=text,
+        remedy=f"unset it, for {default:g}",
+    )
+
+
 def lease_seconds() -> float:
     """Return the lease time, the same in all processes of a sweep; tests take a shorter one.
 
@@ -48,17 +79,7 @@ def lease_seconds() -> float:
     UserError
         Where the environment asks for none that makes sense.
     """
-    text = os.environ.get(_VARIABLE, str(_SECONDS))
-    with contextlib.suppress(ValueError):
-        seconds = float(text)
-        if math.isfinite(seconds) and _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
-            return seconds
-    raise UserError(
-        f"no lease time: seconds from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}",
-        key=_VARIABLE,
-        value=text,
-        remedy=f"unset it, for {_SECONDS:g}",
-    )
+    return seconds_of(_VARIABLE, _SECONDS, (_LEAST_SECONDS, _MOST_SECONDS), "lease time")
 
 
 class LeaseWatch:

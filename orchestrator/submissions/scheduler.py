@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from manyseed.orchestrator.paths import SubmissionPaths
 from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 
-ASK_SECONDS = float(os.environ.get("MANYSEED_ASK_SECONDS", "15"))
+ASK_SECONDS = 15.0
 """The scheduler is asked again after so long: at most nine commands per minute, two per look and
 one for the cluster's name."""
 

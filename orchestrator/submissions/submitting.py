@@ -40,6 +40,7 @@ from manyseed.orchestrator.submissions.submission import Submission, submissions
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent, TaskArray
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
+from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.neighbours import shards_of, write_shards
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm import ClusterError, ClusterUnavailable, local
@@ -119,6 +120,7 @@ def submit(
             return None
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_hparams(paths, cells)
+        checkpoint_seconds()  # refused here rather than by each task
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None

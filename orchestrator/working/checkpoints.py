@@ -1,7 +1,8 @@
 """Checkpoints of long fits: a file per run in training, below ``tasks/checkpoints``.
 
-A network that trains for more than `SECONDS` saves itself there, and whoever trains the run next
-goes on from its last saved epoch. A file that another recipe made is passed over and overwritten.
+A network that trains for more than `checkpoint_seconds` saves itself there, and whoever trains the
+run next goes on from its last saved epoch. A file that another recipe made is passed over and
+overwritten.
 """
 
 from __future__ import annotations
@@ -10,13 +11,27 @@ import shutil
 
 from manyseed.jobs.run import Run
 from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.orchestrator.disk.lease import seconds_of
 from manyseed.orchestrator.paths import SweepPaths
 
-SECONDS = 60.0
-"""Between two saves: what a kill costs at most, besides the epoch in training."""
+_VARIABLE = "MANYSEED_CHECKPOINT_SECONDS"
+_SECONDS, _MOST_SECONDS = 60.0, 86_400.0
 
 
-def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -> Checkpoint | None:
+def checkpoint_seconds() -> float:
+    """Return the time between two saves: what a kill costs at most, besides the epoch in training.
+
+    Raises
+    ------
+    UserError
+        Where the environment asks for none that makes sense.
+    """
+    return seconds_of(_VARIABLE, _SECONDS, (0.0, _MOST_SECONDS), "time between checkpoints")
+
+
+def checkpoint(
+    paths: SweepPaths, group: int, row: int, run: Run, recipe: int, every: float
+) -> Checkpoint | None:
     """Return where a run saves itself; None for a classifier that cannot go on later.
 
     Parameters
@@ -27,11 +42,13 @@ def checkpoint(paths: SweepPaths, group: int, row: int, run: Run, recipe: int) -
     run : Run
     recipe : int
         Number of the recipe; a checkpoint of another one is passed over.
+    every : float
+        `checkpoint_seconds`.
     """
     if "epochs" not in run.cell.classifier and run.cell.classifier.get("form") != "train":
         return None
     key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"
-    return Checkpoint(paths.checkpoint(group, row), key, SECONDS)
+    return Checkpoint(paths.checkpoint(group, row), key, every)
 
 
 def remove_stale(paths: SweepPaths) -> int:

@@ -34,7 +34,7 @@ from manyseed.orchestrator.store.publishing.splits import write_splits
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.tasks.attempts import Failure
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.orchestrator.working.checkpoints import checkpoint
+from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import journal_name
 from manyseed.slurm.signals import belong_to_parent
@@ -54,6 +54,7 @@ class _Process:
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
         self._used: set[str] = set()
+        self._save_seconds = checkpoint_seconds()
 
     def train(self, batch: Batch) -> Outcome:
         """Train a batch; whatever a fit raises is its run's failure."""
@@ -68,7 +69,9 @@ class _Process:
             try:
                 if batch.source in (-1, row):
                     fit = Run(cell, batch.repeat, run)
-                    saved = checkpoint(self._paths, batch.group, row, fit, recipe)
+                    saved = checkpoint(
+                        self._paths, batch.group, row, fit, recipe, self._save_seconds
+                    )
                     handling = Handling(
                         snapshots,
                         self._device(batch.cell),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,11 +14,12 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs.run import Run
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
-from manyseed.orchestrator.working.checkpoints import checkpoint
+from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
 from manyseed.orchestrator.working.messages import Batch, Outcome, Ready
 from tests.orchestrator.conftest import write
 
@@ -52,10 +54,8 @@ lr         = 0.05
 PROCESS = """
 import sys
 from manyseed.jobs.training import loop
-from manyseed.orchestrator.working import checkpoints
 from manyseed.orchestrator.working import process
 
-checkpoints.SECONDS = 0.0
 stop, cut, begun = int(sys.argv[1]), loop.batches, 0
 
 def batches(*arguments):
@@ -84,6 +84,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "MANYSEED_CHECKPOINT_SECONDS": "0"},
         )
         theirs.close()
         self.pipe = Connection(ours.detach())
@@ -167,10 +168,23 @@ def test_a_method_that_is_killed_in_mid_cycle_ends_bit_equal(method: Sweep) -> N
 def test_a_checkpoint_is_of_one_run_and_recipe(sweep: Sweep) -> None:
     cell = Plan.read(sweep.paths).cell(0)
     made = [
-        checkpoint(sweep.paths, 0, run, Run(cell, 0, run), recipe)
+        checkpoint(sweep.paths, 0, run, Run(cell, 0, run), recipe, 60.0)
         for run, recipe in [(0, 1), (1, 1), (0, 2)]
     ]
     assert len({one.key for one in made if one is not None}) == 3
     assert [one.path.name for one in made if one is not None] == ["0-0", "0-1", "0-0"]
     sgd = replace(cell, classifier={"name": "lr-sgd", "version": 1})
-    assert checkpoint(sweep.paths, 0, 0, Run(sgd, 0, 0), 1) is None
+    assert checkpoint(sweep.paths, 0, 0, Run(sgd, 0, 0), 1, 60.0) is None
+
+
+@pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-1", "1e9"])
+def test_a_time_between_checkpoints_that_makes_no_sense_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
+    monkeypatch.setenv("MANYSEED_CHECKPOINT_SECONDS", text)
+    with pytest.raises(UserError, match="MANYSEED_CHECKPOINT_SECONDS"):
+        sweep.submit(workers=1)
+    assert not sweep.paths.submission(1).exists()
+    monkeypatch.setenv("MANYSEED_CHECKPOINT_SECONDS", "0")
+    assert checkpoint_seconds() == 0

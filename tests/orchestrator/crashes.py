@@ -64,6 +64,73 @@ test      = 10
 """
 LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 2", "runs    = 3")
 TUNED = SMALL.replace("[[grid]]", 'tune = { draws = 3 }\n\n[[grid]]\nhparams = ["tuned"]')
+METHODS = """
+name    = "crash"
+seed    = 3
+repeats = 1
+runs    = 4
+
+[[grid]]
+dataset    = ["digits"]
+classifier = ["net"]
+ensembling = ["snapshot"]
+augment    = ["rotate:45"]
+
+[dataset.digits]
+source = "sklearn:digits"
+test   = 10
+
+[classifier.net]
+kind      = "convnet"
+optimizer = "sgd"
+hparams   = { depth = 1, width = 4 }
+
+[ensembling.snapshot]
+members = 3
+cycle   = 1
+"""
+CURVES = """
+name    = "crash"
+seed    = 3
+repeats = 1
+runs    = 4
+
+[[grid]]
+dataset    = ["digits"]
+classifier = ["mine"]
+
+[dataset.digits]
+source = "sklearn:digits"
+test   = 10
+
+[classifier.mine]
+estimator = "mine:Nearest"
+scores    = "predict"
+probe     = false
+
+[response]
+transforms      = ["intra", "rotate:90"]
+rows            = 20
+magnitudes      = 3
+pair_magnitudes = 3
+"""
+"""A file cannot have both: response curves are those of single networks."""
+MORE_CURVES = CURVES.replace('["mine"]', '["mine", "other"]').replace(
+    "[response]",
+    '[classifier.other]\nestimator = "mine:Nearest"\nversion = 2\nscores = "predict"\n'
+    "probe = false\n\n[response]",
+)
+OWN = """
+import constants
+
+class Nearest:
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+    def fit(self, X, y):
+        return self
+    def predict(self, X):
+        return constants.CLASS + 0 * X[:, 0]
+"""
 
 
 def _train_here(folder: Path, function: str, arguments: list[str], env: object) -> local.LocalJob:
@@ -107,13 +174,37 @@ def _truth(spec: GroupSpec, repeats: int) -> Any:
 
 
 def _prediction(spec: GroupSpec, row: int) -> Prediction:
-    scores = np.random.default_rng(row).standard_normal((1, spec.samples)).astype(np.float32)
-    confidence = np.full_like(scores, 0.75)
-    return Prediction(scores, (scores >= 0).astype(np.uint16), confidence, 0.1)
+    classes = () if spec.n_classes == 2 else (spec.n_classes,)
+    scores = np.random.default_rng(row).standard_normal((1, spec.samples, *classes))
+    label = scores.argmax(axis=-1) if classes else scores >= 0
+    confidence = np.full((1, spec.samples), 0.75, dtype=np.float32)
+    return Prediction(
+        scores.astype(np.float32),
+        label.astype(np.uint16),
+        confidence,
+        0.1,
+        measured=_measured(spec, row),
+    )
+
+
+def _measured(spec: GroupSpec, row: int) -> dict[str, Any]:
+    """Return what a group's optional arrays hold."""
+    rng = np.random.default_rng([row, 1])
+    return {
+        array.name: np.full(array.shape, 9)
+        if array.name.endswith("_total")
+        else rng.integers(1, 9, array.shape)
+        if array.name.endswith("_right")
+        else -rng.random(array.shape)
+        for array in spec.optional
+    }
 
 
 def _text(folder: Path, text: str) -> Path:
     file = folder / "sweep.toml"
+    if "mine:" in text:
+        (folder / "mine.py").write_text(OWN)
+        (folder / "constants.py").write_text("CLASS = 1\n")
     file.write_text(text)
     return file
 
@@ -208,6 +299,15 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "export parquet": _export("out.parquet"),
     "tune": _tune,
     "register": _register,
+    "plan own": _plan(CURVES),
+    "plan more own": _plan(MORE_CURVES),
+    "submit own": _submit,
+    "submit methods": _submit,
+    "publish curves": _publish,
+    "publish methods": _publish,
+    "repair curves": _repair,
+    "repair methods": _repair,
+    "analyze curves": _analyze,
 }
 STARTS = {
     "plan": "nothing",
@@ -216,30 +316,41 @@ STARTS = {
     "submit more": "enlarged",
     "submit jobs": "cluster",
     "publish": "half",
-    "compact": "half",
-    "analyze": "whole",
+    "compact": "half methods",
+    "analyze": "whole methods",
     "repair": "damaged",
     "drop": "half",
     "import arrays": "files",
-    "import zip": "files",
-    "export zip": "half",
+    "import zip": "files curves",
+    "export zip": "half curves",
     "export parquet": "half",
     "tune": "tuned",
     "register": "planned",
+    "plan own": "nothing",
+    "plan more own": "half curves",
+    "submit own": "planned curves",
+    "submit methods": "planned methods",
+    "publish curves": "half curves",
+    "publish methods": "half methods",
+    "repair curves": "damaged curves",
+    "repair methods": "damaged methods",
+    "analyze curves": "whole curves",
 }
 """In which state each verb finds a sweep."""
 RUNS = dict.fromkeys(VERBS, 4) | {"plan more": 12, "submit more": 12, "drop": 2}
-RUNS["import arrays"] = 3
+RUNS |= {"import arrays": 3, "plan more own": 8}
 """How many runs there are in the end."""
 
 
 def prepare(state: str, folder: str) -> None:
     """Make a folder with a sweep in a state."""
     where = Path(folder)
+    state, _, kind = state.partition(" ")
+    text = {"": SMALL, "curves": CURVES, "methods": METHODS}[kind]
     where.mkdir()
     (where / "out").mkdir()
     if state == "files":
-        _plan(SMALL)(where)
+        _plan(text)(where)
         _submit(where)
         keeping.export(SweepPaths(where / "sweep"), where / "given.zip")
         shutil.rmtree(where / "sweep")
@@ -249,7 +360,7 @@ def prepare(state: str, folder: str) -> None:
     elif state == "tuned":
         _plan(TUNED)(where)
     elif state != "nothing":
-        _plan(SMALL)(where)
+        _plan(text)(where)
     if state == "cluster":
         Queue(where / "cluster")
     if state == "whole":
@@ -259,7 +370,8 @@ def prepare(state: str, folder: str) -> None:
         _compact(where)
         _submit(where, limit=1)
     if state == "damaged":
-        for file in (where / "sweep").glob("predictions.zarr/*/*/margin/c.*"):
+        harmed = {"": "margin", "curves": "response_right", "methods": "size_score"}[kind]
+        for file in (where / "sweep").glob(f"predictions.zarr/*/*/{harmed}/c.*"):
             content = bytearray(file.read_bytes())
             content[10] ^= 1
             file.write_bytes(content)
@@ -320,7 +432,7 @@ def check(verb: str, folder: str) -> dict[str, Any]:
         "duplicates": state["duplicates"],
         "findings": result["findings"],
         "left": locks + held_back,
-        "tables": tables(folder) if verb == "analyze" else {},
+        "tables": tables(folder) if verb.startswith("analyze") else {},
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.training.encode import dense, pixels
+from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
 class OwnError(RuntimeError):
@@ -57,10 +58,16 @@ def built(value: Any) -> Any:
     return value
 
 
+def encoder(how: str, data: TrainingSet) -> Callable[[NDArray[np.float64]], NDArray[Any]]:
+    """Return what makes rows as the table's ``encode`` asks for them of raw ones."""
+    if how == "dense":
+        return dense_encoder(data)
+    if how == "pixels":
+        return pixel_encoder(data)
+    return lambda raw: raw
+
+
 def encoded(how: str, data: TrainingSet) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return training and test rows as the table's ``encode`` asks for them."""
-    if how == "dense":
-        return dense(data)
-    if how == "pixels":
-        return pixels(data)
-    return data.X, data.X_test
+    encode = encoder(how, data)
+    return encode(data.X), encode(data.X_test)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.own import scores
-from manyseed.jobs.own.calling import OwnError, built, encoded, load
+from manyseed.jobs.own.calling import OwnError, built, encoder, load
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.handling import Alive, Fitted, Handling
@@ -35,7 +35,8 @@ def fit(
     """Build an estimator, give it its seeds, and fit it; see `jobs.classifiers.fit`."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    X, X_test = encoded(settings["encode"], data)
+    encode = encoder(settings["encode"], data)
+    X, X_test = encode(data.X), encode(data.X_test)
     started = perf_counter()
     model = build(settings["name"], {**settings.get("params", {}), **hparams})
     if seeds := seeds_of(settings["seeds"], generators):
@@ -52,7 +53,10 @@ def fit(
             value = getattr(model, how)(rows)
         return _READ[how](value, how, len(rows), present, data.n_classes)
 
-    return Fitted(predict(X_test)[np.newaxis], seconds, alive=Alive(X, predict))
+    # of one-hot columns, which stand last, nothing lies between two labels
+    n_continuous = int((data.cardinality == 0).sum()) if settings["encode"] == "dense" else None
+    alive = Alive(X, predict, encode, n_continuous=n_continuous)
+    return Fitted(predict(X_test)[np.newaxis], seconds, alive=alive)
 
 
 def build(entry: str, params: Mapping[str, Any]) -> Any:

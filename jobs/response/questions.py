@@ -36,7 +36,12 @@ def canonical(transform: str) -> str:
 
 
 def resolve(
-    options: Mapping[str, Any], dataset: DatasetInfo, fit: object, names: tuple[str, str]
+    options: Mapping[str, Any],
+    dataset: DatasetInfo,
+    fit: object,
+    names: tuple[str, str],
+    *,
+    is_raw: bool = False,
 ) -> Asked:
     """Return what the models of a classifier on a dataset are asked.
 
@@ -50,6 +55,8 @@ def resolve(
         The `fit` of the classifier's record.
     names : tuple of str
         Of the dataset and the classifier, for messages.
+    is_raw : bool
+        Whether it takes rows as they are, as XGBoost does: an interpolated code is no label.
 
     Raises
     ------
@@ -59,7 +66,7 @@ def resolve(
     transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
     layers = _once("layers", [integer("layers", n, least=0, most=1) for n in _layers(options)])
     for transform in transforms:
-        _require_suited(transform, dataset, fit, names)
+        _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
     is_cut = isinstance(fit, Network) and fit.first_block is not None
     if 1 in layers and not is_cut:
         if "layers" in options:
@@ -108,10 +115,10 @@ def _rows(value: object) -> int | float:
 
 
 def _require_suited(
-    transform: str, dataset: DatasetInfo, fit: object, names: tuple[str, str]
+    transform: str, dataset: DatasetInfo, fit: object, names: tuple[str, str], *, is_raw: bool
 ) -> None:
     if transform in PAIRED:
-        if not dataset.n_continuous or (_is_raw(fit) and dataset.n_categorical):
+        if not dataset.n_continuous or (is_raw and dataset.n_categorical):
             which = "continuous features" + (" only" if dataset.n_continuous else "")
             raise Refused("transforms", transform, f"{transform} on {names[1]} needs {which}")
         return
@@ -127,6 +134,5 @@ def _require_suited(
         raise Refused("transforms", transform, reason)
 
 
-def _is_raw(fit: object) -> bool:
-    """Whether a classifier takes rows as they are: an interpolated code is no label."""
+def _is_xgb(fit: object) -> bool:
     return getattr(fit, "__module__", "").endswith(".xgb")

@@ -193,6 +193,8 @@ class Groups:
                     key="response",
                     remedy="leave it out, or let a sweep file of their own have these cells",
                 )
+            if expansion.classifiers[classifier, dataset].canonical.get("form") == "train":
+                _require_no_model(dataset, classifier, file, path)
             number = numbers.get(key) if group is None else group
             _check_names(dataset, classifier, ensembling, path, new=number is None)
             try:
@@ -258,6 +260,22 @@ def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, 
             ) from None
 
 
+def _require_no_model(dataset: str, classifier: str, file: SweepFile, path: Path) -> None:
+    """Refuse what is measured of models where a training function returns scores alone."""
+    asked = {
+        "response": file.response is not None,
+        "keep.train_accuracy": file.keep_of(dataset).train_accuracy,
+    }
+    for key in (key for key, is_asked in asked.items() if is_asked):
+        raise UserError(
+            f"{classifier} is a training function, which returns scores of the test set and no "
+            "model that could be asked about other rows",
+            file=path,
+            key=key,
+            remedy="leave it out, or let a sweep file of their own have these cells",
+        )
+
+
 def _spec(
     number: int,
     key: tuple[str, str, str],
@@ -287,7 +305,9 @@ def _spec(
     responses: dict[str, Any] = {"optional": optional}
     if file.response is not None:
         options = file.response.options()
-        responses = responses_of(resolve(options, info, model.record.fit, (dataset, classifier)))
+        is_raw = model.canonical.get("encode") == "raw"
+        asked_of = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
+        responses = responses_of(asked_of)
         responses["optional"] = (*optional, *responses["optional"])
     scores, dtype = keep.resolve(len(info.class_names))
     epochs = model.snapshots or (0,)

@@ -32,87 +32,11 @@ from typing import Any
 from benchmarks.storm.adversary import KINDS, Storm
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ground import Ground
+from benchmarks.storm.sweeps import MODULES, QUICK, SWEEPS
 from manyseed.slurm.testcluster.cluster import MissingPackages, check_packages
 
 MOST_RETRAINED = 0.05
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-SWEEP = """
-name    = "storm"
-seed    = 17
-repeats = 2
-runs    = {runs}
-
-[keep]
-scores         = "margin"
-train_accuracy = true
-
-[[grid]]                          # a few tenths of a second a fit
-dataset            = ["points"]
-classifier         = ["xgb", "lr-sgd"]
-train_fraction     = [0.5, 1.0]
-perturb_continuous = ["relative:0.1"]
-
-[[grid]]
-dataset    = ["digits"]
-classifier = ["mlp"]
-vary       = ["init", "init+batch"]
-
-[[grid]]                          # identical: one fit, the others are its copies
-dataset    = ["cancer"]
-classifier = ["xgb"]
-
-[[grid]]                          # three points are of one class: these fits raise
-dataset        = ["rare"]
-classifier     = ["lr-sgd"]
-train_fraction = [3, 1.0]
-
-[dataset.points]
-source     = "synthetic:gaussian"
-n_samples  = 4000
-n_features = 30
-test       = 1000
-
-[dataset.digits]
-source = "sklearn:digits"
-
-[dataset.cancer]
-source = "sklearn:breast_cancer"
-
-[dataset.rare]
-source    = "synthetic:gaussian"
-n_samples = 400
-weights   = [0.97, 0.03]
-
-[classifier.mlp]
-epochs    = 4
-snapshots = [2, 4]
-"""
-
-QUICK = """
-name    = "storm"
-seed    = 17
-repeats = 2
-runs    = {runs}
-
-[[grid]]
-dataset            = ["points"]
-classifier         = ["xgb", "lr-sgd"]
-perturb_continuous = ["relative:0.1"]
-
-[[grid]]
-dataset    = ["cancer"]
-classifier = ["xgb"]
-
-[dataset.points]
-source     = "synthetic:gaussian"
-n_samples  = 3000
-n_features = 20
-test       = 500
-
-[dataset.cancer]
-source = "sklearn:breast_cancer"
-"""
 
 
 def main() -> int:
@@ -121,7 +45,8 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     rng = random.Random(options.seed)
     tell = (lambda text: None) if options.json else (lambda text: print(text, flush=True))
-    text = QUICK if options.quick else SWEEP
+    kind = options.sweep or [*SWEEPS][options.seed % len(SWEEPS)]
+    text = QUICK if options.quick else SWEEPS[kind]
     ground = Ground(rng, with_slurm=not options.quick and _has_slurm(tell))
     storm = Storm(
         ground,
@@ -131,9 +56,11 @@ def main() -> int:
         kinds=options.faults,
         tell=tell,
     )
-    tell(f"seed {options.seed}, in {ground.folder}")
+    tell(f"seed {options.seed}, sweep {kind}, in {ground.folder}")
     try:
         ground.start()
+        for name, code in MODULES.items():
+            (ground.folder / name).write_text(code)
         blow(storm, options.minutes * 60, growing=not options.quick)
         result = verdict(storm, options.seed)
     except KeyboardInterrupt:
@@ -233,6 +160,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="of faults; by default 30, with --quick 0.3")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="on this machine alone, in a minute")
+    parser.add_argument("--sweep", choices=SWEEPS, help="by default, by the seed")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--faults",

@@ -20,6 +20,7 @@ from manyseed.slurm.testcluster.cluster import kill
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 LEASE_SECONDS = 5.0
+CHECKPOINT_SECONDS = 0.2
 DOCUMENTED = frozenset((0, 1, 2, 3, 4, 130))
 """Exit codes that commands may have."""
 
@@ -92,7 +93,9 @@ class Ground:
     @property
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH"))}
-        return {**kept, "MANYSEED_LEASE_SECONDS": f"{LEASE_SECONDS:g}", "COLUMNS": "100"}
+        seconds = {"LEASE": LEASE_SECONDS, "CHECKPOINT": CHECKPOINT_SECONDS}
+        ours = {f"MANYSEED_{name}_SECONDS": f"{value:g}" for name, value in seconds.items()}
+        return {**kept, **ours, "COLUMNS": "100"}
 
     def start(self) -> None:
         """Mount the disk where that is allowed, and start the cluster."""

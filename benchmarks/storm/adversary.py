@@ -247,8 +247,8 @@ class Storm:
         if len(self.ledger.finished) < _FEWEST_FINISHED:
             return
         gently = self.rng.random() < 0.5
-        if not self.ground.rest(gently=gently):
-            self.breach("stuck", "processes of the sweep do not end")
+        if left := self.ground.rest(gently=gently):
+            self.breach("stuck", f"of the sweep these do not end: {left}")
         self.check()
         for _ in range(self.rng.randint(1, 2)):
             if "cut-at-rest" in self.kinds:

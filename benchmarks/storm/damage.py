@@ -131,13 +131,12 @@ class Damage:
             return rows
         known = self.ledger.finished
         held = self._read(group, shard, rows, arrays)
-        derivable = group.spec.n_classes == 2 and group.spec.scores == "margin"
         found = []
         for row in rows:
             label, *rest = (held[array.name].get(row) for array in arrays)
             at = (group.spec.number, row)
-            if label is None and derivable and rest[0] is not None and known.get(at) is not None:
-                label = (rest[0] >= 0).astype(np.uint8)  # taken only where the checksum fits
+            if label is None and known.get(at) is not None:
+                label = _derived(group, rest[0] if rest else None)  # where the checksum fits
             if label is not None and all(value is not None for value in rest):
                 crc = 0
                 for value in (label, *rest):
@@ -165,6 +164,16 @@ class Damage:
             except (OSError, ValueError):
                 continue
         return held
+
+
+def _derived(group: Group, score: Any) -> Any:
+    """Return the labels that follow from what is kept of a row's scores; None where none do."""
+    if score is None or group.spec.scores == "none":
+        return None
+    if group.spec.n_classes == 2:
+        gap = score if group.spec.scores == "margin" else score[..., 1] - score[..., 0]
+        return (gap >= 0).astype(np.uint8)
+    return score.argmax(axis=-1).astype(np.uint8) if group.spec.scores == "all" else None
 
 
 def _published(group: Group) -> list[int]:

@@ -284,22 +284,23 @@ class Ground:
             host.wait()
         self.hosts.clear()
 
-    def rest(self, *, gently: bool) -> bool:
-        """Let nothing of the sweep run any more; return whether that was reached."""
+    def rest(self, *, gently: bool) -> str:
+        """Let nothing of the sweep run any more; return what does not end, empty where all does."""
         self.calm()
         if gently:
             self.run("cancel", self.sweep)
             _wait(lambda: not self.processes(self.sweep), 30)
-        for _ in range(60):
+        for _ in range(120):  # a node that was killed keeps its jobs for half a minute and more
             if self.cluster is not None:
                 with contextlib.suppress(RuntimeError):
                     self.cluster.command(["scancel", "-u", str(os.geteuid())])
                 kill(self.cluster.daemons.jobs())
             kill(self.processes(self.sweep))
-            if not self.processes(self.sweep) and not self.jobs("PD,R,CF,S,CG"):
-                return True
+            alive, jobs = self.processes(self.sweep), self.jobs("PD,R,CF,S,CG")
+            if not alive and not jobs:
+                return ""
             time.sleep(0.5)
-        return False
+        return f"processes {alive}, jobs {jobs}"
 
     # the disk
 

@@ -11,6 +11,7 @@ import zarr
 
 from benchmarks.storm.adversary import _is_whole
 from benchmarks.storm.comparison import differences
+from benchmarks.storm.damage import Damage
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
@@ -18,6 +19,17 @@ from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import QUICK, write
 from tests.orchestrator.store.journals.test_journal import fill
+
+WINE = """
+name    = "wine"
+seed    = 3
+repeats = 1
+runs    = 4
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+"""
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,6 +78,26 @@ def test_optional_arrays_are_compared(tmp_path: Path) -> None:
     found = list(differences(tmp_path / "other", sweep.directory))
     assert any("final_train_accuracy: 1 runs differ" in text for text in found)
     assert any("differ from their own checksum" in text for text in found)
+
+
+@pytest.mark.parametrize("scores", ["all", "margin"])
+def test_labels_that_follow_from_scores_are_not_destroyed(tmp_path: Path, scores: str) -> None:
+    """Of three classes; the margin of one of many does not say which other one was predicted."""
+    text = WINE + f'\n[keep]\nscores = "{scores}"\n'
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", text), tmp_path / "sweep")
+    sweep.submit(workers=1)
+    sweep.wait()
+    sweep.compact()
+    ledger = Ledger(sweep.paths)
+    assert ledger.look() == []
+    damage = Damage(ledger)
+    for file in sweep.paths.store.glob("*/*/label/c.*"):
+        damage.harm(file, "empty", random.Random(0))
+    damage.assess()
+    sure, maybe = damage.destroyed()
+    assert (len(sure), len(maybe)) == ((0, 0) if scores == "all" else (4, 0))
+    sweep.verify(repair=True)
+    assert sweep.status()["runs"]["missing"] == len(sure)
 
 
 @pytest.mark.parametrize("ending", ["zip", "parquet"])

@@ -241,6 +241,12 @@ def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hpa
     return CLASSIFIERS[canonical["name"]].space
 
 
+def fit_of(canonical: Mapping[str, Any]) -> object:
+    """Return the `fit` of a canonical description's record; None where this version has none."""
+    record = _record(canonical)
+    return None if record is None else record.fit
+
+
 def is_own(canonical: Mapping[str, Any]) -> bool:
     """Whether a canonical description is of users' own code (`jobs.own`)."""
     return "own" in canonical

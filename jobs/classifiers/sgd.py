@@ -18,53 +18,98 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
-from manyseed.jobs.training.encode import dense_encoder
-from manyseed.jobs.training.handling import Alive, Fitted, Handling
+from manyseed.jobs.training.encode import Encoder, dense_encoder
+from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
+from manyseed.jobs.training.state import State, StateArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
-    """Fit scikit-learn's SGDClassifier; see `jobs.classifiers.fit`."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import SGDClassifier
+class Linear:
+    """The `fit` of linear models' records."""
 
-    started = perf_counter()
-    encoder = dense_encoder(data)
-    X, X_test = encoder(data.X), encoder(data.X_test)
-    model = SGDClassifier(
-        loss=hparams.get("loss", "log_loss"),
-        penalty=None if hparams["penalty"] == "none" else hparams["penalty"],
-        alpha=hparams["alpha"],
-        l1_ratio=hparams["l1_ratio"],
-        eta0=hparams["eta0"],
-        average=hparams["average"],
-        learning_rate=settings["schedule"],
-        max_iter=settings["max_iter"],
-        tol=settings["tol"],
-        random_state=seed31(generators.batch),
-    )
-    # The last bits of a product depend on BLAS's threads.
-    with _threads().limit(limits=1, user_api="blas"), warnings.catch_warnings():
-        # Training ends after max_iter epochs or before: both are what was asked for.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
-        model.fit(rows, labels, sample_weight=weight)
-        seconds = perf_counter() - started
+    def __call__(
+        self,
+        settings: Mapping[str, Any],
+        hparams: Mapping[str, Any],
+        data: TrainingSet,
+        generators: Generators,
+        handling: Handling,
+    ) -> Fitted:
+        """Fit scikit-learn's SGDClassifier; see `jobs.classifiers.fit`."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import SGDClassifier
 
+        started = perf_counter()
+        encoder = dense_encoder(data)
+        X, X_test = encoder(data.X), encoder(data.X_test)
+        model = SGDClassifier(
+            loss=hparams.get("loss", "log_loss"),
+            penalty=None if hparams["penalty"] == "none" else hparams["penalty"],
+            alpha=hparams["alpha"],
+            l1_ratio=hparams["l1_ratio"],
+            eta0=hparams["eta0"],
+            average=hparams["average"],
+            learning_rate=settings["schedule"],
+            max_iter=settings["max_iter"],
+            tol=settings["tol"],
+            random_state=seed31(generators.batch),
+        )
+        # The last bits of a product depend on BLAS's threads.
+        with _threads().limit(limits=1, user_api="blas"), warnings.catch_warnings():
+            # Training ends after max_iter epochs or before: both are what was asked for.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
+            model.fit(rows, labels, sample_weight=weight)
+            seconds = perf_counter() - started
+        alive = _alive(model, encoder, X)
+        return Fitted(alive.predict(X_test)[np.newaxis], seconds, alive=alive)
+
+    def revive(
+        self,
+        settings: Mapping[str, Any],
+        hparams: Mapping[str, Any],
+        data: TrainingSet,
+        state: State,
+        device: Device,
+    ) -> Alive:
+        """Return a fitted model of its arrays (`jobs.training.network.Network.revive`)."""
+        del settings, hparams, device
+        from sklearn.linear_model import SGDClassifier
+
+        model = SGDClassifier()
+        model.coef_, model.intercept_ = state["coef"], state["intercept"]
+        model.classes_ = np.arange(data.n_classes)
+        model.n_features_in_ = model.coef_.shape[1]
+        return _alive(model, dense_encoder(data), None)
+
+    def arrays(
+        self,
+        shape: tuple[int, ...],
+        n_classes: int,
+        settings: Mapping[str, Any],
+        hparams: Mapping[str, Any],
+    ) -> tuple[StateArray, ...]:
+        """Return what arrays a model will have, before there is any."""
+        del settings, hparams
+        rows = 1 if n_classes == 2 else n_classes
+        coef = StateArray("coef", "float64", (rows, *shape))
+        return coef, StateArray("intercept", "float64", (rows,))
+
+
+def _alive(model: Any, encoder: Encoder, X: NDArray[np.float64] | None) -> Alive:
     def predict(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         with _threads().limit(limits=1, user_api="blas"):
             return np.asarray(model.decision_function(rows))
 
-    alive = Alive(X, predict, encoder, n_continuous=int(encoder.continuous.sum()))
-    return Fitted(predict(X_test)[np.newaxis], seconds, alive=alive)
+    return Alive(
+        X,
+        predict,
+        encoder,
+        n_continuous=int(encoder.continuous.sum()),
+        state=lambda: {"coef": model.coef_, "intercept": model.intercept_},
+    )
 
 
 @cache
@@ -126,7 +171,7 @@ LR_SGD = Classifier(
     devices=("cpu",),
     library={},
     core_seconds=_lr_seconds,
-    fit=fit,
+    fit=Linear(),
 )
 
 SVM_SGD = replace(

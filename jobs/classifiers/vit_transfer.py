@@ -17,6 +17,9 @@ from manyseed.jobs.training.network import Encoded, Network
 if TYPE_CHECKING:
     import torch
 
+_WIDTH = 768
+"""Features of an image, of both backbones."""
+
 _IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
 """Of one image of any size, through each frozen backbone."""
 
@@ -74,5 +77,5 @@ VIT_TRANSFER = Classifier(
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_core_seconds,
     packages=("torch", "torchvision"),
-    fit=Network(build=_head, features=_features),
+    fit=Network(build=_head, features=_features, width=lambda _: _WIDTH),
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import TrainingSet
 from manyseed.jobs.training.handling import Alive
 from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.training.state import packed
 
 Measure = Callable[[Alive, TrainingSet], NDArray[Any]]
 
@@ -68,5 +69,15 @@ def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
     return np.asarray(right.mean(), dtype=np.float32)
 
 
-MEASURES: Mapping[str, Measure] = {"final_train_accuracy": train_accuracy}
+def parameters(alive: Alive, _: TrainingSet) -> NDArray[Any]:
+    """Return all arrays of the model as one row of numbers (`jobs.training.state.packed`)."""
+    if alive.state is None:
+        raise ValueError("the model is none of arrays")
+    return packed(alive.state())
+
+
+MEASURES: Mapping[str, Measure] = {
+    "final_train_accuracy": train_accuracy,
+    "parameters": parameters,
+}
 """By the name under which `jobs.run.Prediction.measured` has it."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.state import State
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked
@@ -23,8 +24,9 @@ class Alive:
 
     Attributes
     ----------
-    rows : array or tensor
-        The training rows, in order, as the model takes them; on its device.
+    rows : array or tensor or None
+        The training rows, in order, as the model takes them; on its device. None of a model that
+        was made of its kept parameters.
     predict : callable
         ``predict(rows)`` returns their scores in the form of `Fitted.scores`, without the
         dimension epoch. It draws no random number and changes nothing in the model.
@@ -35,6 +37,9 @@ class Alive:
         absent where nothing is hidden.
     n_continuous : int or None
         How many columns of encoded rows, the first ones, are continuous; None for all.
+    state : callable, optional
+        ``state()`` returns all arrays of the model: with them it can be made again. Absent where
+        it is none of arrays.
     """
 
     rows: Any
@@ -42,6 +47,7 @@ class Alive:
     encode: Callable[[NDArray[np.float64]], Any] | None = None
     halves: Callable[[], tuple[Any, Any]] | None = None
     n_continuous: int | None = None
+    state: Callable[[], State] | None = None
 
 
 AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]

@@ -180,11 +180,26 @@ def train(
             trajectory.take(_scores(model, X_test).cpu().numpy())
         progress.seconds += perf_counter() - started
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
-    alive = Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
+    last_model = alive(model, X)
     if trajectory is not None:
         members = trajectory.arrays()
-        return Fitted(trajectory.scores(), progress.seconds, curves or None, alive, members)
-    return Fitted(np.stack(progress.logits), progress.seconds, curves or None, alive)
+        return Fitted(trajectory.scores(), progress.seconds, curves or None, last_model, members)
+    return Fitted(np.stack(progress.logits), progress.seconds, curves or None, last_model)
+
+
+def alive(model: nn.Module, X: Tensor | None) -> Alive:
+    """Return a trained model; on a CPU this process has one thread from now on.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        On its device.
+    X : float32 tensor (row, ...) or None
+        The rows that it was trained on, encoded.
+    """
+    if all(one.device.type == "cpu" for one in model.parameters()):
+        torch.set_num_threads(1)
+    return Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
 
 
 def _train_epoch(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
+from manyseed.jobs.training.state import State, StateArray
 
 if TYPE_CHECKING:  # planning reads networks' records and need not wait for torch
     import torch
@@ -54,6 +55,8 @@ class Network:
     first_block : str or callable, optional
         The layer that ends the network's first block, by its name in a sequence of layers, or a
         function that cuts the model there as `halves` does; None where nothing is hidden.
+    width : callable, optional
+        ``width(settings)``: how many `features` there are.
     """
 
     build: Build
@@ -62,6 +65,7 @@ class Network:
     initialise: Callable[[Any, np.random.Generator], object] | None = None
     smallest_batch: int = 1
     first_block: FirstBlock | None = None
+    width: Callable[[Named], int] | None = None
 
     def __call__(
         self,
@@ -148,15 +152,84 @@ class Network:
             trajectory=trajectory,
         )
         alive = fitted.alive
-        if alive is not None and encode is not None:
-            known = encode  # for the type checker
-            alive = replace(
-                alive,
-                encode=lambda raw: loop.owned(known(raw), place, torch.float32),
-                halves=None if self.first_block is None else lambda: self.halves(model),
-                n_continuous=None if known.continuous.all() else int(known.continuous.sum()),
-            )
+        if alive is not None:
+            alive = self._alive(alive, model, encode, place)
         return fitted._replace(seconds=built + fitted.seconds, alive=alive)
+
+    def revive(
+        self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device
+    ) -> Alive:
+        """Return a trained model that answers as it did when it had been trained, bit for bit.
+
+        Parameters
+        ----------
+        settings, hparams, data
+            Of its fit.
+        state : dict of arrays
+            Of the model, as `Alive.state` returned them.
+        device : {"cpu", "gpu"}
+        """
+        import torch
+
+        from manyseed.jobs.training import layers, loop
+
+        place, encode = torch_device(device), None
+        if self.encoder is not None:
+            encode = self.encoder(data)
+        model = self.build(
+            self.shape(settings, encode),
+            data.n_classes,
+            settings,
+            hparams,
+            torch.Generator(place),
+        )
+        # for the memory format: all values are replaced
+        (self.initialise or layers.initialise)(model, np.random.default_rng(0))
+        model.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
+        model.to(place)
+        return self._alive(loop.alive(model, None), model, encode, place)
+
+    def shape(self, settings: Named, encode: Encoder | None) -> tuple[int, ...]:
+        """Return the shape of a row as the module takes it."""
+        if encode is not None:
+            return encode.shape
+        assert self.width is not None
+        return (self.width(settings),)
+
+    def arrays(
+        self, shape: tuple[int, ...], n_classes: int, settings: Named, hparams: Named
+    ) -> tuple[StateArray, ...]:
+        """Return what arrays a model will have, before there is any."""
+        import torch
+
+        masks = torch.Generator()
+        with torch.device("meta"):
+            model = self.build(shape, n_classes, settings, hparams, masks)
+        return tuple(
+            StateArray(name, str(one.dtype).removeprefix("torch."), tuple(one.shape))
+            for name, one in model.state_dict().items()
+        )
+
+    def _alive(
+        self, alive: Alive, model: torch.nn.Module, encode: Encoder | None, place: torch.device
+    ) -> Alive:
+        """Add what is known of a model's rows and layers."""
+        import torch
+
+        from manyseed.jobs.training import loop
+
+        def state() -> State:
+            return {name: one.detach().cpu().numpy() for name, one in model.state_dict().items()}
+
+        alive = replace(alive, state=state)
+        if encode is None:
+            return alive
+        return replace(
+            alive,
+            encode=lambda raw: loop.owned(encode(raw), place, torch.float32),
+            halves=None if self.first_block is None else lambda: self.halves(model),
+            n_continuous=None if encode.continuous.all() else int(encode.continuous.sum()),
+        )
 
     def halves(self, model: torch.nn.Module) -> tuple[Part, Part]:
         """Cut a model behind its first block, after that block's non-linearity.

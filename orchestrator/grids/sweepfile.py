@@ -127,6 +127,8 @@ class Keep(_Table):
     """Of networks, loss and accuracy after every epoch."""
     train_accuracy: Flag | None = None
     """Accuracy of the final model on the rows that it was fitted on."""
+    parameters: Flag | None = None
+    """Of networks and linear models, all arrays of the trained model."""
     members: Members | None = None
     """Of ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (by default, where all
     scores are kept, or with two classes), every member, or the whole ensemble alone."""
@@ -140,6 +142,7 @@ class Keep(_Table):
             train_accuracy=(
                 other.train_accuracy if self.train_accuracy is None else self.train_accuracy
             ),
+            parameters=other.parameters if self.parameters is None else self.parameters,
             members=self.members or other.members,
         )
 

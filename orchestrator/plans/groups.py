@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,12 +30,13 @@ from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths, encode_name
 from manyseed.orchestrator.plans.plan import METHOD, Plan
-from manyseed.orchestrator.plans.responses import responses_of
+from manyseed.orchestrator.plans.responses import parameters_of, responses_of
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
     COORDINATES,
     DECLARED,
+    PARAMETERS,
     RESPONSE,
     TRAIN_ACCURACY,
     TooLarge,
@@ -180,11 +181,11 @@ class Groups:
         wanted = asked.group_by(*PAIR, METHOD, "group", maintain_order=True).agg(
             pl.col("repeats").max(),
             (pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum().alias("all"),
-            pl.col("canonical").first(),
+            pl.col("canonical"),
         )
-        for *names, group, repeats, runs, canonical in wanted.iter_rows():
+        for *names, group, repeats, runs, canonicals in wanted.iter_rows():
             dataset, classifier, ensembling = key = tuple(names)
-            method = Cell.from_canonical(json.loads(canonical)).ensembling
+            method = Cell.from_canonical(json.loads(canonicals[0])).ensembling
             if method is not None and file.response is not None:
                 raise UserError(
                     "response curves are those of single networks, and cells with an ensembling "
@@ -198,7 +199,7 @@ class Groups:
             number = numbers.get(key) if group is None else group
             _check_names(dataset, classifier, ensembling, path, new=number is None)
             try:
-                spec = _spec(len(specs), key, (repeats, runs), file, expansion, method)
+                spec = _spec(len(specs), key, (repeats, runs), file, expansion, canonicals)
             except TooLarge as error:
                 raise UserError(
                     str(error),
@@ -208,13 +209,14 @@ class Groups:
                     remedy='keep.members = "sizes", fewer members or fewer test points',
                 ) from None
             except Refused as error:
+                table = "keep" if error.option == PARAMETERS.keep else "response"
                 raise refused(
                     error,
                     file=path,
-                    key=f"response.{error.option}",
+                    key=f"{table}.{error.option}",
                     value=error.value,
                     remedy="leave it out, or these datasets and classifiers: a sweep file of "
-                    "their own may ask for other responses",
+                    "their own may ask for others",
                 ) from None
             except ValueError as error:
                 raise UserError(
@@ -282,7 +284,7 @@ def _spec(
     planned: tuple[int, int],
     file: SweepFile,
     asked: Expansion,
-    method: Mapping[str, Any] | None,
+    canonicals: Sequence[str],
 ) -> GroupSpec:
     """Return the layout of a new group.
 
@@ -295,10 +297,11 @@ def _spec(
         Its repeats, and its runs in all of them.
     file, asked
         What is asked for.
-    method : mapping or None
-        Its ensembling method's description.
+    canonicals : sequence of str
+        Its cells.
     """
     dataset, classifier, ensembling = key
+    method = Cell.from_canonical(json.loads(canonicals[0])).ensembling
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     optional = (TRAIN_ACCURACY.of(),) if keep.train_accuracy else ()
@@ -316,6 +319,8 @@ def _spec(
         epochs, points = taken[-1:], (info.n_test, len(info.class_names))
         kept = of_members(keep.members_of(points[1]), taken, sizes(len(taken)), points, dtype)
         responses = dict(zip(("optional", "coordinates"), kept, strict=True))
+    if keep.parameters:
+        responses |= parameters_of(canonicals, info, classifier, responses["optional"])
     return planned_group(
         number=number,
         dataset=dataset,
@@ -337,7 +342,9 @@ def _spec(
 def _how(spec: GroupSpec, array: str) -> object:
     """Return how a group holds an optional array: whether, or of several numbers a run its form."""
     found = next((one for one in spec.optional if one.name == array), None)
-    return found is not None and (not found.dims or [*found.shape, found.dtype])
+    if found is None or not found.dims or array == PARAMETERS.name:  # of them, `_merged` sees to it
+        return found is not None
+    return [*found.shape, found.dtype]
 
 
 def _along(spec: GroupSpec, coordinate: str) -> object:
@@ -348,6 +355,24 @@ def _along(spec: GroupSpec, coordinate: str) -> object:
 
 def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
     """Return a group's layout; one that exists never changes."""
+    if held.parameters and wanted.parameters:
+        known = json.loads(held.parameters)
+        lacking = [one for one in json.loads(wanted.parameters) if one not in known]
+        if lacking:
+            of = ", ".join(f"{name} = {toml_value(v)}" for name, v in lacking[0]["hparams"].items())
+            raise UserError(
+                f"{held.dataset} × {held.named} is stored with parameters of models of other "
+                f"sizes; this file asks for models{of and ' of '}{of}",
+                file=path,
+                key="keep.parameters",
+                value=True,
+                remedy="plan these cells into another directory with --out",
+            )
+        kept = next(one for one in held.optional if one.name == PARAMETERS.name)
+        wanted = replace(
+            wanted,
+            optional=tuple(kept if one.name == PARAMETERS.name else one for one in wanted.optional),
+        )
     facts = [(name, getattr(held, field), getattr(wanted, field)) for field, name in _FIXED.items()]
     facts += [(name, _how(held, array), _how(wanted, array)) for array, name in _KEPT.items()]
     facts += [(name, _along(held, name), _along(wanted, name)) for name in COORDINATES]

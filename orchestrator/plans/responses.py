@@ -1,12 +1,21 @@
-"""How a group stores response curves."""
+"""How a group stores response curves, and models that may answer later."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
-from manyseed.orchestrator.store.layout.optional import COORDINATES, DECLARED, RESPONSE_ARRAYS
+from manyseed.jobs.run import Cell
+from manyseed.orchestrator.store.layout.optional import (
+    COORDINATES,
+    DECLARED,
+    PARAMETERS,
+    RESPONSE_ARRAYS,
+    OptionalArray,
+)
 
 
 def responses_of(asked: Asked) -> dict[str, Any]:
@@ -37,4 +46,39 @@ def responses_of(asked: Asked) -> dict[str, Any]:
             COORDINATES[name].of(given, meanings) for name, (given, meanings) in values.items()
         ),
         "response": json.dumps(asked.to_attributes(), sort_keys=True),
+    }
+
+
+def parameters_of(
+    canonicals: Iterable[str],
+    dataset: DatasetInfo,
+    classifier: str,
+    optional: tuple[OptionalArray, ...],
+) -> dict[str, Any]:
+    """Return the fields of a layout that keeps models besides other optional arrays.
+
+    Parameters
+    ----------
+    canonicals : iterable of str
+        The group's cells.
+    dataset : DatasetInfo
+    classifier : str
+    optional : tuple of OptionalArray
+
+    Raises
+    ------
+    jobs.checks.Refused
+        Where models cannot be kept.
+    """
+    from manyseed.jobs.parameters import layouts  # builds networks: workers do without
+
+    cells = (Cell.from_canonical(json.loads(text)) for text in canonicals)
+    found = layouts(cells, dataset, classifier)
+    length, dtype = max(one.numbers for one in found), found[0].dtype
+    described = sorted(
+        (one.to_attributes() for one in found), key=lambda one: sorted(one["hparams"].items())
+    )
+    return {
+        "optional": (*optional, PARAMETERS.of((length,), dtype)),
+        "parameters": json.dumps(described, sort_keys=True),
     }

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, Coordinate, OptionalArray
+from manyseed.orchestrator.store.layout.optional import (
+    DECLARED,
+    NAN,
+    PARAMETERS,
+    Coordinate,
+    OptionalArray,
+)
 
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
@@ -65,6 +71,7 @@ class Kept:
     optional: tuple[OptionalArray, ...]
     coordinates: tuple[Coordinate, ...]
     flags: tuple[str, ...]
+    parameters: str
 
 
 @functools.lru_cache(maxsize=1024)
@@ -171,6 +178,7 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
             long_name=declared.long_name,
             units=declared.units,
             comment=declared.comment,
+            **({"layouts": kept.parameters} if one.name == PARAMETERS.name else {}),
         )
     return arrays
 

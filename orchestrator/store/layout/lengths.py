@@ -36,6 +36,7 @@ def planned_group(
     coordinates: tuple[Coordinate, ...] = (),
     ensembling: str = "",
     response: str = "",
+    parameters: str = "",
     runs: int | None = None,
 ) -> GroupSpec:
     """Describe a group, with the lengths of its shards and chunks.
@@ -67,7 +68,7 @@ def planned_group(
         What is kept besides.
     coordinates : tuple of Coordinate
         Of their dimensions.
-    ensembling, response : str
+    ensembling, response, parameters : str
     runs : int, optional
         How many are planned.
 
@@ -111,6 +112,7 @@ def planned_group(
         coordinates=tuple(coordinates),
         ensembling=ensembling,
         response=response,
+        parameters=parameters,
     )
 
 

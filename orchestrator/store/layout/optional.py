@@ -196,6 +196,8 @@ class Declared:
         What its attributes say.
     least, most : float
         Bounds of its values; where the fill is NaN, so may they be.
+    pads : bool
+        Whether a run may have fewer values than others: what is left at the end is the fill.
     """
 
     name: str
@@ -208,6 +210,7 @@ class Declared:
     comment: str
     least: float = -math.inf
     most: float = math.inf
+    pads: bool = False
 
     def of(self, shape: Iterable[int] = (), dtype: str | None = None) -> OptionalArray:
         """Return it as a group holds it; by default in the first of its dtypes."""
@@ -300,6 +303,21 @@ def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
     )
 
 
+PARAMETERS = Declared(
+    name="parameters",
+    keep="parameters",
+    dtypes=("float32", "float64"),
+    dims=("parameter",),
+    fill=NAN,
+    long_name="all arrays of the trained model, one after the other",
+    units="1",
+    comment="Which they are, the attribute layouts says, in JSON: for models with these hparams "
+    "the name, dtype and shape of each array, which lies in C order. A whole number is three: the "
+    "digits of its 64 bits to the base 2^24, the lowest first. NaN beyond the end of a model that "
+    "is smaller than others.",
+    pads=True,
+)
+
 SIZE_SCORE = _of_members(
     "size_score", ("ensemble_size", "sample", "class"), "of the first members averaged"
 )
@@ -315,6 +333,7 @@ DECLARED: dict[str, Declared] = {
         TRAIN_ACCURACY,
         *_RESPONSES,
         DBI,
+        PARAMETERS,
         SIZE_SCORE,
         SIZE_MARGIN,
         MEMBER_SCORE,

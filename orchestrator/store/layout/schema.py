@@ -40,6 +40,9 @@ ATTRIBUTE = "manyseed"
 
 COORDINATE_ROWS = 2**16
 
+_NESTED = ("response", "parameters")
+"""Fields that are JSON as text, and stand in a group's attributes as they are."""
+
 Keep = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
 Probability = Literal["softmax", "ovr", "none"]
@@ -83,6 +86,9 @@ class GroupSpec:
         own: ``none``. Empty for all others.
     response : str
         What response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
+    parameters : str
+        Where `optional` has them, which arrays models have: a list of `jobs.parameters.Layout` as
+        JSON, or empty.
     """
 
     number: int
@@ -102,6 +108,7 @@ class GroupSpec:
     coordinates: tuple[Coordinate, ...] = ()
     ensembling: str = ""
     response: str = ""
+    parameters: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -202,6 +209,7 @@ class GroupSpec:
                 optional=self.optional,
                 coordinates=self.coordinates,
                 flags=self.flags,
+                parameters=self.parameters,
             )
         )
 
@@ -274,11 +282,12 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        for field in ("optional", "coordinates", "ensembling", "response"):
+        for field in ("optional", "coordinates", "ensembling", *_NESTED):
             if not fields[field]:
                 del fields[field]
-        if self.response:
-            fields["response"] = json.loads(self.response)
+        for field in _NESTED:
+            if text := getattr(self, field):
+                fields[field] = json.loads(text)
         return {"layout": 2 if self.optional or self.ensembling else 1, **fields}
 
     @classmethod
@@ -303,12 +312,13 @@ class GroupSpec:
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
         absent = {"curves": False, "optional": [], "coordinates": [], "ensembling": ""}
-        value = {**absent, "response": "", **value}
+        value = {**absent, **dict.fromkeys(_NESTED, ""), **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
-        if known["response"]:
-            known["response"] = json.dumps(known["response"], sort_keys=True)
+        for field in _NESTED:
+            if known[field]:
+                known[field] = json.dumps(known[field], sort_keys=True)
         for field in ("class_names", "epochs"):
             known[field] = tuple(known[field])
         try:
@@ -339,8 +349,9 @@ def _require_types(values: Mapping[str, Any]) -> None:
     for text in (values["dataset"], values["classifier"], *values["class_names"]):
         if not isinstance(text, str) or not text:
             raise TypeError(f"{text!r} is no name")
-    if not isinstance(values["response"], str):
-        raise TypeError(f"response = {values['response']!r} is no text")
+    for field in _NESTED:
+        if not isinstance(values[field], str):
+            raise TypeError(f"{field} = {values[field]!r} is no text")
     if not isinstance(values["ensembling"], str):
         raise TypeError(f"ensembling = {values['ensembling']!r} is no text")
     if type(values["curves"]) is not bool:

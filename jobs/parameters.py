@@ -1,0 +1,211 @@
+"""Which arrays the models of a plan's cells will have, before any is trained; and models of them.
+
+What decides the sizes of a model's arrays must be the same for all runs of a cell: it is found by
+building a network without memory and looking at which hparams are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import DatasetInfo, load
+from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
+from manyseed.jobs.run import Cell, MachineError, TrainingSet
+from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
+from manyseed.jobs.training.handling import Alive, Device
+from manyseed.jobs.training.state import State, StateArray, length, number_type
+from manyseed.jobs.tuning import SEARCH, is_tuned
+
+LARGEST = 256 * 10**6
+"""Bytes of the arrays of a run."""
+
+OPTION = "parameters"
+
+
+@runtime_checkable
+class OfArrays(Protocol):
+    """The `fit` of a classifier whose models are arrays, as `jobs.training.network.Network`."""
+
+    def arrays(
+        self,
+        shape: tuple[int, ...],
+        n_classes: int,
+        settings: Mapping[str, Any],
+        hparams: Mapping[str, Any],
+    ) -> tuple[StateArray, ...]:
+        """Return what arrays a model will have."""
+
+    def revive(
+        self,
+        settings: Mapping[str, Any],
+        hparams: Mapping[str, Any],
+        data: TrainingSet,
+        state: State,
+        device: Device,
+    ) -> Alive:
+        """Return a model of its arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arrays of models that have these hparams.
+
+    Attributes
+    ----------
+    hparams : dict
+        Those that decide sizes; empty where none does.
+    arrays : tuple of StateArray
+    """
+
+    hparams: Mapping[str, Value]
+    arrays: tuple[StateArray, ...]
+
+    def to_attributes(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        arrays = [[one.name, one.dtype, [*one.shape]] for one in self.arrays]
+        return {"hparams": dict(self.hparams), "arrays": arrays}
+
+    @classmethod
+    def from_attributes(cls, value: Mapping[str, Any]) -> Layout:
+        """Read what `to_attributes` wrote."""
+        arrays = (StateArray(name, dtype, tuple(shape)) for name, dtype, shape in value["arrays"])
+        return cls(dict(value["hparams"]), tuple(arrays))
+
+    def fits(self, hparams: Mapping[str, Value]) -> bool:
+        """Whether models with these hparams have these arrays."""
+        return all(hparams.get(name) == value for name, value in self.hparams.items())
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a row of all arrays."""
+        return length(self.arrays)
+
+    @property
+    def dtype(self) -> str:
+        """Of these numbers."""
+        return number_type(self.arrays)
+
+
+def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Layout, ...]:
+    """Return the different arrays that the models of cells will have.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        Of one dataset and classifier.
+    dataset : DatasetInfo
+    name : str
+        Of the classifier, for messages.
+
+    Raises
+    ------
+    Refused
+        Where they are not known, differ between runs of a cell, are none, or are too large.
+    """
+    found: dict[tuple[tuple[str, Value], ...], Layout] = {}
+    seen: set[tuple[object, ...]] = set()
+    shape: tuple[int, ...] | None = None
+    for cell in cells:
+        if cell.ensembling is not None:
+            raise _refused("models of cells with an ensembling method are several to a run")
+        fit = classifiers.fit_of(cell.classifier)
+        if not isinstance(fit, OfArrays):
+            reason = f"models of {name} are no arrays: manyseed rerun saves the model of a run"
+            raise _refused(reason)
+        space = classifiers.space(cell.classifier, cell.hparams)
+        hparams = _anchors(cell, space)
+        is_fixed = cell.perturb_hparams == "none" and not is_tuned(cell)
+        key = (is_fixed, *((h.name, hparams[h.name]) for h in space if _may_shape(h)))
+        if key in seen:
+            continue
+        seen.add(key)
+        shape = shape or _shape(fit, dataset, cell.classifier)
+        asked = _Watched(hparams)
+        arrays = fit.arrays(shape, len(dataset.class_names), cell.classifier, asked)
+        sizing = [h for h in space if h.name in asked.asked and _may_shape(h)]
+        if moved := [h.name for h in sizing if not h.structural and not is_fixed]:
+            raise _refused(
+                f"the sizes of {name}'s layers follow {' and '.join(moved)}, which differ between "
+                "runs where hparams are perturbed or searched for"
+            )
+        one = Layout({h.name: hparams[h.name] for h in sizing}, arrays)
+        needed = one.numbers * (8 if one.dtype == "float64" else 4)
+        if needed > LARGEST:
+            raise _refused(
+                f"models of {name} are {needed / 1e6:,.0f} MB a run; {LARGEST // 10**6} MB are the "
+                "most"
+            )
+        found[tuple(one.hparams.items())] = one
+    return tuple(found.values())
+
+
+def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: State) -> Alive:
+    """Return the model of a run again, on a CPU.
+
+    Parameters
+    ----------
+    cell : Cell
+    hparams : mapping
+        That the run was fitted with.
+    data : TrainingSet
+        That it was fitted on.
+    state : dict of arrays
+        What was kept of the model.
+    """
+    fit = classifiers.fit_of(cell.classifier)
+    if not isinstance(fit, OfArrays):
+        raise ValueError(f"models of {cell.classifier['name']} are no arrays")
+    return fit.revive(cell.classifier, hparams, data, state, "cpu")
+
+
+def _refused(reason: str) -> Refused:
+    return Refused(OPTION, True, reason)
+
+
+def _anchors(cell: Cell, space: Iterable[Hparam]) -> dict[str, Any]:
+    """Return a cell's hparams; of those that are searched for, the defaults."""
+    fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
+    return {**{h.name: h.default for h in space}, **fixed}
+
+
+def _may_shape(hparam: Hparam) -> bool:
+    return not isinstance(hparam, Continuous)
+
+
+def _shape(fit: Any, dataset: DatasetInfo, settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of a row as a classifier takes it."""
+    if (width := getattr(fit, "width", None)) is not None:
+        return (int(width(settings)),)
+    encoder: Callable[..., Any] = getattr(fit, "encoder", dense_encoder)
+    if encoder is pixel_encoder:
+        assert dataset.image is not None
+        return dataset.image
+    if not dataset.n_categorical:
+        return (dataset.n_features,)
+    try:
+        labels = load(dataset.canonical).cardinality
+    except MachineError as error:
+        raise _refused(f"the labels of categorical features are not known yet: {error}") from None
+    return (dataset.n_continuous + int((labels[labels > 0] + 1).sum()),)
+
+
+@dataclass
+class _Watched(Mapping[str, Any]):
+    """Hparams that know which of them were asked for."""
+
+    values_of: Mapping[str, Any]
+    asked: set[str] = field(default_factory=set)
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return self.values_of[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_of)
+
+    def __len__(self) -> int:
+        return len(self.values_of)

@@ -36,7 +36,16 @@ autodoc_typehints = "description"
 PAGES = {
     "Begin": ("start", "recipes", "faq", "glossary"),
     "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster", "scale"),
-    "Results": ("results", "plots", "uncertainty", "response", "import", "python", "json"),
+    "Results": (
+        "results",
+        "plots",
+        "uncertainty",
+        "response",
+        "import",
+        "commands",
+        "python",
+        "json",
+    ),
     "Inside": ("design", "extending", "reproducibility", "identity", "store", "compared"),
 }
 _HOUSE = ("AGENTS", "SECURITY", "CODE_OF_CONDUCT")

@@ -161,3 +161,10 @@ def test_shards_are_counted_on_a_terminal_alone(monkeypatch, terminal):
     shown = told.file.getvalue()
     assert ("verifying" in shown and "12/12 shards" in shown) is terminal
     assert bool(shown) is terminal
+
+
+def test_the_list_of_commands_holds_every_one():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    listed = set(re.findall(r"`(?:manyseed )?(\w+)", page))
+    hidden = {path[0] for path in commands() if path} - listed
+    assert not hidden

@@ -13,9 +13,10 @@ AXES = (
     "vary",
     "augment",
     "ensembling",
+    "test_augment",
 )
 
-LATER = {"augment": "none", "ensembling": "none"}
+LATER = {"augment": "none", "ensembling": "none", "test_augment": "none"}
 """Axes that came later, and what cells of earlier plans have of them."""
 
 VARY = "init+batch"

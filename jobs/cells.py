@@ -82,6 +82,7 @@ def resolve_cell(
     vary: str = "init+batch",
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
+    test_augment: str = "none",
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
@@ -99,6 +100,8 @@ def resolve_cell(
         What each presentation of a training image goes through at random, or ``none``.
     ensembling : mapping, optional
         The method that makes several members of a run (`jobs.ensembling.methods.resolve`).
+    test_augment : str
+        What test images go through at random, anew for each member, or ``none``.
 
     Raises
     ------
@@ -133,8 +136,9 @@ def resolve_cell(
         hparams=classifier.hparams,
         train_fraction=_train_fraction(train_fraction, dataset.n_train),
         vary=_vary(vary),
-        augment=_augment(augment, dataset, classifier),
+        augment=_augment("augment", augment, dataset, classifier),
         ensembling=ensembling,
+        test_augment=_augment("test_augment", test_augment, dataset, classifier),
         **schemes,
     )
     return ResolvedCell(
@@ -171,19 +175,23 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
     return share
 
 
-def _augment(scheme: str, dataset: DatasetInfo, classifier: ClassifierInfo) -> str:
-    found = schemes.augmentation(scheme)
+def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: ClassifierInfo) -> str:
+    found = schemes.augmentation(scheme, axis)
     if found is None:
         return "none"
     if dataset.image is None:
-        raise Refused("augment", scheme, f"{found.name} needs images, and the dataset has none")
+        raise Refused(axis, scheme, f"{found.name} needs images, and the dataset has none")
     if found.name == "colour" and dataset.image[2] not in (1, 3):
         reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
-        raise Refused("augment", scheme, reason)
+        raise Refused(axis, scheme, reason)
     if not classifier.record.augments:
         kinds = " and ".join(name for name, one in classifiers.CLASSIFIERS.items() if one.augments)
         reason = f"{classifier.record.name} sees each training row once: {kinds} are trained on "
-        raise Refused("augment", scheme, reason + "images that differ from epoch to epoch")
+        reason += "images that differ from epoch to epoch"
+        if axis == "test_augment":
+            name = classifier.record.name
+            reason = f"{name} predicts the test set as it is: {kinds} can see it transformed"
+        raise Refused(axis, scheme, reason)
     return found.text
 
 

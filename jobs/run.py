@@ -16,7 +16,7 @@ Probability = Literal["softmax", "ovr", "none"]
 normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 
 
-LATER = ("augment", "ensembling")
+LATER = ("augment", "ensembling", "test_augment")
 """Fields of a cell that came later: left out of its description while they are ``none``, so that
 identities stay."""
 
@@ -42,6 +42,7 @@ class Cell:
     vary: tuple[str, ...] = ("batch", "init")
     augment: str = "none"
     ensembling: Mapping[str, Any] | None = None
+    test_augment: str = "none"
 
     def canonical(self) -> dict[str, Any]:
         """Return the description that the cell's identity is taken over."""
@@ -167,6 +168,8 @@ class TrainingSet:
     augment : str
         The scheme by which each presentation of a training image is transformed at random, in its
         normal form (`jobs.images.schemes`); or ``none``.
+    test_augment : str
+        The same of the test images that each member predicts.
     """
 
     X: NDArray[np.float64]
@@ -178,6 +181,7 @@ class TrainingSet:
     y_test: NDArray[np.uint16] | None = None
     in_dataset: DatasetRows | None = None
     augment: str = "none"
+    test_augment: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,8 @@ class Generators:
     dropout: np.random.Generator
     augment: np.random.Generator | None = None
     """Where training images are augmented."""
+    test_augment: np.random.Generator | None = None
+    """Where test images are."""
     langevin: np.random.Generator | None = None
     posterior: np.random.Generator | None = None
 

@@ -33,6 +33,7 @@ Stream = Literal[
     "response_shift",
     "langevin",
     "posterior",
+    "test_augment",
 ]
 
 

@@ -130,6 +130,7 @@ class Trainer:
                 key, data.X, None if perturbed else part.train[points], part.test
             ),
             augment=cell.augment,
+            test_augment=cell.test_augment,
         )
 
     def _points(self, run: Run) -> NDArray[np.int64]:
@@ -203,6 +204,8 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     keys["batch"] = keys["dropout"] = [*fit, *of_batch]
     if cell.augment != "none":
         keys["augment"] = [*fit[:2], cell.augment, run.repeat, *of_batch]
+    if cell.test_augment != "none":  # without the classifier: all of them see the same images
+        keys["test_augment"] = [dataset, cell.test_augment, run.repeat, *of_batch]
     if (method := cell.ensembling) is not None:
         from manyseed.jobs.ensembling.methods import METHODS, stream_name
 
@@ -217,7 +220,7 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    own: tuple[Stream, ...] = ("augment", "langevin", "posterior")
+    own: tuple[Stream, ...] = ("augment", "test_augment", "langevin", "posterior")
     drawn = {name: _stream(run, name) for name in own if name in stream_keys(run)}
     return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), **drawn)
 

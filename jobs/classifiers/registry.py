@@ -199,6 +199,7 @@ def core_seconds(
     rows: float,
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
+    test_augment: str = "none",
 ) -> float:
     """Return what a fit is expected to take on one core.
 
@@ -212,22 +213,28 @@ def core_seconds(
     ensembling : mapping, optional
         The method that makes several members of it: its whole training counts, and the members'
         predictions.
+    test_augment : str
+        What test images go through for each member.
     """
-    predicted, factor = 0.0, 1.0
+    predicted, factor, members = 0.0, 1.0, 1
     if ensembling is not None and info.epochs is not None:
         from manyseed.jobs.ensembling.methods import PREDICTION, member_epochs, passes
 
         taken = member_epochs(ensembling, info.epochs)
         factor = passes(ensembling, info.epochs) / taken[-1]
+        members = len(taken)
         trained = {**info.canonical, "epochs": taken[-1]}
         if "batch_size" in trained and "batch_size" in ensembling:
             trained["batch_size"] = ensembling["batch_size"]
         info = replace(info, canonical=trained, epochs=taken[-1])
         of_row = info.record.core_seconds(dataset, info, rows) / (taken[-1] * rows)
-        predicted = len(taken) * dataset.n_test * of_row * PREDICTION
+        predicted = members * dataset.n_test * of_row * PREDICTION
     presented = 0.0
     if (scheme := augmentation(augment)) is not None and info.epochs is not None:
         presented = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
+    if (scheme := augmentation(test_augment)) is not None:
+        each = dataset.n_test * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
+        predicted += members * each
     trained_for = factor * info.record.core_seconds(dataset, info, rows)
     return _START + presented + trained_for + predicted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,11 @@ class Ensemble:
         self.members.add(logits)
 
     @property
+    def taken(self) -> int:
+        """How many members were taken."""
+        return self.members.taken
+
+    @property
     def is_complete(self) -> bool:
         """Whether all members were taken."""
         return self.members.taken == self.members.count
@@ -139,6 +144,14 @@ class Ensemble:
 
     def _restore_own(self, state: Any) -> None:
         del state
+
+
+class Unchanged(Ensemble):
+    """Members are one trained network: they differ by what they see of the test set alone."""
+
+    def drawn(self) -> AbstractContextManager[None]:
+        """Let the model be as it is within the block."""
+        return nullcontext()
 
 
 @contextmanager

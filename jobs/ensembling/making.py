@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from manyseed.jobs.ensembling.dropout import Masked
-from manyseed.jobs.ensembling.ensemble import Ensemble, Material
+from manyseed.jobs.ensembling.ensemble import Ensemble, Material, Unchanged
 from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import SINGLE
 from manyseed.jobs.ensembling.swag import Swag
 from manyseed.jobs.ensembling.trajectory import Trajectory
 from manyseed.jobs.training.layers import torch_generator
@@ -32,6 +33,8 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
         before = material.schedule(material.rate, method.get("pretrain", material.epochs))
         noises = None if noise is None else torch_generator(noise, device)
         return Trajectory(method, material.epochs, before, len(material.X), noises, keep)
+    if name == SINGLE:
+        return Unchanged(material.epochs, own, members)
     if generators.posterior is None:
         raise ValueError(f"{name} draws members from a stream that is not given")
     draws = torch_generator(generators.posterior, device)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from manyseed.jobs.classifiers.record import ClassifierInfo
 
 NONE = "none"
-SAME_AS_NONE = (NONE, "deep", "single")
+SAME_AS_NONE = (NONE, "deep")
 """Names of no method: runs are single networks, of which deep ensembles are made afterwards."""
 
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 """Members after which an ensemble is kept."""
+
+SINGLE = "single"
+"""One network that sees the test set several times: as none where it sees the same each time."""
 
 PUBLISHED = "published"
 """The temperature of csgld that PIT's code has: N / n², N training rows, n batches an epoch."""
@@ -181,6 +184,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 passes=_with_statistics,
             ),
             Method(
+                name=SINGLE,
+                defaults={},
+                check=_checked,
+                member_epochs=_of_dropout,
+            ),
+            Method(
                 name="dropout",
                 defaults={},
                 check=_checked,
@@ -266,8 +275,9 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
     """
     name, known = method["name"], METHODS[method["name"]]
     if model.epochs is None:
+        does = "trains a network on" if known.by_sgd else "makes members of a network"
         reason = (
-            f"{name} trains a network on; {model.name} has no epochs: its runs of "
+            f"{name} {does}; {model.name} has no epochs: its runs of "
             'ensembling = "none" form deep ensembles'
         )
         raise Refused("ensembling", name, reason)

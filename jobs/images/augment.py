@@ -1,8 +1,8 @@
-"""Training images as each of their presentations shows them: transformed at random."""
+"""Images as each of their presentations shows them: transformed at random."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ _CROP_WORDS = 3
 
 
 class Augmented:
-    """A run's training images, transformed anew whenever they are asked for.
+    """A run's training or test images, transformed anew whenever they are asked for.
 
     An image takes the same number of words of the stream at each presentation, in the order of
     presentation: 1, of ``colour`` 4 (brightness, contrast, saturation, hue), of ``crop-flip`` 3
@@ -36,8 +36,10 @@ class Augmented:
     encoder : Encoder
         What the model takes of raw rows.
     draws : numpy.random.Generator
-        Stream ``augment``; what decides how a training goes on.
+        Stream ``augment``, what decides how a training goes on; or ``test_augment``.
     device : torch.device
+    test : bool
+        Whether the images are those of the test set.
     """
 
     def __init__(
@@ -46,18 +48,19 @@ class Augmented:
         encoder: Encoder,
         draws: np.random.Generator,
         device: torch.device,
+        *,
+        test: bool = False,
     ) -> None:
-        scheme = augmentation(data.augment)
+        asked, X = (data.test_augment, data.X_test) if test else (data.augment, data.X)
+        scheme = augmentation(asked)
         if scheme is None or data.image is None:
-            raise ValueError(f"{data.augment} needs images")
-        self.draws = draws
+            raise ValueError(f"{asked} needs images")
+        self.draws, self._start = draws, draws.bit_generator.state
         self._scheme, self._image = scheme, data.image
         self._largest = brightest(data)
         # bytes and other short numbers need half of the memory
-        exact = bool((data.X.astype(np.float32) == data.X).all())
-        self._raw = torch.tensor(
-            data.X, dtype=torch.float32 if exact else torch.float64, device=device
-        )
+        exact = bool((X.astype(np.float32) == X).all())
+        self._raw = torch.tensor(X, dtype=torch.float32 if exact else torch.float64, device=device)
         self._mean, self._scale = (
             torch.tensor(each, dtype=torch.float64, device=device)
             for each in (encoder.mean, encoder.scale)
@@ -71,21 +74,32 @@ class Augmented:
         encoded: Tensor = ((rows - self._mean) * self._scale).float()
         return encoded.reshape(-1, *self._shape)
 
+    def skip_to(self, presentation: int) -> None:
+        """Go on as after so many presentations of single images."""
+        bits: Any = self.draws.bit_generator
+        bits.state = self._start
+        bits.advance(presentation * self._words)
+
+    @property
+    def _words(self) -> int:
+        """Words of the stream that a presentation takes."""
+        return {CROP_FLIP: _CROP_WORDS, "colour": COLOURS}.get(self._scheme.name, 1)
+
     def _presented(self, images: Tensor) -> Tensor:
         name, most = self._scheme.name, self._scheme.amount
         if name == CROP_FLIP:
-            u = self._uniform(len(images), _CROP_WORDS)
+            u = self._uniform(len(images))
             first = torch.floor(u[:, :2] * (2 * most + 1)).long()
             return cropped(images, int(most), first, u[:, 2] >= 0.5)
-        u = self._uniform(len(images), COLOURS if name == "colour" else 1)
+        u = self._uniform(len(images))
         magnitudes = most * (2 * u - 1)
         if name != "colour":
             magnitudes = magnitudes[:, 0]
         return transformed(name, images, magnitudes, self._largest)
 
-    def _uniform(self, n: int, each: int) -> Tensor:
-        words = raw(self.draws, n * each) >> np.uint64(11)
-        u = words.astype(np.float64).reshape(n, each) * 2.0**-53
+    def _uniform(self, n: int) -> Tensor:
+        words = raw(self.draws, n * self._words) >> np.uint64(11)
+        u = words.astype(np.float64).reshape(n, self._words) * 2.0**-53
         return torch.from_numpy(u).to(self._raw.device)
 
 

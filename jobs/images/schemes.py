@@ -12,7 +12,7 @@ which ends where it began."""
 
 CROP_FLIP = "crop-flip"
 AUGMENTATIONS = (CROP_FLIP, *MOST)
-"""Names of what may be done to training images at random."""
+"""Names of what may be done to images at random."""
 
 _EXAMPLES = {CROP_FLIP: "4", "rotate": "45", "shift-x": "0.25", "shift-y": "0.25", "colour": "0.25"}
 _MOST_PIXELS = 64
@@ -39,18 +39,18 @@ class Transform:
         return f"{self.name}:{repr(self.amount).removesuffix('.0')}"
 
 
-def augmentation(scheme: str) -> Transform | None:
-    """Read a scheme of the axis ``augment``; None is the scheme ``none``.
+def augmentation(scheme: str, axis: str = "augment") -> Transform | None:
+    """Read a scheme of the axes ``augment`` and ``test_augment``; None is the scheme ``none``.
 
     Raises
     ------
     Refused
         For an unknown scheme and a number that is missing or out of range.
     """
-    return None if scheme == "none" else read("augment", scheme, AUGMENTATIONS, ("none",))
+    return None if scheme == "none" else read(axis, scheme, AUGMENTATIONS, ("none",))
 
 
-def canonical(scheme: str) -> str:
+def canonical(scheme: str, axis: str = "augment") -> str:
     """Return the normal form of an augmentation: ``rotate:45.0`` is ``rotate:45``.
 
     Raises
@@ -58,7 +58,7 @@ def canonical(scheme: str) -> str:
     Refused
         As `augmentation`.
     """
-    found = augmentation(scheme)
+    found = augmentation(scheme, axis)
     return "none" if found is None else found.text
 
 

@@ -59,6 +59,10 @@ class Course(Protocol):
     """What takes members of an ensemble on the way of a training or after it."""
 
     @property
+    def taken(self) -> int:
+        """How many members were taken."""
+
+    @property
     def is_complete(self) -> bool:
         """Whether all members were taken."""
 

@@ -25,11 +25,10 @@ from manyseed.jobs.training.checkpoint import (
 )
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
+from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
     from manyseed.jobs.images.augment import Augmented
-
-PREDICTED_AT_ONCE = 1024
 
 Rate = Callable[[int, int, int], float]
 """``rate(epoch, step, steps)``: the learning rate of a step, both counted from 0, of so many an
@@ -95,7 +94,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     X: Tensor,
     y: Tensor,
-    X_test: Tensor,
+    tested: TestRows,
     plan: TrainingPlan,
     order: np.random.Generator,
     *,
@@ -113,10 +112,11 @@ def train(
         Maps rows to logits; already initialised, on the device of the tensors.
     optimizer : torch.optim.Optimizer
         Over the model's parameters; its learning rate is set by the plan.
-    X, X_test : float32 tensors (row, ...)
-        Encoded rows.
+    X : float32 tensor (row, ...)
+        Encoded training rows.
     y : int64 tensor (row,)
         Class indices.
+    tested : TestRows
     plan : Plan
         Epochs, batches, learning rates, snapshots.
     order : numpy.random.Generator
@@ -157,12 +157,12 @@ def train(
         if trajectory is not None:
             trajectory.after_epoch(progress.epoch)
             if trajectory.takes(progress.epoch):
-                trajectory.take(_predict(model, X_test).cpu().numpy())
+                trajectory.take(_predict(model, tested, trajectory.taken).cpu().numpy())
         progress.seconds += perf_counter() - started
         last = progress.epoch == plan.epochs
         kept = trajectory is None and (last or progress.epoch in plan.snapshots)
         if kept or y_test is not None:
-            logits = _predict(model, X_test)
+            logits = _predict(model, tested)
             if kept:
                 progress.logits.append(logits.cpu().numpy())
             if measured is not None and y_test is not None:
@@ -177,7 +177,7 @@ def train(
         started = perf_counter()
         model.eval()
         with trajectory.drawn():
-            trajectory.take(_scores(model, X_test).cpu().numpy())
+            trajectory.take(tested.logits(model, trajectory.taken).cpu().numpy())
         progress.seconds += perf_counter() - started
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
     last_model = alive(model, X)
@@ -199,7 +199,7 @@ def alive(model: nn.Module, X: Tensor | None) -> Alive:
     """
     if all(one.device.type == "cpu" for one in model.parameters()):
         torch.set_num_threads(1)
-    return Alive(X, lambda rows: _predict(model, rows).cpu().numpy())
+    return Alive(X, lambda rows: _predict(model, TestRows(rows)).cpu().numpy())
 
 
 def _train_epoch(
@@ -258,12 +258,6 @@ def n_batches(n: int, batch_size: int, smallest: int = 1) -> int:
     return whole + (rest > 0 and (whole == 0 or rest >= smallest))
 
 
-def _predict(model: nn.Module, X: Tensor) -> Tensor:
+def _predict(model: nn.Module, rows: TestRows, member: int = 0) -> Tensor:
     model.eval()
-    return _scores(model, X)
-
-
-@torch.no_grad()
-def _scores(model: nn.Module, X: Tensor) -> Tensor:
-    """Return scores of rows, (row, class), in the model's present mode."""
-    return torch.cat([model(part) for part in X.split(PREDICTED_AT_ONCE)])
+    return rows.logits(model, member)

@@ -20,6 +20,8 @@ from manyseed.jobs.training.state import State, StateArray
 if TYPE_CHECKING:  # planning reads networks' records and need not wait for torch
     import torch
 
+    from manyseed.jobs.images.augment import Augmented
+
 Named = Mapping[str, Any]
 Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 Build = Callable[[tuple[int, ...], int, Named, Named, "torch.Generator"], "torch.nn.Module"]
@@ -79,6 +81,7 @@ class Network:
         import torch
 
         from manyseed.jobs.training import layers, loop
+        from manyseed.jobs.training.testrows import TestRows
 
         started = perf_counter()
         place = torch_device(handling.device)
@@ -130,19 +133,18 @@ class Network:
         y_test = None
         if handling.curves and data.y_test is not None:
             y_test = loop.owned(data.y_test, place, torch.int64)
-        augmented = None
+        augmented = seen = None
         if data.augment != "none":
-            from manyseed.jobs.images.augment import Augmented
-
-            assert encode is not None
-            assert generators.augment is not None
-            augmented = Augmented(data, encode, generators.augment, place)
+            augmented = _augmented(data, encode, generators.augment, place)
+        if data.test_augment != "none":
+            seen = _augmented(data, encode, generators.test_augment, place, test=True)
+        tested = TestRows(rows_test, seen)
         built = perf_counter() - started
         fitted = loop.train(
             model,
             optimizer,
             *rows,
-            rows_test,
+            tested,
             plan,
             generators.batch,
             masks=masks,
@@ -261,6 +263,22 @@ class Network:
         parts = [*layers.values()]
         # in the mode that the layers are in: a new sequence sets none
         return nn.Sequential(*parts[:end]), nn.Sequential(*parts[end:])
+
+
+def _augmented(
+    data: TrainingSet,
+    encode: Encoder | None,
+    draws: np.random.Generator | None,
+    place: torch.device,
+    *,
+    test: bool = False,
+) -> Augmented:
+    """Return the training or the test images as they are presented."""
+    from manyseed.jobs.images.augment import Augmented
+
+    if encode is None or draws is None:
+        raise ValueError("augmentation needs pixels that are encoded, and a stream to draw from")
+    return Augmented(data, encode, draws, place, test=test)
 
 
 def _optimizer(model: torch.nn.Module, settings: Named, hparams: Named) -> torch.optim.Optimizer:

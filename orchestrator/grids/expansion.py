@@ -42,6 +42,7 @@ VALUES = (
     "vary",
     "augment",
     "ensembling",
+    "test_augment",
 )
 """The axes that resolve by themselves, given dataset, classifier and hparams."""
 
@@ -177,11 +178,11 @@ def _resolve(
             columns[axis][places] = tables.code(axis, pair.shown(axis, first[axis]), fit)
         alike = np.full(len(places), first["hparams"] != "tuned")
         for axis in VALUES:
-            raw = found.codes[axis][places]
-            codes = np.zeros(len(found.values[axis]), dtype=np.uint32)
+            values, raw = _asked(found, axis, places, resolver)
+            codes = np.zeros(len(values), dtype=np.uint32)
             still = np.zeros(len(codes), dtype=bool)
             for code in _present(raw):
-                value = found.values[axis][code]
+                value = values[code]
                 resolved = resolver.axis(first, where, axis, value)
                 notes.add(axis, value, first, resolved)
                 shown = axis_value(resolved.cell, axis)
@@ -201,6 +202,23 @@ def _resolve(
             "runs": np.full(len(found), runs, dtype=np.uint32),
         }
     )
+
+
+def _asked(
+    found: Combinations, axis: str, places: NDArray[np.int64], resolver: Resolver
+) -> tuple[Sequence[Any], NDArray[np.uint32]]:
+    """Return an axis' values, and codes into them.
+
+    A single network is none where it sees the test set as it is: all members were equal.
+    """
+    values, codes = found.values[axis], found.codes[axis][places]
+    if axis == "ensembling":
+        single = np.array([resolver.is_single(value) for value in values])[codes]
+        plain = np.array([value == NONE for value in found.values["test_augment"]])
+        alone = single & plain[found.codes["test_augment"][places]]
+        if alone.any():
+            return [*values, NONE], np.where(alone, len(values), codes).astype(np.uint32)
+    return values, codes
 
 
 def _own_rates(

@@ -237,8 +237,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
                 return perturb.canonical("categorical", value)
             case "perturb_hparams":
                 return hparams.canonical(value)
-            case "augment":
-                return schemes.canonical(value)
+            case "augment" | "test_augment":
+                return schemes.canonical(value, axis)
             case "ensembling" if value in SAME_AS_NONE:
                 return NONE
     except Refused as error:

@@ -303,6 +303,7 @@ def _known() -> Mapping[str, list[str]]:
         "perturb_categorical": [*schemes("categorical")],
         "augment": ["none", *AUGMENTATIONS],
         "ensembling": [methods.NONE, *methods.names()],
+        "test_augment": ["none", *AUGMENTATIONS],
     }
 
 

@@ -49,7 +49,9 @@ class Notes:
             The cell's value of every axis.
         resolved : ResolvedCell
         """
-        if axis == "augment" and resolved.cell.augment.startswith(CROP_FLIP):
+        cell = resolved.cell
+        scheme = {"augment": cell.augment, "test_augment": cell.test_augment}.get(axis, "")
+        if scheme.startswith(CROP_FLIP):
             self._mirrored[names["dataset"]] = str(resolved.cell.dataset["source"])
         if axis in resolved.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]

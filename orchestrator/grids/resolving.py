@@ -211,7 +211,8 @@ class Resolver:
         try:
             return pair.resolve(names["hparams"], **asked)
         except Refused as error:
-            of_data = axis == "train_fraction" or (axis == "augment" and not pair.dataset.image)
+            of_images = axis in ("augment", "test_augment")
+            of_data = axis == "train_fraction" or (of_images and not pair.dataset.image)
             by = "dataset" if of_data else "classifier"
             rule = toml_value({by: names[by], axis: value})
             elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
@@ -265,6 +266,11 @@ class Resolver:
                 )
         self._methods[name] = found
         return found
+
+    def is_single(self, name: str) -> bool:
+        """Whether an ensembling is a single network that sees the test set several times."""
+        table = self._sweep.ensembling.get(name)
+        return (name if table is None or table.kind is None else table.kind) == methods.SINGLE
 
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:
         """Return the file's tables that no grid uses."""

@@ -171,6 +171,7 @@ class Exclusion(_Table):
     vary: Patterns | None = None
     augment: Patterns | None = None
     ensembling: Patterns | None = None
+    test_augment: Patterns | None = None
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
@@ -202,6 +203,8 @@ class Grid(_Table):
     ensembling: Texts = ["none"]
     """Methods that make several members of each training, such as "snapshot", or names of tables
     [ensembling.NAME]; "none": single models, of which deep ensembles are made."""
+    test_augment: Texts = ["none"]
+    """What test images go through at random, anew for each member, such as "crop-flip:4"."""
     exclude: list[Exclusion] = []
     """Combinations that are left out."""
     zip: list[list[Text]] = []

@@ -21,7 +21,7 @@ from manyseed.orchestrator.plans.measuring import response_hours
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
 
 _FURTHER = ("feature", "response")
 """What takes hours beside fits."""
@@ -196,4 +196,4 @@ class Change:
 
 def _priced_as(spec: GroupSpec) -> str:
     """Return what `WITH_METHOD` is of a group's cells: augmentation alone is not priced apart."""
-    return spec.classifier if spec.ensembling in ("", NONE) else spec.named
+    return spec.classifier if spec.method == NONE else own_name(spec.classifier, spec.method)

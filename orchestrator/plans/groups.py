@@ -31,6 +31,7 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths, encode_name
 from manyseed.orchestrator.plans.plan import METHOD, Plan
 from manyseed.orchestrator.plans.responses import parameters_of, responses_of
+from manyseed.orchestrator.store.layout.arrays import SEEN
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
@@ -240,6 +241,14 @@ def _crc(spec: GroupSpec) -> int:
 
 def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, new: bool) -> None:
     """Refuse names that no folder of the store can have, or that another group may have."""
+    if new and "~" in ensembling.removesuffix(SEEN):
+        raise UserError(
+            "a method's name has no ~, which joins names of the store's folders",
+            file=path,
+            key="ensembling",
+            value=ensembling.removesuffix(SEEN),
+            remedy="choose another name",
+        )
     if new and "~" in classifier:
         raise UserError(
             "a classifier's name has no ~: it stands before the ensembling method in names of the "

@@ -22,6 +22,7 @@ from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder
+from manyseed.orchestrator.store.layout.arrays import SEEN
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -61,7 +62,9 @@ the plan part that brought the cell."""
 METHOD = (
     pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
     .then(pl.lit(""))
-    .otherwise(pl.col("ensembling"))
+    .when(pl.col("test_augment") == NONE)
+    .then(pl.col("ensembling"))
+    .otherwise(pl.concat_str("ensembling", pl.lit(SEEN)))
     .alias("method")
 )
 """`GroupSpec.ensembling` of a cell's group: those with an axis that came later have their own."""

@@ -10,13 +10,14 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused as NoAnalysis
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
+from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.disk.records import locked
@@ -338,22 +339,24 @@ def _of_groups(
         columns["group"].append(spec.number)
         columns["path"].append(spec.path)
         own = expansion.classifiers[classifier, dataset].snapshots
-        columns["snapshots"].append(list(own if ensembling in ("", NONE) else spec.epochs))
+        columns["snapshots"].append(list(own if spec.method == NONE else spec.epochs))
     return columns
 
 
 def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """Return cells with the columns device and core_seconds: no part of what a cell is."""
-    by = ["dataset", "classifier", "hparams", "train_fraction", "augment", "ensembling"]
+    by = ["dataset", "classifier", "hparams", "train_fraction", *LATER]
     sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []
-    for dataset, classifier, hparams, fraction, augment, _, canonical in sizes.iter_rows():
+    for dataset, classifier, hparams, fraction, *_, canonical in sizes.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        method = json.loads(canonical).get("ensembling")
-        times.append(core_seconds(data, model, rows, augment, method))
+        cell = Cell.from_canonical(json.loads(canonical))
+        times.append(
+            core_seconds(data, model, rows, cell.augment, cell.ensembling, cell.test_augment)
+        )
     described = sizes.drop("canonical").with_columns(
         pl.Series("device", devices, dtype=pl.String),
         pl.Series("core_seconds", times, dtype=pl.Float64),

@@ -12,9 +12,10 @@ from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
-from manyseed.jobs.ensembling.methods import SAME_AS_NONE
+from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE, SINGLE
 from manyseed.orchestrator.errors import flag, refused, toml_value
 from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.grids.sweepfile import Grid
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.snapshots import require_snapshots
@@ -52,7 +53,7 @@ def conventions(
     values = {k: v for k, v in filed.model_dump(exclude={"metrics"}).items() if v is not None}
     values |= {k: v for k, v in asked.items() if v is not None and k not in ("metrics", "own")}
     metrics, own = asked.get("metrics"), tuple(asked.get("own") or ())
-    if not metrics and any(not {*SAME_AS_NONE} >= {*grid.ensembling} for grid in sweep.grid):
+    if not metrics and any(map(_has_method, sweep.grid)):
         values.setdefault("calibration", True)
     is_filed = asked.get("probe") is None
     if is_filed and is_own(probe := values.get("probe")) and own_metrics.choose([probe], ())[1]:
@@ -88,6 +89,12 @@ def conventions(
 
 
 _WHERE = "a module of your own is found beside where you are, or on PYTHONPATH"
+
+
+def _has_method(grid: Grid) -> bool:
+    """Whether some runs of a grid yield several members."""
+    once = {*SAME_AS_NONE} if {*grid.test_augment} != {NONE} else {*SAME_AS_NONE, SINGLE}
+    return not once >= {*grid.ensembling}
 
 
 def _require_probe(paths: SweepPaths, name: str, *, filed: bool) -> None:

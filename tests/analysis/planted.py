@@ -48,6 +48,7 @@ def planted(
         pl.lit("none").alias("augment"),
         pl.lit("none").alias("perturb_hparams"),
         pl.lit("none").alias("ensembling"),
+        pl.lit("none").alias("test_augment"),
         pl.lit("default").alias("hparams"),
         pl.lit("init+batch").alias("vary"),
     )

@@ -192,6 +192,7 @@ def sweep(
                     "augment": "none",
                     "perturb_hparams": "none",
                     "ensembling": "none",
+                    "test_augment": "none",
                     "vary": "init+batch",
                     "hparams": "default",
                 }

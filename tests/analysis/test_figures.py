@@ -343,6 +343,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "augment": "none",
             "perturb_hparams": "none",
             "ensembling": "none",
+            "test_augment": "none",
             "hparams": "default",
             "vary": "init+batch",
             "dee": of_noise["worth"],

@@ -170,6 +170,9 @@ def test_augmentation_is_kept_in_its_normal_form():
     assert resolved.cell.augment == "rotate:45"
     assert resolved.cell.id != cell(DIGITS, "convnet").cell.id
     assert cell(DIGITS, "convnet", augment="none").cell.id == cell(DIGITS, "convnet").cell.id
+    tested = cell(DIGITS, "convnet", test_augment="shift-x:.10").cell
+    assert tested.test_augment == "shift-x:0.1"
+    assert tested.id not in {cell(DIGITS, "convnet").cell.id, resolved.cell.id}
 
 
 @pytest.mark.parametrize(
@@ -185,3 +188,8 @@ def test_what_cannot_be_augmented_is_refused(dataset, classifier, scheme, messag
     with pytest.raises(Refused, match=message) as refused:
         cell(dataset, classifier, augment=scheme)
     assert refused.value.option == "augment"
+    if "training row" in message:
+        message = f"{classifier} predicts the test set as it is: mlp and cnn"
+    with pytest.raises(Refused, match=message) as refused:
+        cell(dataset, classifier, test_augment=scheme)
+    assert refused.value.option == "test_augment"

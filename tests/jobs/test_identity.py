@@ -78,6 +78,11 @@ def test_a_field_that_came_later_is_left_out_while_it_is_none():
     assert augmented.canonical() == {**CELL.canonical(), "augment": "rotate:45"}
     assert augmented.id == "bd71050a031147e5b2cb626f257c3cc6"
     assert Cell.from_canonical(augmented.canonical()) == augmented
+    assert "test_augment" not in augmented.canonical()
+    tested = replace(CELL, test_augment="crop-flip:4")
+    assert tested.canonical() == {**CELL.canonical(), "test_augment": "crop-flip:4"}
+    assert tested.id == "9cceb99f0f000ed19ea5f7e323f23297"
+    assert Cell.from_canonical(tested.canonical()) == tested
 
 
 def test_a_cell_survives_json_in_any_order_of_keys():

@@ -11,6 +11,7 @@ from manyseed.jobs import classifiers, trainer
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import load, prepare, resolve
 from manyseed.jobs.datasets.split import split
+from manyseed.jobs.ensembling import methods as ensembling
 from manyseed.jobs.run import MachineError, Run
 from manyseed.jobs.streams import raw, stream
 from manyseed.jobs.trainer import Trainer, generators, run_hparams, stream_keys
@@ -214,6 +215,23 @@ def test_augmentation_goes_with_batch_and_has_a_stream_of_its_own():
     plain = Run(make_cell(digits, "convnet"), 1, 3)
     assert "augment" not in stream_keys(plain)
     assert generators(plain).augment is None
+
+
+def test_all_classifiers_and_methods_see_the_same_augmentations_of_the_test_set():
+    digits = resolve("sklearn:digits")
+    methods = (None, ensembling.resolve("single", {"members": 3}))
+    for vary, of_batch in (("init+batch", [3]), ("init", [])):
+        for name, method in itertools.product(("convnet", "mlp"), methods):
+            cell = make_cell(digits, name, test_augment="crop-flip:1", vary=vary, ensembling=method)
+            run = Run(cell, 1, 3)
+            keys = [digits.id, "crop-flip:1", 1, *of_batch]
+            assert stream_keys(run)["test_augment"] == keys
+            again = stream(cell.seed, "test_augment", *keys)
+            assert raw(again, 4).tolist() == raw(generators(run).test_augment, 4).tolist()
+            assert Trainer().training_set(run).test_augment == "crop-flip:1"
+    plain = Run(make_cell(digits, "convnet"), 1, 3)
+    assert "test_augment" not in stream_keys(plain)
+    assert generators(plain).test_augment is None
 
 
 def fitted_by(monkeypatch, fit):

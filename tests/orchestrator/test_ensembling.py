@@ -296,7 +296,7 @@ classifier = ["lr-sgd"]
     plan = Plan.read(old.paths)
     assert plan.cells.columns == list(CELLS)
     assert plan.cells["ensembling"].to_list() == ["none"]
-    assert AXES[-1] == "ensembling"
+    assert AXES[-2:] == ("ensembling", "test_augment")
 
 
 def test_a_plan_says_what_noise_on_hparams_does_not_move(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from manyseed.orchestrator.store.layout.optional import (
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
-LATER_FLAGS = ("augment",)
-"""Of groups that have `schema.GroupSpec.ensembling`."""
+LATER_FLAGS = ("augment", "test_augment")
+"""Of groups that have `schema.GroupSpec.ensembling`: the second where that ends in `SEEN`."""
+SEEN = "~test_augment"
+"""What ends `schema.GroupSpec.ensembling` of cells whose test images are transformed."""
 NO_RECIPE = 65535
 CURVES = {
     "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",

@@ -17,6 +17,7 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.layout.arrays import (
     FLAGS,
     LATER_FLAGS,
+    SEEN,
     ArraySpec,
     Kept,
     arrays_of,
@@ -83,7 +84,7 @@ class GroupSpec:
         What the places along those arrays' own dimensions stand for.
     ensembling : str
         Of cells with an axis that came later (`arrays.LATER_FLAGS`), which have groups of their
-        own: ``none``. Empty for all others.
+        own: ``none``, with `arrays.SEEN` where test images are transformed. Empty for all others.
     response : str
         What response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
     parameters : str
@@ -156,9 +157,15 @@ class GroupSpec:
         return own_name(self.classifier, self.ensembling)
 
     @property
+    def method(self) -> str:
+        """The ensembling method's name, ``none`` where there is none."""
+        return self.ensembling.removesuffix(SEEN) or "none"
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Names of the coordinates whose codes stand for words."""
-        return (*FLAGS, *(LATER_FLAGS if self.ensembling else ()))
+        later = LATER_FLAGS if self.ensembling.endswith(SEEN) else LATER_FLAGS[:1]
+        return (*FLAGS, *(later if self.ensembling else ()))
 
     @property
     def n_classes(self) -> int:

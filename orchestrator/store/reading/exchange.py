@@ -213,7 +213,7 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
                 **{name: at[name] for name in numbers[:4]},
                 **{name: words[name][at[name]] for name in spec.flags},
                 **{name: pl.repeat("none", len(repeat), eager=True) for name in absent},
-                "ensembling": pl.repeat(spec.ensembling or "none", len(repeat), eager=True),
+                "ensembling": pl.repeat(spec.method, len(repeat), eager=True),
                 "epoch": np.tile(epochs, len(part)),
                 "is_copy": at["status"] == COPY,
                 "fit_seconds": pl.Series(at["fit_seconds"]).fill_nan(None),

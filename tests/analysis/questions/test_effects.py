@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, effects
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, clustered, holm, t_interval
 from manyseed.analysis.tables.schema import Tables
@@ -20,7 +20,7 @@ from tests.analysis.samples import sweep
 KEY = {
     "train_fraction": 1.0,
     **dict.fromkeys(
-        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", *LATER),
         "none",
     ),
     "hparams": "default",

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from manyseed.analysis.axes import LATER
 from manyseed.analysis.questions.components import covariances, difference_limits
 from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.variance import (
@@ -29,7 +30,7 @@ KEY = {
     "classifier": "mlp",
     "train_fraction": 1.0,
     **dict.fromkeys(
-        ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+        ("perturb_continuous", "perturb_categorical", "perturb_hparams", *LATER),
         "none",
     ),
     "hparams": "default",

@@ -66,6 +66,11 @@ def test_defaults_are_the_sources():
         "rank": 20,
     }
     assert methods.resolve("dropout", {}) == {"name": "dropout", "version": 1, "members": 100}
+    assert methods.resolve("single", {"members": 9}) == {
+        "name": "single",
+        "version": 1,
+        "members": 9,
+    }
     for name in methods.SAME_AS_NONE:
         assert methods.resolve(name, {}) is None
 

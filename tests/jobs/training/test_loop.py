@@ -17,6 +17,7 @@ from manyseed.jobs.training.loop import (
     schedule,
     train,
 )
+from manyseed.jobs.training.testrows import TestRows
 
 CPU = torch.device("cpu")
 
@@ -55,7 +56,7 @@ def test_training_is_plain_sgd_written_out():
     tensors = owned(X, CPU, torch.float64), owned(y, CPU, torch.int64)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     logits, seconds, curves, *_ = train(
-        model, optimizer, *tensors, tensors[0], plan, stream(1, "batch")
+        model, optimizer, *tensors, TestRows(tensors[0]), plan, stream(1, "batch")
     )
 
     order, kept = stream(1, "batch"), []
@@ -91,7 +92,7 @@ def test_each_step_has_its_rate_and_momentum_keeps_on_between_epochs():
     optimizer = torch.optim.SGD(
         model.parameters(), lr=1.0, momentum=0.9, weight_decay=0.1, fused=True
     )
-    logits, *_ = train(model, optimizer, *tensors, tensors[0], plan, stream(1, "batch"))
+    logits, *_ = train(model, optimizer, *tensors, TestRows(tensors[0]), plan, stream(1, "batch"))
     assert seen == [(epoch, step, 3) for epoch in range(4) for step in range(3)]
     order, v, u = stream(1, "batch"), 0.0, 0.0
     for epoch in range(4):
@@ -133,7 +134,7 @@ def test_all_test_rows_are_predicted_in_eval_mode():
     plan = TrainingPlan(epochs=1, batch_size=8, rate=lambda *_: 0.1)
     optimizer = torch.optim.Adam(model.parameters())
     y = (X[:20, 0] > 0).long()
-    logits, *_ = train(model, optimizer, X[:20], y, X, plan, stream(1, "batch"))
+    logits, *_ = train(model, optimizer, X[:20], y, TestRows(X), plan, stream(1, "batch"))
     assert logits.shape == (1, 2500, 2)
     with torch.no_grad():
         np.testing.assert_allclose(logits[0], model.eval()(X).numpy(), rtol=1e-4, atol=1e-5)

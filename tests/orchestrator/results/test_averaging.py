@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from manyseed.analysis.axes import LATER
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.tables import Results
@@ -21,7 +22,7 @@ KEY = {"cell": pl.UInt32, "epoch": pl.UInt32, "repeat_index": pl.UInt16, "run_in
 KEY |= {"run_i": pl.UInt16, "run_j": pl.UInt16, "n_distinct": pl.UInt32, "n_runs": pl.UInt32}
 PLAIN = {"train_fraction": 1.0, "hparams": "default", "vary": "init+batch"}
 PLAIN |= dict.fromkeys(
-    ("perturb_continuous", "perturb_categorical", "perturb_hparams", "augment", "ensembling"),
+    ("perturb_continuous", "perturb_categorical", "perturb_hparams", *LATER),
     "none",
 )
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
-from manyseed.analysis.figures.style import Plot, colour, legend, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
 from manyseed.analysis.tables.means import pooled
 
 MAX_PANELS = 24  # a cell each
@@ -60,7 +60,7 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
 _KINDS = tuple(enumerate(KINDS.items()))
 
 
-def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> object:
+def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> Handle:
     """Draw one quantity and return its line."""
     over = over_repeats(curves, name)
     epoch, mean = over["trained_epoch"].to_numpy(), over["mean"].to_numpy()

@@ -14,6 +14,7 @@ from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
     VECTORS,
+    Handle,
     Plot,
     colour,
     legend,
@@ -41,7 +42,7 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     named = titles(shown)
     shown = shown.filter(pl.col("cell").is_in(chosen))
     figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
         own = shown.filter(cell=cell)
         own = own.filter(pl.col("members") <= own["pool"].min())
@@ -117,7 +118,7 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     own = own.filter(pl.col("deep_cell").is_in(chosen))
     figure, axes = panels([named[cell] for cell in chosen], "independent runs")
     values = own["value"].unique().sort().to_list()
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     drawn = 0
     for axis, cell in zip(axes, chosen, strict=True):
         here = own.filter(deep_cell=cell)

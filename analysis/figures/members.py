@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.deep import MAX_PANELS, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.tables.keys import IS_METHOD
 from manyseed.analysis.tables.means import mean_of
 
@@ -42,7 +42,7 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     values = here["value"].unique().sort().to_list()
     values = [*(v for v in values if v == DEEP), *(v for v in values if v != DEEP)]
     figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
         own = here.filter(of=cell)
         for value in own["value"].unique().to_list():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from manyseed.analysis.figures.levels import (
 from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import (
     VECTORS,
+    Handle,
     Mark,
     Plot,
     addresses,
@@ -58,7 +58,7 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
     levels = _values(runs, by)
     datasets = _values(shown, "dataset")
     figure, axes = panels(datasets, "α̂", BESIDE)
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     marks = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
@@ -130,7 +130,7 @@ def alpha_hat_of_pairs(
     figure, axes = panels(datasets, "α̂ of the one further away", BESIDE)
     shades = colormaps["cividis"](np.linspace(0.05, 0.9, RANGES))
     names = ["least churn", "middle third", "most churn"]
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     told = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")

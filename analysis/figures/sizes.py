@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 
 ROOM = 5  # ticks that always have their labels
 NEAR = 1.9  # beyond that many, sizes of a ratio up to this have one label
@@ -82,7 +82,7 @@ def _drawn_datasets(ensembles: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 def _panels(
     ensembles: pl.DataFrame, label: str, draw: Any
-) -> tuple[Any, Sequence[Axes], dict[str, Any]]:
+) -> tuple[Any, Sequence[Axes], dict[str, Handle]]:
     """Draw a panel a dataset, and in it each classifier."""
     datasets = ensembles["dataset"].unique().sort().to_list()
     classifiers = ensembles["classifier"].unique().sort().to_list()
@@ -118,14 +118,14 @@ def labels(sizes: Sequence[int]) -> list[str]:
     return result[::-1]
 
 
-def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any]) -> Any:
+def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, Any]) -> Handle:
     hollow = {**look, "markerfacecolor": "none", "markersize": 8}  # seen around a filled one
     axis.plot(sizes, own["accepted"].to_numpy(), linewidth=1, ls="--", **hollow)
     (line,) = axis.plot(sizes, own["close"].to_numpy(), linewidth=1.4, **look)
     return line
 
 
-def _accuracies(axis: Axes, sizes: Any, own: pl.DataFrame, look: dict[str, Any]) -> Any:
+def _accuracies(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, Any]) -> Handle:
     spread = own["accuracy_std"].fill_null(0).to_numpy()
     return axis.errorbar(
         sizes, own["accuracy"].to_numpy(), yerr=spread, linewidth=1.2, capsize=2.5, **look

@@ -14,11 +14,16 @@ from typing import Any, ParamSpec
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from manyseed.analysis.figures.compact import compact
+
+Handle = Artist | Container
+"""What a legend shows beside a name."""
 
 P = ParamSpec("P")
 
@@ -205,13 +210,13 @@ def marker(index: int) -> str:
     return MARKERS[index // len(COLOURS) % len(MARKERS)]
 
 
-def legend(figure: Figure, handles: Mapping[str, Any], title: str) -> None:
+def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:
     """Explain the colours above the panels, in as many columns as the page is wide."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL
     columns = int(np.clip(wide() // widest, 1, len(handles)))
     figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // columns))
     figure.legend(
-        handles.values(),
+        list[Any](handles.values()),  # matplotlib takes containers, its stubs do not
         handles.keys(),
         loc="outside upper left",
         ncols=columns,

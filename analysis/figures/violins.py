@@ -28,6 +28,7 @@ from manyseed.analysis.figures.style import (
     MAX_POINTS,
     PANEL,
     VECTORS,
+    Handle,
     Plot,
     colour,
     legend,
@@ -143,7 +144,7 @@ def _page(drawn: _Drawn, by: str, datasets: Sequence[str], end: str) -> Plot | N
     figure, axes = panels(datasets, drawn.quantity.label, need)
     here = {"dataset": pl.col("dataset").is_in(datasets)} if datasets != [""] else {}
     n = drawn.values.filter(*here.values()).height
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, dataset in zip(axes, datasets, strict=True):
         of = {"dataset": dataset} if dataset else {}
         wanted = drawn.values.filter(**of) if of else drawn.values
@@ -193,7 +194,7 @@ def _grid(drawn: _Drawn, by: str, across: str, dataset: str | None, end: str) ->
     figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
     figure.set_layout_engine("constrained")
     axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for y, row in enumerate(rows):
         for x, column in enumerate(columns):
             axis = axes[y, x]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 from scipy.stats import t
@@ -284,11 +283,10 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     if cells.is_empty():
         return
     # runs that are needed grow with the variance, so two cells tell the ends
-    (least, _), (answer, row) = (
-        _answer(own.filter(cell=cells["cell"][place])) for place in (0, -1)
-    )
+    least, answer = (_answer(own.filter(cell=cells["cell"][place])) for place in (0, -1))
     if answer.runs is None:
         return
+    row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
     interval = f"{answer.low:,} to {answer.high:,}" if answer.high else f"{answer.low:,} or more"
     half = t.ppf((1 + CONFIDENCE) / 2, cells["n"].to_numpy() - 1)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
@@ -307,11 +305,11 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     yield Sentence("enough", text, ("summary",))
 
 
-def _answer(runs: pl.DataFrame) -> tuple[Answer, dict[str, Any]]:
-    """Return the answer of `howmany` for a cell, and one of its runs."""
+def _answer(runs: pl.DataFrame) -> Answer:
+    """Return the answer of `howmany` for a cell."""
     parts = runs.partition_by("repeat_index", maintain_order=True)
     values = [one["accuracy"].to_numpy() for one in parts]
-    return for_mean(f"± {PRECISE:g}", values, PRECISE), runs.row(0, named=True)
+    return for_mean(f"± {PRECISE:g}", values, PRECISE)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:

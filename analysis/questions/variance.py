@@ -24,7 +24,7 @@ variance of the repeats' means, less what runs add to it; training rows change w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -73,6 +73,23 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+class Row(NamedTuple):
+    """A row of the table: columns `SCHEMA`."""
+
+    cell: int
+    metric: str
+    source: str
+    part: str
+    variance: float
+    low: float | None
+    high: float | None
+    share: float | None
+    n_repeats: int
+    n_runs: int
+    over: str | None
+    cells: str
+
+
 def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     """Split the variance of every context: cells that differ in `vary` alone.
 
@@ -94,10 +111,10 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
         pair of runs, and `TEST_SET`.
     """
     cells = contexts(tables)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for key, own in cells.items():
         rows += _of_context(own, dict(zip(CONTEXT, key, strict=True)), cells, confidence)
-    found = pl.DataFrame(rows, schema=dict(SCHEMA))
+    found = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
     order = pl.col("metric").replace_strict({name: i for i, name in enumerate(METRICS)})
     return found.sort("cell", order, maintain_order=True)
 
@@ -107,7 +124,7 @@ def _of_context(
     key: Mapping[str, Any],
     cells: Mapping[tuple[Any, ...], Sequence[Varied]],
     confidence: float,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     report = _Report(own, confidence)
     yield from report.of_accuracy()
     yield from report.of_errors()
@@ -149,7 +166,7 @@ class _Report:
         kind: Kind,
         cells: Sequence[Varied],
         scale: Limits | None = None,
-    ) -> dict[str, Any]:
+    ) -> Row:
         """Return the row of an estimate; without an interval where nothing differs."""
         limits = None
         if max(found.within, found.between) > _ROUNDING:
@@ -169,28 +186,28 @@ class _Report:
         found: Estimates,
         cells: Sequence[Varied],
         over: str,
-    ) -> dict[str, Any]:
+    ) -> Row:
         of_whole = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
         whole = self.all.get(metric) if of_whole else None
         low, high = limits or (None, None)
-        return {
-            "cell": self.full.cell,
-            "metric": metric,
-            "source": source,
-            "part": part,
-            "variance": value,
-            "low": low,
-            "high": high,
-            "share": value / whole if whole else None,
-            "n_repeats": found.own.size,
-            "n_runs": sum(one.size for one in found.left_out),
-            "over": over if limits else None,
-            "cells": ",".join(dict.fromkeys(str(one.cell) for one in cells)),
-        }
+        return Row(
+            cell=self.full.cell,
+            metric=metric,
+            source=source,
+            part=part,
+            variance=value,
+            low=low,
+            high=high,
+            share=value / whole if whole else None,
+            n_repeats=found.own.size,
+            n_runs=sum(one.size for one in found.left_out),
+            over=over if limits else None,
+            cells=",".join(dict.fromkeys(str(one.cell) for one in cells)),
+        )
 
     def test_set(
         self, metric: str, means: Sequence[float], noise: float, freedom: float, found: Estimates
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Row]:
         """Yield the variance of the repeats' means, less what runs add to it."""
         if len(means) < 2:
             return
@@ -199,9 +216,9 @@ class _Report:
         if max(between, noise) > _ROUNDING:
             limits = difference_limits(between, len(means) - 1.0, noise, freedom, self.confidence)
         of = (metric, "test set", TEST_SET, between - noise, limits, found, [self.full])
-        yield {**self._as_row(*of, TEST_SETS), "n_repeats": len(means)}
+        yield self._as_row(*of, TEST_SETS)._replace(n_repeats=len(means))
 
-    def of_accuracy(self) -> Iterator[dict[str, Any]]:
+    def of_accuracy(self) -> Iterator[Row]:
         """Yield what accuracy is split in."""
         full = self.full
         whole = combined([(1.0, full, full)])
@@ -230,7 +247,7 @@ class _Report:
         noise = whole[0].value * float(np.mean([1 / values.size for values in runs]))
         yield from self.test_set(ACCURACY, means, noise, float(whole[0].freedom.sum()), whole[0])
 
-    def of_errors(self) -> Iterator[dict[str, Any]]:
+    def of_errors(self) -> Iterator[Row]:
         """Yield what being wrong is split in, of cells whose pairs are listed."""
         if not (whole := errors([self.full])):
             return
@@ -246,7 +263,7 @@ class _Report:
                 if name == source and (found := errors([one])):
                     yield self.row(ERRORS, source, ALONE, found[0], "positive", [one])
 
-    def added(self, source: str, without: Varied) -> Iterator[dict[str, Any]]:
+    def added(self, source: str, without: Varied) -> Iterator[Row]:
         """Yield what a scheme adds to the variance of the same cell without it."""
         cells = [self.full, without]
         if more := combined([(1.0, self.full, self.full), (-1.0, without, without)]):
@@ -254,7 +271,7 @@ class _Report:
         if both := errors(cells):
             yield self.row(ERRORS, source, ADDED, both[0].plus(both[1], -1.0), "other", cells)
 
-    def of_pairs(self, metric: str) -> Iterator[dict[str, Any]]:
+    def of_pairs(self, metric: str) -> Iterator[Row]:
         """Yield the variance of a pair's error consistency, and that between test sets."""
         for name, one in [(self.name, self.full), *self.alone()]:
             of = one.pairs.get(metric, {})

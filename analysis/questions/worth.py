@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.dee import check, curves
+from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.uncertainty.dee import LESS_IS_BETTER, size_for
 
 
@@ -162,47 +162,50 @@ def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) 
     members : int or None
         Which size; by default one run, and the largest that all compared cells have.
     """
-    known = {row["cell"]: row for row in cells.iter_rows(named=True)}
-    groups: dict[tuple[str, object, object], list[dict[str, Any]]] = {}
-    for row in rows.iter_rows(named=True):
-        axis = row["axis"]
-        of = (axis, known[row["cell"]][axis], known[row["deep_cell"]][axis])
-        groups.setdefault(of, []).append(row)
+    known = {axis: dict(cells.select("cell", axis).iter_rows()) for axis in AXES}
+    places: dict[tuple[str, object, object], list[int]] = {}
+    for place, (axis, *both) in enumerate(rows.select("axis", "cell", "deep_cell").iter_rows()):
+        value, deep_value = (known[axis][cell] for cell in both)
+        places.setdefault((axis, value, deep_value), []).append(place)
     result = []
-    for (axis, value, deep_value), own in groups.items():
-        shared = set.intersection(
-            *(
-                {r["members"] for r in own if (r["cell"], r["repeat_index"]) == key}
-                for key in {(r["cell"], r["repeat_index"]) for r in own}
-            )
-        )
-        wanted = {1, max(shared)} if members is None else {members} & shared
+    for (axis, value, deep_value), at in places.items():
+        own = rows[at]
+        sizes = set(_shared_sizes(own))
+        wanted = {1, max(sizes)} if members is None else {members} & sizes
         for size in sorted(wanted):
-            here = [row for row in own if row["members"] == size]
+            here = own.filter(pl.col("members") == size)
             result.append(_worth(axis, value, deep_value, size, here))
     return result
 
 
-def _worth(
-    axis: str, value: object, deep_value: object, members: int, rows: Sequence[Mapping[str, Any]]
-) -> Worth:
-    there = [row for row in rows if row["dee"] is not None]
-    reached = [row["dee"] for row in there]
+def _shared_sizes(rows: pl.DataFrame) -> list[int]:
+    """Return the sizes that every compared cell has in every repeat."""
+    repeat = pl.struct(*REPEAT)
+    n_repeats = rows.select(repeat.n_unique()).item()
+    by_size = rows.group_by("members").agg(n=repeat.n_unique())
+    found: list[int] = by_size.filter(n=n_repeats)["members"].to_list()
+    return found
+
+
+def _worth(axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame) -> Worth:
+    """Average comparisons of one axis, pair of values and size, of which there are some."""
+    there = rows.filter(pl.col("dee").is_not_null())
+    reached = there["dee"].to_numpy()
     # where no spread is known of that size (dee_std = "independent"), no bound is
-    lower = [row["dee"] if row["dee_lower"] is None else row["dee_lower"] for row in there]
-    upper = [row["dee_upper"] for row in there]
+    lower = there["dee_lower"].fill_null(there["dee"]).to_numpy()
+    upper = there["dee_upper"]
     return Worth(
-        metric=rows[0]["metric"],
+        metric=rows["metric"][0],
         axis=axis,
         value=value,
         deep_value=deep_value,
         members=members,
-        dee=float(np.mean(reached)) if reached else None,
-        dee_min=min(reached, default=None),
-        dee_max=max(reached, default=None),
-        lower=float(np.mean(lower)) if lower else None,
-        upper=None if None in upper or not upper else float(np.mean(upper)),
-        repeats=len(rows),
-        unreached=len(rows) - len(reached),
-        pool=min(row["pool"] for row in rows),
+        dee=float(reached.mean()) if reached.size else None,
+        dee_min=float(reached.min()) if reached.size else None,
+        dee_max=float(reached.max()) if reached.size else None,
+        lower=float(lower.mean()) if lower.size else None,
+        upper=None if upper.has_nulls() or upper.is_empty() else float(upper.to_numpy().mean()),
+        repeats=rows.height,
+        unreached=rows.height - there.height,
+        pool=min(rows["pool"].to_list()),
     )

@@ -292,13 +292,12 @@ def effect_rows(found: pl.DataFrame) -> Rows:
         What is the same for all metrics, as it stands for accuracy, and `of`: a row of `found` by
         the name of its metric.
     """
-    result: dict[tuple[object, ...], dict[str, Any]] = {}
+    by_metric: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     named = [name for name in ("dataset", "classifier") if name in found.columns]
     for row in found.iter_rows(named=True):
         key = tuple(row[name] for name in (*named, "axis", "level"))
-        of = result.setdefault(key, {"of": {}})["of"]
-        of[row["metric"]] = row
-    return tuple({**next(iter(one["of"].values())), **one} for one in result.values())
+        by_metric.setdefault(key, {})[row["metric"]] = row
+    return tuple({**next(iter(of.values())), "of": of} for of in by_metric.values())
 
 
 def summary(cells: pl.DataFrame) -> Rows:

@@ -126,12 +126,12 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             row["vary"],
             f"{row['n_runs']:,}",
             _with_sd(row["accuracy_mean"], row["accuracy_std"]),
-            _range(row, "accuracy_min", "accuracy_max"),
+            _range(row["accuracy_min"], row["accuracy_max"]),
             number(row["ensemble_accuracy"], 4),
             "–" if row["n_close"] is None else f"{row['n_close']:,}",
-            _range(row, "accuracy_min_close", "accuracy_max_close"),
-            _range(row, "churn_min", "churn_max"),
-            _range(row, "churn_min_close", "churn_max_close"),
+            _range(row["accuracy_min_close"], row["accuracy_max_close"]),
+            _range(row["churn_min"], row["churn_max"]),
+            _range(row["churn_min_close"], row["churn_max_close"]),
         )
         for row in here.sort(*key, "cell").iter_rows(named=True)
     ]
@@ -261,8 +261,8 @@ def _with_sd(value: float | None, sd: float | None) -> str:
     return number(value, 4) if sd is None else f"{number(value, 4)} ± {number(sd, 4)}"
 
 
-def _range(row: dict[str, Any], low: str, high: str) -> str:
-    return "–" if row[low] is None else f"{row[low]:.4f} to {row[high]:.4f}"
+def _range(low: float | None, high: float | None) -> str:
+    return "–" if low is None else f"{low:.4f} to {high:.4f}"
 
 
 def _seconds(value: Any) -> str:

@@ -129,7 +129,7 @@ def _measures(models: pl.DataFrame, *, signed: bool) -> Iterator[tuple[str, np.n
         yield "prod(dbi, end_accuracy)", there["dbi"] * there["end_accuracy"]
 
 
-def _summary(corpora: Sequence[Cmi | None]) -> dict[str, Any]:
+def _summary(corpora: Sequence[Cmi | None]) -> dict[str, float | int | str | None]:
     known = [one for one in corpora if one is not None]
     if not known:
         return {"n_corpora": len(corpora)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +38,37 @@ NOT_COMPARED: Mapping[str, str] = {
     "train_fraction": "it is what cells are, not what runs achieve",
 }
 """Numbers of the table of runs that are no metrics, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedCell:
+    """A cell at a snapshot, as comparisons choose it.
+
+    Attributes
+    ----------
+    cell : int
+    cell_id, canonical : str
+        Its identity, and the text that this is of.
+    epoch : int
+    axes : mapping of str to object
+        What it is, by `analysis.axes.AXES`.
+    data : str or None
+        What data it is of; None where that is not known.
+    """
+
+    cell: int
+    cell_id: str
+    canonical: str
+    epoch: int
+    axes: Mapping[str, object]
+    data: str | None
+
+    @classmethod
+    def all_of(cls, cells: pl.DataFrame) -> list[AnalysedCell]:
+        """Return the rows of a frame with the columns of `AnalysedSweep.cells`."""
+        facts = cells.select("cell", "cell_id", "canonical", "epoch", "data").iter_rows(named=True)
+        axes = cells.select(*AXES).iter_rows(named=True)
+        return [cls(axes=own, **row) for row, own in zip(facts, axes, strict=True)]
 
 
 class AnalysedSweep:
@@ -136,10 +168,9 @@ class AnalysedSweep:
         """The runs of each cell and snapshot."""
         return self.runs.partition_by("cell", "epoch", as_dict=True)
 
-    def described(self, row: Mapping[str, Any]) -> OneCell:
+    def described(self, one: AnalysedCell) -> OneCell:
         """Name a cell."""
-        axes = {axis: row[axis] for axis in AXES}
-        return OneCell(str(self.paths.directory), row["cell"], row["cell_id"], row["epoch"], axes)
+        return OneCell(str(self.paths.directory), one.cell, one.cell_id, one.epoch, one.axes)
 
     @cached_property
     def conventions(self) -> Mapping[str, object]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,7 @@ from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedSweep
+from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
 from manyseed.orchestrator.results.compared import Compared
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
@@ -120,7 +119,7 @@ def compare_cells(
 
 # ---- which cells belong together
 
-Pair = tuple[dict[str, Any], dict[str, Any]]
+Pair = tuple[AnalysedCell, AnalysedCell]
 
 
 def _chosen(cells: pl.DataFrame, condition: str | None, option: str) -> pl.DataFrame:
@@ -139,8 +138,8 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
     pairs = [
         pair
         for own in cells.sort("cell").partition_by(others, maintain_order=True)
-        for pair in combinations(own.iter_rows(named=True), 2)
-        if pair[0][by] != pair[1][by]
+        for pair in combinations(AnalysedCell.all_of(own), 2)
+        if pair[0].axes[by] != pair[1].axes[by]
     ]
     if not pairs:
         values = cells[by].unique(maintain_order=True).to_list()
@@ -182,7 +181,7 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
             f"{', '.join(axis for axis in keys if axis not in apart)}",
             remedy="choose cells with --a and --b",
         )
-    of_a, of_b = ({row["cell"]: row for row in own.iter_rows(named=True)} for own in (a, b))
+    of_a, of_b = ({one.cell: one for one in AnalysedCell.all_of(own)} for own in (a, b))
     return [(of_a[one], of_b[two]) for one, two in numbers]
 
 
@@ -212,38 +211,37 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
 def _compare(
     first: AnalysedSweep,
     second: AnalysedSweep,
-    one: Mapping[str, Any],
-    two: Mapping[str, Any],
+    one: AnalysedCell,
+    two: AnalysedCell,
     metric: str,
     *,
     higher: bool,
     confidence: float,
 ) -> Compared:
-    cells = (Cell.from_canonical(json.loads(row["canonical"])) for row in (one, two))
+    cells = (Cell.from_canonical(json.loads(own.canonical)) for own in (one, two))
     streams = _shared_streams(*cells)
-    sides = first.described(one), second.described(two)
-    facts: dict[str, Any] = {
-        "a": sides[0],
-        "b": sides[1],
-        "same": {axis: one[axis] for axis in AXES if one[axis] == two[axis]},
-        "metric": metric,
-        "higher_is_better": higher,
-        "confidence": confidence,
-        "shared_test_sets": False,
-        "left_out": (0, 0),
-        "streams": (),
-        "result": None,
-    }
-    frames = [_values(s, row, metric) for s, row in ((first, one), (second, two))]
+    unknown = Compared(
+        a=first.described(one),
+        b=second.described(two),
+        same={axis: one.axes[axis] for axis in AXES if one.axes[axis] == two.axes[axis]},
+        metric=metric,
+        higher_is_better=higher,
+        confidence=confidence,
+        shared_test_sets=False,
+        left_out=(0, 0),
+        streams=(),
+        result=None,
+    )
+    frames = [_values(sweep, own, metric) for sweep, own in ((first, one), (second, two))]
     reason = _incomparable(first, second, one, two, metric, frames)
     if reason:
-        return Compared(**facts | {"reason": reason})
+        return replace(unknown, reason=reason)
     tested = [_by_test_set(frame) for frame in frames]
     common = [digest for digest in tested[0] if digest in tested[1]]
     if not common:
         apart = [[_side(units) for units in own.values()] for own in tested]
         result = compare_apart(*apart, higher=higher, confidence=confidence)
-        return Compared(**facts | {"result": result})
+        return replace(unknown, result=result)
     pairs = [(tested[0][digest], tested[1][digest]) for digest in common]
     paired = bool(streams) and any(_units(x, y) for x, y in pairs)
     chosen = [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))]
@@ -255,14 +253,19 @@ def _compare(
         independent=not compares_runs(metric),
         confidence=confidence,
     )
-    left_out = tuple(len(own) - len(chosen) for own in tested)
-    shared = {"shared_test_sets": True, "left_out": left_out, "result": result}
-    return Compared(**facts | shared | {"streams": streams if paired else ()})
+    of_a, of_b = (len(own) - len(chosen) for own in tested)
+    return replace(
+        unknown,
+        shared_test_sets=True,
+        left_out=(of_a, of_b),
+        streams=streams if paired else (),
+        result=result,
+    )
 
 
-def _values(sweep: AnalysedSweep, row: Mapping[str, Any], metric: str) -> pl.DataFrame:
+def _values(sweep: AnalysedSweep, one: AnalysedCell, metric: str) -> pl.DataFrame:
     """Return a cell's values: columns repeat_index, run_index, digest, fixed, value and facts."""
-    frame = sweep.by_cell.get((row["cell"], row["epoch"]), sweep.runs.clear())
+    frame = sweep.by_cell.get((one.cell, one.epoch), sweep.runs.clear())
     kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
     if compares_runs(metric):
         kept = kept.filter(~pl.col("fixed"))
@@ -273,22 +276,21 @@ def _values(sweep: AnalysedSweep, row: Mapping[str, Any], metric: str) -> pl.Dat
 def _incomparable(
     first: AnalysedSweep,
     second: AnalysedSweep,
-    one: Mapping[str, Any],
-    two: Mapping[str, Any],
+    one: AnalysedCell,
+    two: AnalysedCell,
     metric: str,
     frames: Sequence[pl.DataFrame],
 ) -> str:
     """Say why a metric of two cells is not comparable; nothing where it is."""
-    for name, row, frame in zip("AB", (one, two), frames, strict=True):
+    for name, own, frame in zip("AB", (one, two), frames, strict=True):
         if frame.is_empty():
-            return f"no run of {name}, cell {row['cell']}, has {metric}"
-    same = all(one[name] == two[name] for name in ("cell_id", "epoch"))
-    if same and one["data"] is not None:
+            return f"no run of {name}, cell {own.cell}, has {metric}"
+    if (one.cell_id, one.epoch) == (two.cell_id, two.epoch) and one.data is not None:
         return "A and B are one cell, whose runs are the same"
-    if None in (one["data"], two["data"]):
-        if one["dataset"] != two["dataset"]:
+    if None in (one.data, two.data):
+        if one.axes["dataset"] != two.axes["dataset"]:
             return "the cells are of different data"
-    elif one["data"] != two["data"]:
+    elif one.data != two.data:
         return "the cells are of different data"
     if is_level(metric):
         together = pl.concat(frames)
@@ -297,7 +299,7 @@ def _incomparable(
                 return f"{metric} of A is of {said} than that of B"
     names = set(first.conventions) | set(second.conventions)
     relevant = {"snapshots"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
-    if one.get("epoch") == two.get("epoch"):
+    if one.epoch == two.epoch:
         relevant -= {"snapshots"}
     differing = sorted(
         name

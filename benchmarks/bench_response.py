@@ -1,9 +1,13 @@
-"""Scores of response curves and conditional mutual information, beside plain loops.
+"""Scores of response curves and conditional mutual information, beside plain loops; measuring.
 
-    python benchmarks/bench_response.py [--quick] [--json]
+    python benchmarks/bench_response.py [--quick] [--json] [--figure FILE]
 
 The loops are what published code does: a curve at a time, a pair of models at a time. They run on a
 part of the input; their time is scaled to all of it.
+
+What measuring adds to a fit is taken of networks of examples/invariance-digits.toml. With them it
+is asked, too, what batches are for (figures 3 to 5 of the paper): gi of 20 samples of 1, 2, 4, …
+batches, its standard deviation over them, conditional mutual information, and time.
 """
 
 from __future__ import annotations
@@ -13,13 +17,21 @@ import itertools
 import json
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from manyseed.analysis import response
+from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.measure import RIGHT, SHIFTED_RIGHT, SHIFTED_TOTAL, TOTAL
+from manyseed.jobs.run import Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.handling import Handling
 
 MAGNITUDES = np.linspace(-30, 30, 21)
 
@@ -88,20 +100,180 @@ def information(n_models: int) -> dict[str, Any]:
     }
 
 
+GRID = [
+    {"depth": depth, "width": width, "lr": lr}
+    for depth in (1, 2, 3)
+    for width in (8, 16)
+    for lr in (3e-3, 1e-3)
+]
+"""Of examples/invariance-digits.toml."""
+AUGMENT = ("none", "rotate:45", "rotate:90")
+SAMPLES = 20
+BATCHES = (1, 2, 4, 8)
+ROWS = 64  # of a batch
+QUESTIONS = (
+    ("intra", 0),
+    ("inter", 0),
+    ("intra", 1),
+    ("inter", 1),
+    ("rotate:90", 0),
+    ("shift-x:0.25", 0),
+)
+
+
+def networks(quick: bool) -> Iterator[tuple[dict[str, Any], str, Run]]:
+    """Yield hparams, augmentation and run of each network."""
+    data = datasets.resolve("sklearn:digits", test=0.5)
+    for number, (hparams, augment) in enumerate(itertools.product(GRID, AUGMENT)):
+        if not quick or number % 4 == 0:
+            epochs = 4 if quick else 40
+            info = classifiers.resolve("convnet", {"epochs": epochs, "hparams": hparams}, data)
+            yield hparams, augment, Run(resolve_cell(1, data, info, augment=augment).cell, 0, 0)
+
+
+def measuring(quick: bool) -> dict[str, Any]:
+    """What [response] adds to the fits of the digits file, with all rows and with a tenth."""
+    trainer = Trainer()
+    handlings = {
+        "fit_s": Handling(),
+        "with_all_rows_s": Handling(response=Asked(QUESTIONS)),
+        "with_a_tenth_s": Handling(response=Asked(QUESTIONS, rows=0.1)),
+    }
+    runs = [run for *_, run in networks(quick)][:: 1 if quick else 5]
+    trainer.train(runs[0], handlings["with_a_tenth_s"])  # imports
+    seconds = dict.fromkeys(handlings, 0.0)
+    for run in runs:
+        for name, handling in handlings.items():
+            start = process_time()
+            trainer.train(run, handling)
+            seconds[name] += process_time() - start
+    plain = seconds["fit_s"]
+    shares = {
+        f"{name.removesuffix('_s')}_adds_percent": 100 * (seconds[name] / plain - 1)
+        for name in [*handlings][1:]
+    }
+    return {"networks": len(runs), **seconds, **shares}
+
+
+def batches(quick: bool) -> dict[str, Any]:
+    """Time, gi and cmi by the number of batches of a sample, of `SAMPLES` samples of each."""
+    trainer = Trainer()
+    transforms = ("intra", "rotate:90")
+    sizes = BATCHES[:3] if quick else BATCHES
+    asked = Asked(
+        tuple((name, 0) for name in transforms), rows=ROWS, batch=ROWS, draws=SAMPLES * sizes[-1]
+    )
+    curves, gaps, given = [], [], []
+    for hparams, _, run in networks(quick):
+        found = trainer.train(run, Handling(response=asked)).measured
+        assert found is not None
+        curves.append((found[RIGHT], found[TOTAL]))
+        parts = found[SHIFTED_RIGHT] / np.maximum(found[SHIFTED_TOTAL], 1)
+        gaps.append([parts[0, 0] - parts[0, 2], parts[1, 0] - parts[1, 3]])
+        given.append(hparams)
+    right, total = (np.array(values, dtype=np.float64) for values in zip(*curves, strict=True))
+    columns = {name: [one[name] for one in given] for name in given[0]}
+    results: dict[str, Any] = {"networks": len(given), "rows_of_a_batch": ROWS, "samples": SAMPLES}
+    for place, transform in enumerate(transforms):
+        magnitudes = np.array(asked.grid(transform))
+        gap = np.array(gaps)[:, place]
+        for size in sizes:
+            # a sample of so many batches: draws put together
+            shape = (len(given), SAMPLES, -1, right.shape[-1])
+            merged = [
+                values[:, place, : SAMPLES * size]
+                .reshape(shape)
+                .sum(axis=2)[..., : len(magnitudes)]
+                for values in (right, total)
+            ]
+            gi = response.gi(magnitudes, merged[0] / np.maximum(merged[1], 1))
+            told = [
+                response.cmi(gi[:, sample], gap, columns, permutations=0).cmi or 0.0
+                for sample in range(SAMPLES)
+            ]
+            results[f"{transform}_{size}_batches"] = {
+                "gi_sd": float(gi.std(axis=1, ddof=1).mean()),
+                "cmi": float(np.mean(told)),
+                "cmi_sd": float(np.std(told, ddof=1)),
+            }
+    _, _, run = next(networks(quick))
+    plain = Handling(response=Asked(asked.responses, rows=ROWS, batch=ROWS, draws=1))
+    least = _cpu(trainer, run, plain)
+    for size in sizes:
+        more = Handling(
+            response=Asked(asked.responses, rows=ROWS, batch=ROWS, draws=1 + SAMPLES * size)
+        )
+        seconds = _cpu(trainer, run, more) - least
+        results[f"{size}_batches_ms"] = 1000 * seconds / SAMPLES
+    return results
+
+
+def _cpu(trainer: Trainer, run: Run, handling: Handling) -> float:
+    """Return the CPU time of a run, the least of three."""
+    seconds = []
+    for _ in range(3):
+        start = process_time()
+        trainer.train(run, handling)
+        seconds.append(process_time() - start)
+    return min(seconds)
+
+
+def drawn(results: dict[str, Any], file: Path) -> None:
+    """Draw time, standard deviation of gi, and cmi against batches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    time, spread, told = figure.subplots(1, 3)
+    sizes = [int(name.split("_")[0]) for name in results if name.endswith("_batches_ms")]
+    time.plot(sizes, [results[f"{size}_batches_ms"] for size in sizes], "o-")
+    time.set_ylabel("time of a sample (ms)")
+    for transform in dict.fromkeys(
+        name.split("_")[0] for name in results if name.endswith("_batches")
+    ):
+        rows = [results[f"{transform}_{size}_batches"] for size in sizes]
+        sd = [row["gi_sd"] for row in rows]
+        spread.loglog(sizes, sd, "o-", label=transform)
+        spread.loglog(sizes, [sd[0] * (sizes[0] / size) ** 0.5 for size in sizes], "k:", lw=0.8)
+        told.errorbar(
+            sizes, [row["cmi"] for row in rows], [row["cmi_sd"] for row in rows], fmt="o-"
+        )
+    spread.set_ylabel("sd of gi over samples")
+    spread.legend()
+    told.set_ylabel("cmi of gi (%), ± sd")
+    for axis in (time, spread, told):
+        axis.set_xscale("log" if axis is spread else "linear")
+        axis.set_xticks(sizes, sizes)
+        axis.minorticks_off()
+        axis.set_xlabel(f"batches of {results['rows_of_a_batch']} rows")
+    figure.savefig(file, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller: some seconds")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--figure", type=Path, help="draw what batches are for")
     options = parser.parse_args()
     results = {
         "scores": scores(10_000 if options.quick else 100_000),
         "information": information(100 if options.quick else 500),
+        "measuring": measuring(options.quick),
+        "batches": batches(options.quick),
     }
+    if options.figure is not None:
+        drawn(results["batches"], options.figure)
     if options.json:
         print(json.dumps(results, indent=2))
         return
     for title, figures in results.items():
-        print(title, *(f"{name} {value:.3g}" for name, value in figures.items()), sep="\n  ")
+        print(title, *map(_line, figures.items()), sep="\n  ")
+
+
+def _line(named: tuple[str, Any]) -> str:
+    name, value = named
+    if isinstance(value, dict):
+        return f"{name} {', '.join(map(_line, value.items()))}"
+    return f"{name} {value:.3g}"
 
 
 if __name__ == "__main__":

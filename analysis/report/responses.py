@@ -104,9 +104,9 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
         "over corpora of one model a configuration ± their standard deviation. Chance: the 95 % "
         "quantile when the measure is dealt out at random; a measure within it reads "
         f"“{_WITHIN}”, and is in no order. Competition: by its rules, where each model is paired "
-        "with itself, too, and ties count as smaller. r, ρ: correlation and rank correlation with "
-        "the gap of the measure turned so that a larger one promises a larger gap, hparams left "
-        "alone: below 0 it is the other way round."
+        "with itself, too, and ties count as smaller. Given, pairs: of the first corpus. r, ρ: "
+        "correlation and rank correlation with the gap of the measure turned so that a larger one "
+        "promises a larger gap, hparams left alone: below 0 it is the other way round."
     )
     if combined:
         legend += (

@@ -25,7 +25,9 @@ from manyseed.jobs.response.measure import (
 from manyseed.jobs.response.pairs import Streams, batches, pairs, sample
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Alive, Handling
+from tests.jobs.training.test_checkpoint import Interrupted, interrupt
 
 STREAMS = Streams(3, "planted", 0)
 
@@ -216,6 +218,33 @@ def ask(monkeypatch, dataset, name, options, asked, **cell):
     plain = Trainer().train(run)
     np.testing.assert_array_equal(prediction.scores, plain.scores)
     return Asking(run, prediction.measured, scores=plain.scores, **kept)
+
+
+def test_a_linear_model_of_separated_classes_is_never_wrong_between_points_of_a_class(monkeypatch):
+    """Between two points that a linear model labels right it does, too: the set is convex."""
+    apart = resolve("synthetic:gaussian", n_samples=300, n_features=4, separation=12)
+    asked = Asked((("intra", 0),))
+    case = ask(monkeypatch, apart, "lr-sgd", {}, asked)
+    right, total = case.found[SHIFTED_RIGHT][0, 0], case.found[SHIFTED_TOTAL][0, 0]
+    assert right == total == len(case.of.own)
+    assert gi(asked.grid("intra"), accuracy(case.found)) == pytest.approx(0, abs=1e-12)
+
+
+def test_an_interrupted_training_has_the_curves_that_it_would_have_had(tmp_path, monkeypatch):
+    info = classifiers.resolve("convnet", {"epochs": 4, "hparams": {"width": 4}}, DIGITS)
+    run = Run(resolve_cell(5, DIGITS, info).cell, 0, 1)
+    asked = replace(asked_of(DIGITS, "convnet"), dbi=True)
+    whole = Trainer().train(run, Handling(response=asked)).measured
+    handling = Handling(response=asked, checkpoint=Checkpoint(tmp_path / "run", "key", every=0))
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        with pytest.raises(Interrupted):
+            Trainer().train(run, handling)
+    assert (tmp_path / "run").exists()
+    again = Trainer().train(run, handling).measured
+    assert again.keys() == whole.keys()
+    for name, values in whole.items():
+        np.testing.assert_array_equal(again[name], values)
 
 
 def asked_of(dataset, name):

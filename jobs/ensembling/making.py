@@ -11,6 +11,7 @@ from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import SINGLE
 from manyseed.jobs.ensembling.swag import Swag
 from manyseed.jobs.ensembling.trajectory import Trajectory
+from manyseed.jobs.ensembling.vi import Variational
 from manyseed.jobs.training.layers import torch_generator
 
 
@@ -41,6 +42,8 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
     match name:
         case "dropout":
             return Masked(material.epochs, own, members, material.model, draws)
+        case "vi":
+            return Variational(method, members, material, draws)
         case "swag":
             return Swag(method, members, material, draws, generators.posterior)
         case _:

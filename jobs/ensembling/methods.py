@@ -95,6 +95,10 @@ def _checked(option: str, value: object) -> Any:
             raise Refused(option, value, allowed=f"a number from 0, or {PUBLISHED!r}")
         case "temperature":
             return number(option, value, least=0)
+        case "beta":
+            return number(option, value, least=0)
+        case "log_sd":
+            return number(option, value, least=-30, most=3)
         case _:  # rates
             return number(option, value, above=0)
 
@@ -123,12 +127,20 @@ def _of_swag(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(options["epochs"] for _ in range(options["members"]))
 
 
+def _of_vi(options: Options, epochs: int) -> tuple[int, ...]:
+    return tuple(epochs + options["epochs"] for _ in range(options["members"]))
+
+
 def _of_dropout(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(epochs for _ in range(options["members"]))
 
 
 def _noisy(options: Options, epochs: int) -> float:
     return NOISE * _of_csgld(options, epochs)[-1]
+
+
+def _of_two(options: Options, epochs: int) -> float:
+    return float(epochs + 2 * options["epochs"])  # means and standard deviations
 
 
 def _with_statistics(options: Options, epochs: int) -> float:
@@ -182,6 +194,15 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 streams=("posterior",),
                 by_sgd=True,
                 passes=_with_statistics,
+            ),
+            Method(
+                name="vi",
+                defaults={"epochs": 100, "lr": 1e-3, "beta": 1e-4, "log_sd": -5.0},
+                check=_checked,
+                member_epochs=_of_vi,
+                streams=("posterior",),
+                by_sgd=True,
+                passes=_of_two,
             ),
             Method(
                 name=SINGLE,

@@ -33,7 +33,7 @@ runs    = 2
 [[grid]]
 dataset    = ["sklearn:wine"]
 classifier = ["net"]
-ensembling = ["none", "snapshot", "noisy", "fge", "swag", "dropout"]
+ensembling = ["none", "snapshot", "noisy", "fge", "swag", "vi", "dropout"]
 
 [[grid]]
 dataset    = ["cancer"]
@@ -73,12 +73,16 @@ pretrain = 2
 epochs   = 4
 rank     = 2
 
+[ensembling.vi]
+members = 3
+epochs  = 2
+
 [ensembling.dropout]
 members = 6
 """
 
 OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
-COUNTS = {"snapshot": 4, "noisy": 3, "fge": 3, "swag": 3, "dropout": 6}
+COUNTS = {"snapshot": 4, "noisy": 3, "fge": 3, "swag": 3, "vi": 3, "dropout": 6}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +100,7 @@ def planned(folder: Path, text: str) -> Sweep:
 
 def test_cells_are_described_and_grouped_as_the_pages_say(sweep: Sweep) -> None:
     plan, groups = Plan.read(sweep.paths), Groups.read(sweep.paths)
-    assert plan.cells.height == 9
+    assert plan.cells.height == 10
     for row in plan.cells.iter_rows(named=True):
         description = json.loads(row["canonical"])
         assert text_identity(canonical_json(description)) == row["cell_id"]
@@ -117,7 +121,7 @@ def test_cells_are_described_and_grouped_as_the_pages_say(sweep: Sweep) -> None:
 
 
 def test_single_models_are_planned_as_without_the_axis(tmp_path: Path) -> None:
-    text = GRID.replace(', "snapshot", "noisy", "fge", "swag", "dropout"', "")
+    text = GRID.replace(', "snapshot", "noisy", "fge", "swag", "vi", "dropout"', "")
     text = text.replace(', "dropout", "snapshot"', "").partition("[ensembling")[0]
     plain = planned(tmp_path / "a", text.replace('ensembling = ["none"]', ""))
     named = planned(tmp_path / "b", text.replace('["none"]', '["single", "deep"]'))
@@ -164,13 +168,14 @@ def test_members_are_measured_by_size_and_compared(sweep: Sweep) -> None:
         "noisy": [1, 2, 3],
         "fge": [1, 2, 3],
         "swag": [1, 2, 3],
+        "vi": [1, 2, 3],
         "dropout": [1, 2, 3, 5, 6],
     }
     # the whole ensemble is the run's prediction
     key = ["cell", "repeat_index", "run_index"]
     whole = methods.filter(pl.col("members") == pl.col("members").max().over("cell"))
     both = whole.join(sweep.results["runs"], on=key, suffix="_run")
-    assert both.height == whole.height == (5 + 2) * 4
+    assert both.height == whole.height == (6 + 2) * 4
     for name, near in (("cll", 1e-3), ("log_likelihood", 2e-3), ("error", 1e-12)):
         np.testing.assert_allclose(both[name], both[f"{name}_run"], atol=near)
     dee = sweep.results["dee"]
@@ -192,7 +197,7 @@ def test_a_sweep_with_methods_is_calibrated_unless_its_file_says_no(
     assert conventions(sweep.paths).calibration
     text = GRID.replace("[[grid]]", "[analysis]\ncalibration = false\n\n[[grid]]", 1)
     assert not conventions(planned(tmp_path / "no", text).paths).calibration
-    plain = GRID.replace(', "snapshot", "noisy", "fge", "swag", "dropout"', "")
+    plain = GRID.replace(', "snapshot", "noisy", "fge", "swag", "vi", "dropout"', "")
     plain = plain.replace(', "dropout", "snapshot"', "")
     assert not conventions(planned(tmp_path / "none", plain).paths).calibration
 
@@ -222,13 +227,13 @@ def test_the_plan_prices_each_method(tmp_path: Path) -> None:
     assert set(own) == {"net", *(f"net~{name}" for name in COUNTS)}
     assert own["net~snapshot"]["fit_seconds"] > own["net"]["fit_seconds"]
     assert own["net~fge"]["runs"] == 4
-    assert found["runs"] == 9 * 4
+    assert found["runs"] == 10 * 4
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"swag", "dropout"]', '"swag", "swagg"]', "unknown ensembling method"),
+        ('"vi", "dropout"]', '"vi", "swagg"]', "unknown ensembling method"),
         ("cycle   = 2", "cycles   = 2", "unknown key"),
         ("rank     = 2", "rank     = 3", "2 are left"),
         ("cycle    = 2", "cycle    = 3", "an even number"),

@@ -65,6 +65,15 @@ def test_defaults_are_the_sources():
         "lr": 0.01,
         "rank": 20,
     }
+    assert methods.resolve("vi", {}) == {
+        "name": "vi",
+        "version": 1,
+        "members": 100,
+        "epochs": 100,
+        "lr": 0.001,
+        "beta": 1e-4,
+        "log_sd": -5.0,
+    }
     assert methods.resolve("dropout", {}) == {"name": "dropout", "version": 1, "members": 100}
     assert methods.resolve("single", {"members": 9}) == {
         "name": "single",
@@ -93,6 +102,8 @@ def test_defaults_are_the_sources():
         ("swag", {"rank": 1}, "rank", "from 2"),
         ("swag", {"epochs": 170}, "epochs", "10 are left"),
         ("swag", {"epochs": 100}, "epochs", "0 are left"),
+        ("vi", {"log_sd": -40}, "log_sd", "at least -30"),
+        ("vi", {"beta": -1}, "beta", "at least 0"),
         ("deep", {"members": 5}, "members", "no options"),
     ],
 )
@@ -145,6 +156,9 @@ def test_members_are_taken_where_the_source_takes_them():
     assert methods.member_epochs(csgld, 7) == (5, 6, 11, 12, 17)
     swag = methods.resolve("swag", {"members": 2, "pretrain": 3, "epochs": 9, "rank": 2})
     assert methods.member_epochs(swag, 7) == (9, 9)
+    vi = methods.resolve("vi", {"members": 2, "epochs": 9})
+    assert methods.member_epochs(vi, 7) == (16, 16)
+    assert methods.passes(vi, 7) == 7 + 2 * 9
     assert methods.member_epochs(methods.resolve("dropout", {"members": 2}), 7) == (7, 7)
 
 
@@ -186,6 +200,7 @@ def test_runs_of_all_methods_start_as_single_ones():
         ("csgld", {"langevin": [*fit, "csgld@1", 1, 2]}),
         ("fge", {}),
         ("swag", {"posterior": [*fit, "swag@1", 1, 2]}),
+        ("vi", {"posterior": [*fit, "vi@1", 1, 2]}),
         ("dropout", {"posterior": [*fit, "dropout@1", 1, 2]}),
     ):
         method = methods.resolve(name, {})

@@ -38,6 +38,7 @@ CASES = {
     "csgld": {"members": 4, "cycle": 4, "lr": 0.05, "saves": 2, "batch_size": 32},
     "fge": {"members": 3, "pretrain": 3, "cycle": 2, "lr_high": 0.02, "lr_low": 1e-3},
     "swag": {"members": 3, "pretrain": 2, "epochs": 7, "lr": 0.02, "rank": 3},
+    "vi": {"members": 3, "epochs": 5, "lr": 0.01},
     "dropout": {"members": 5},
 }
 KEPT = ("size_score", "member_score")
@@ -149,7 +150,7 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("stop", [3, 6])
-@pytest.mark.parametrize("name", ["snapshot", "csgld", "fge", "swag"])
+@pytest.mark.parametrize("name", ["snapshot", "csgld", "fge", "swag", "vi"])
 def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
     name, stop, tmp_path, monkeypatch
 ):
@@ -181,7 +182,7 @@ def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
         np.testing.assert_array_equal(found.curves[curve], values)
 
 
-@pytest.mark.parametrize("name", ["swag", "dropout"])
+@pytest.mark.parametrize("name", ["swag", "vi", "dropout"])
 def test_drawing_members_goes_on_where_it_was_cut(name, tmp_path, monkeypatch):
     run = run_of(name)
     whole = train(run)

@@ -1,0 +1,199 @@
+"""Mean-field variational inference, from a network that was trained as usual (PIT, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.layers import Weighted, weighted
+from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.training.loop import schedule
+
+if TYPE_CHECKING:
+    from manyseed.jobs.ensembling.ensemble import Material
+    from manyseed.jobs.training.loop import Rate
+
+LOG_SD_RATE = 1e-3
+"""Of Adam, which trains ln σ."""
+
+_LEAST_VARIANCE = 1e-30  # of a sum over no weights: its square root has no gradient at 0
+
+
+def divergence(log_sd: Tensor, prior_variance: float) -> Tensor:
+    """Return ½ Σ(σ²/σ_p² − 1 − ln(σ²/σ_p²)): what KL(q‖p) has beside Σμ²/(2σ_p²).
+
+    Parameters
+    ----------
+    log_sd : tensor
+        ln σ of each weight.
+    prior_variance : float
+        σ_p².
+    """
+    ratio = (2 * log_sd).exp() / prior_variance
+    return (ratio - 1 - ratio.log()).sum() / 2
+
+
+class Noisy:
+    """Computes a layer with weights from N(μ, σ²), μ its own.
+
+    While it is trained, a linear layer draws what comes out of it, for each row (local
+    reparametrisation), and a convolution one draw of its weights for all rows of a batch. In
+    evaluation it takes `noise`, one draw for all rows, and without one the means.
+
+    Parameters
+    ----------
+    layer : torch.nn.Linear or torch.nn.Conv2d
+    log_sd : tensor
+        ln σ, in the shape of the weights.
+    generator : torch.Generator
+    """
+
+    def __init__(self, layer: Weighted, log_sd: Tensor, generator: torch.Generator) -> None:
+        self.layer, self.log_sd, self._generator = layer, log_sd, generator
+        self.noise: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Compute the layer."""
+        layer, sd = self.layer, self.log_sd.exp()
+        if not layer.training:
+            noise = self.noise
+            return self._with(layer.weight if noise is None else layer.weight + sd * noise, x)
+        if isinstance(layer, torch.nn.Linear):
+            mean = functional.linear(x, layer.weight, layer.bias)
+            variance = functional.linear(x.square(), sd.square()).clamp_min(_LEAST_VARIANCE)
+            return mean + variance.sqrt() * self._drawn(mean)
+        return self._with(layer.weight + sd * self._drawn(sd), x)
+
+    def draw(self) -> None:
+        """Draw the noise of a member."""
+        self.noise = self._drawn(self.log_sd)
+
+    def _drawn(self, like: Tensor) -> Tensor:
+        return torch.randn(
+            like.shape, generator=self._generator, device=like.device, dtype=like.dtype
+        )
+
+    def _with(self, weight: Tensor, x: Tensor) -> Tensor:
+        if isinstance(self.layer, torch.nn.Linear):
+            return functional.linear(x, weight, self.layer.bias)
+        out: Tensor = self.layer._conv_forward(x, weight, self.layer.bias)
+        return out
+
+
+def then(own: Rate, epochs: int, rate: float, more: int) -> Rate:
+    """Return the rates of training as usual, and of the means afterwards.
+
+    These are piecewise linear (PIT, eq. 10) over the first half of their epochs, then a thousandth
+    of the first (PIT's code).
+
+    Parameters
+    ----------
+    own : Rate
+        Of training as usual.
+    epochs : int
+        Its epochs.
+    rate : float
+        The first of the means.
+    more : int
+        Their epochs.
+    """
+    first = schedule("piecewise-linear", rate, max(1, more // 2))
+
+    def at(epoch: int, step: int, steps: int) -> float:
+        if epoch < epochs:
+            return own(epoch, step, steps)
+        further = epoch - epochs
+        return first(further, step, steps) if further < more // 2 else 0.001 * rate
+
+    return at
+
+
+class Variational(Ensemble):
+    """Trains a network as usual, then N(μ, σ²) for each weight; members are draws of all of them.
+
+    The loss is the mean cross-entropy + (β/N)·`divergence` + (λ/2)‖μ‖², σ_p² = 1/(Nλ): the means
+    with all other parameters by the classifier's SGD, whose weight decay is the last term, ln σ by
+    Adam. Biases and batch norm have no posterior, nor have weights within attention.
+
+    Parameters
+    ----------
+    method : mapping
+        As `jobs.ensembling.methods.resolve` returns it.
+    members : Members
+    material : Material
+    generator : torch.Generator
+        Draws noise while training, and members, on the model's device.
+    """
+
+    def __init__(
+        self,
+        method: Mapping[str, Any],
+        members: Members,
+        material: Material,
+        generator: torch.Generator,
+    ) -> None:
+        own = material.schedule(material.rate, material.epochs)
+        rate = then(own, material.epochs, method["lr"], method["epochs"])
+        super().__init__(material.epochs + method["epochs"], rate, members, generator)
+        self._begin, self._optimizer = material.epochs, material.optimizer
+        rows = len(material.X)
+        self._weight = method["beta"] / rows
+        self._prior_variance = 1 / (rows * material.weight_decay)
+        self.noisy = []
+        for layer in weighted(material.model):
+            log_sd = torch.full_like(layer.weight, method["log_sd"]).requires_grad_()
+            self.noisy.append(Noisy(layer, log_sd, generator))
+        self._adam = torch.optim.Adam([one.log_sd for one in self.noisy], LOG_SD_RATE)
+
+    def before_epoch(self, epoch: int) -> None:
+        """Let weights be random after training as usual."""
+        if epoch == self._begin:
+            self._optimizer.state.clear()  # momentum of rates that were far larger
+        if epoch >= self._begin:
+            self._replace()
+
+    def after_step(self, parameters: Sequence[Tensor], rate: float, epoch: int, steps: int) -> None:
+        """Move ln σ by the gradient that the step left there, and that of `divergence`."""
+        del parameters, rate, steps
+        if epoch < self._begin:
+            return
+        for one in self.noisy:
+            ratio = (2 * one.log_sd.detach()).exp() / self._prior_variance
+            assert one.log_sd.grad is not None
+            one.log_sd.grad.add_(ratio - 1, alpha=self._weight)
+        self._adam.step()
+        self._adam.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Let all weights be one draw within the block."""
+        self._replace()
+        for one in self.noisy:
+            one.draw()
+        try:
+            yield
+        finally:
+            for one in self.noisy:
+                one.noise = None
+
+    def _replace(self) -> None:
+        for one in self.noisy:
+            one.layer.forward = one  # type: ignore[assignment,method-assign]
+
+    def _own_state(self) -> dict[str, Any]:
+        return {
+            "log_sd": [one.log_sd.detach() for one in self.noisy],
+            "adam": self._adam.state_dict(),
+        }
+
+    def _restore_own(self, state: Mapping[str, Any]) -> None:
+        with torch.no_grad():
+            for one, log_sd in zip(self.noisy, state["log_sd"], strict=True):
+                one.log_sd.copy_(log_sd)
+        self._adam.load_state_dict(state["adam"])

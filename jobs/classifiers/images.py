@@ -22,7 +22,18 @@ SPACE: tuple[Hparam, ...] = (
     Continuous("weight_decay", 1e-8, 0.1, 1e-8, log=True),
     Ordinal("batch", (16, 32, 64, 128), 32),
 )
-"""The hparams of all of them: a choice, since their sources give no ranges."""
+"""The hparams of small networks: a choice, since their sources give no ranges."""
+
+BATCHES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def ranges(lr: float, weight_decay: float, batch: int) -> tuple[Hparam, ...]:
+    """Return the hparams of a large network, by its defaults: the ranges hold Adam's and SGD's."""
+    return (
+        Continuous("lr", 1e-6, 1.0, lr, log=True),
+        Continuous("weight_decay", 1e-8, 0.1, weight_decay, log=True),
+        Ordinal("batch", BATCHES, batch),
+    )
 
 
 def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
@@ -36,8 +47,39 @@ def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
     convert_conv2d_weight_memory_format(model, torch.channels_last)  # faster; the same numbers
 
 
+def he_normal(model: torch.nn.Module, stream: np.random.Generator) -> None:
+    """Fill a network from a run's stream so that its depth neither swells nor starves a signal.
+
+    Convolutions are N(0, 2 / (k² c)), with c channels out and kernels of k × k, their biases 0 (He
+    et al. 2015, arXiv 1502.01852, by outputs); linear layers are as `jobs.training.layers` has
+    them.
+    """
+    import torch
+    from torch import nn
+    from torch.nn.utils import convert_conv2d_weight_memory_format
+
+    from manyseed.jobs.training import layers
+
+    generator = layers.torch_generator(stream, torch.device("cpu"))
+    for module in model.modules():
+        if isinstance(module, layers.Conv2d):
+            nn.init.kaiming_normal_(
+                module.weight, mode="fan_out", nonlinearity="relu", generator=generator
+            )
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, layers.Linear):
+            layers.fill(module, generator)
+    convert_conv2d_weight_memory_format(model, torch.channels_last)
+
+
 def _adam(_: DatasetInfo, options: Options) -> Settings:
     return with_optimizer({"optimizer": "adam", "schedule": "constant"}, options)
+
+
+def by_sgd(_: DatasetInfo, options: Options) -> Settings:
+    """Return the settings of PIT's networks: SGD with momentum, at rates that fall linearly."""
+    return with_optimizer({"optimizer": "sgd", "schedule": "piecewise-linear"}, options)
 
 
 def network_on_pixels(
@@ -46,6 +88,7 @@ def network_on_pixels(
     *,
     core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float],
     first_block: FirstBlock,
+    space: tuple[Hparam, ...] = SPACE,
     hparams: tuple[Hparam, ...] = (),
     settings: Callable[[DatasetInfo, Options], Settings] = _adam,
     epochs: int = 50,
@@ -62,12 +105,12 @@ def network_on_pixels(
         As `jobs.training.network.Network` has them; by default a network of convolutions is filled.
     core_seconds, settings, epochs, packages
         As a record has them; by default Adam trains at a constant rate.
-    hparams : tuple of Hparam
-        Besides `SPACE`.
+    space, hparams : tuple of Hparam
+        The learning rate, weight decay and batch; and those of its own.
     """
     return Classifier(
         name=name,
-        space=(*SPACE, *hparams),
+        space=(*space, *hparams),
         probability="softmax",
         streams=frozenset({"init", "batch"}),
         settings=settings,

@@ -12,7 +12,7 @@ from typing import Any
 from manyseed.jobs.checks import Refused, integer, number
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-SCHEDULES = ("constant", "cosine", "piecewise-linear")
+SCHEDULES = ("constant", "cosine", "piecewise-linear", "plateau")
 OPTIONS = ("optimizer", "momentum", "schedule")
 """Options of all networks; those whose hparams have no batch also take ``batch_size``."""
 

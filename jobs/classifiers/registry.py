@@ -13,6 +13,7 @@ from manyseed.jobs.checks import Refused, UnknownOption, integer
 from manyseed.jobs.classifiers.cnn import CNN
 from manyseed.jobs.classifiers.convnet import CONVNET
 from manyseed.jobs.classifiers.mlp import MLP
+from manyseed.jobs.classifiers.preresnet import PRERESNET
 from manyseed.jobs.classifiers.record import (
     FORMS,
     Classifier,
@@ -20,9 +21,12 @@ from manyseed.jobs.classifiers.record import (
     Defaults,
     Unsuitable,
 )
+from manyseed.jobs.classifiers.resnet import RESNET
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
+from manyseed.jobs.classifiers.vgg import VGG
 from manyseed.jobs.classifiers.vit import VIT
 from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
+from manyseed.jobs.classifiers.wide_resnet import WIDE_RESNET
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
@@ -36,7 +40,11 @@ from manyseed.jobs.training.prediction import prediction
 T = TypeVar("T")
 
 CLASSIFIERS: dict[str, Classifier] = {
-    record.name: record for record in (LR_SGD, SVM_SGD, XGB, MLP, CNN, CONVNET, VIT, VIT_TRANSFER)
+    record.name: record
+    for record in (
+        *(LR_SGD, SVM_SGD, XGB, MLP, CNN, CONVNET, VGG, RESNET, PRERESNET, WIDE_RESNET),
+        *(VIT, VIT_TRANSFER),
+    )
 }
 """By the names that sweep files use; a classifier is added by its record here."""
 

@@ -308,7 +308,9 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
     if name == "dropout":
         if "dropout" not in model.hparams:
             raise Refused(
-                "ensembling", name, f"{model.name} has no dropout layers: take mlp or vit"
+                "ensembling",
+                name,
+                f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit",
             )
         if model.hparams["dropout"] == 0:
             raise Refused(
@@ -322,6 +324,12 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         reason = (
             f"{name} trains by SGD, {model.name} by {trained_by}: give {model.name} "
             'optimizer = "sgd"'
+        )
+        raise Refused("ensembling", name, reason)
+    if known.by_sgd and model.canonical["schedule"] == "plateau":
+        reason = (
+            f'{name} has rates of its own, and {model.name} schedule = "plateau": take that out of '
+            "its table"
         )
         raise Refused("ensembling", name, reason)
     if model.options.get("snapshots"):

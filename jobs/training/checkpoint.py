@@ -3,8 +3,8 @@
 Everything that decides how the training continues is saved after a whole epoch: parameters and
 buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout and
 augmentation, what was predicted and measured so far, members of an ensemble. The learning rate
-follows from the epoch. So a continued training ends with the bits of one that was never
-interrupted.
+follows from the epoch, or its schedule is saved, too. So a continued training ends with the bits of
+one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from manyseed.jobs.whole import place, remove
 
 if TYPE_CHECKING:  # whoever only names a checkpoint need not wait for torch
     import torch
+
+    from manyseed.jobs.training.plateau import Plateau
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -131,6 +133,8 @@ class TrainingParts:
         What a saved training must have in common with this one, besides the checkpoint's key.
     trajectory : Course, optional
         Members taken so far, and the generator of noise.
+    plateau : Plateau, optional
+        The learning rate, where it follows from the training loss.
     """
 
     model: torch.nn.Module
@@ -140,6 +144,7 @@ class TrainingParts:
     terms: list[str | int | bool] = field(default_factory=list)
     augment: np.random.Generator | None = None
     trajectory: Course | None = None
+    plateau: Plateau | None = None
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:
@@ -154,6 +159,7 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
         "masks": None if parts.masks is None else parts.masks.get_state(),
         "augment": None if parts.augment is None else parts.augment.bit_generator.state,
         "trajectory": None if parts.trajectory is None else parts.trajectory.state(),
+        "plateau": None if parts.plateau is None else parts.plateau.state(),
         "progress": {
             **asdict(progress),
             "logits": [torch.from_numpy(logits) for logits in progress.logits],
@@ -185,6 +191,8 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
         parts.augment.bit_generator.state = content["augment"]
     if parts.trajectory is not None:
         parts.trajectory.restore(content["trajectory"])
+    if parts.plateau is not None:
+        parts.plateau.restore(content["plateau"])
     progress = content["progress"]
     return TrainingState(
         **{**progress, "logits": [logits.numpy() for logits in progress["logits"]]}

@@ -54,6 +54,14 @@ class ChannelsFirst(nn.Module):
         return x.permute(0, 3, 1, 2)
 
 
+class MeanOfPixels(nn.Module):
+    """The mean of each channel over an image: (row, channel, height, width) to (row, channel)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means."""
+        return x.mean((2, 3))
+
+
 class Residual(nn.Module):
     """Layers, and a connection that skips them."""
 
@@ -77,7 +85,12 @@ def initialise(model: nn.Module, stream: np.random.Generator) -> None:
     generator = torch_generator(stream, torch.device("cpu"))
     for module in model.modules():
         if isinstance(module, Linear | Conv2d):
-            nn.init.kaiming_uniform_(module.weight, a=math.sqrt(5), generator=generator)
-            if module.bias is not None:
-                bound = 1 / math.sqrt(module.weight[0].numel())
-                nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+            fill(module, generator)
+
+
+def fill(module: Linear | Conv2d, generator: torch.Generator) -> None:
+    """Draw a layer's weights, then its biases, uniform within ±1/√(fan in)."""
+    nn.init.kaiming_uniform_(module.weight, a=math.sqrt(5), generator=generator)
+    if module.bias is not None:
+        bound = 1 / math.sqrt(module.weight[0].numel())
+        nn.init.uniform_(module.bias, -bound, bound, generator=generator)

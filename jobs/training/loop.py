@@ -25,6 +25,7 @@ from manyseed.jobs.training.checkpoint import (
 )
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
+from manyseed.jobs.training.plateau import Plateau
 from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
@@ -63,13 +64,16 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
 
     Parameters
     ----------
-    name : {"constant", "cosine", "piecewise-linear"}
+    name : {"constant", "cosine", "piecewise-linear", "plateau"}
         The second falls from the first rate to 0 as half a cosine. The third stays for half of the
         epochs, falls linearly to a hundredth by nine tenths of them, and stays (PIT, eq. 10).
+        The last watches the training loss, which it must be told (`Plateau`).
     rate : float
         The first.
     epochs : int
     """
+    if name == "plateau":
+        return Plateau(rate)
 
     def piecewise_linear(epoch: int) -> float:
         done = epoch / epochs
@@ -143,7 +147,8 @@ def train(
         *plan.snapshots,
     ]
     draws = None if augmented is None else augmented.draws
-    parts = TrainingParts(model, optimizer, order, masks, terms, draws, trajectory)
+    plateau = plan.rate if isinstance(plan.rate, Plateau) else None
+    parts = TrainingParts(model, optimizer, order, masks, terms, draws, trajectory, plateau)
     presented = X.__getitem__ if augmented is None else augmented
     progress = TrainingState() if checkpoint is None else restore(checkpoint, parts)
     saved = monotonic()
@@ -153,6 +158,8 @@ def train(
         if trajectory is not None:
             trajectory.before_epoch(progress.epoch)
         _train_epoch(parts, presented, y, plan, progress.epoch, measured)
+        if plateau is not None:
+            plateau.after_epoch()
         progress.epoch += 1
         if trajectory is not None:
             trajectory.after_epoch(progress.epoch)
@@ -226,6 +233,8 @@ def _train_epoch(
         parts.optimizer.step()
         if parts.trajectory is not None:
             parts.trajectory.after_step(parameters, rate, epoch, steps)
+        if parts.plateau is not None:
+            parts.plateau.add(loss.detach(), len(labels))
         if measured is not None:
             measured.add(loss.detach(), logits.detach(), labels)
 

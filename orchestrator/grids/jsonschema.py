@@ -41,7 +41,7 @@ _OPTIMIZERS: Mapping[str, Schema] = {
         "exclusiveMaximum": 1,
     },
     "schedule": {
-        "description": "Of the learning rate; by default the classifier's own, of sgd the last.",
+        "description": "Of the learning rate; by default the classifier's own; of sgd linear.",
         "enum": [*SCHEDULES],
     },
     "batch_size": {

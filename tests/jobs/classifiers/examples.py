@@ -12,6 +12,9 @@ from manyseed.jobs.training.handling import Handling
 
 N_TRAIN, N_TEST = 160, 60
 
+WIDE = {"batch": 32, "width": 4}
+"""Narrow forms of networks that are wide by default."""
+
 # Large steps and few epochs: enough to learn the structure in some milliseconds.
 OPTIONS = {
     "lr-sgd": {"hparams": {"eta0": 0.01}},
@@ -20,14 +23,26 @@ OPTIONS = {
     "mlp": {"epochs": 4, "hparams": {"lr": 0.01, "width1": 32, "width2": 33}},
     "cnn": {"epochs": 4, "hparams": {"lr": 0.01}},
     "convnet": {"epochs": 4, "hparams": {"lr": 0.01, "width": 8, "batch_norm": True}},
+    "vgg": {"epochs": 3, "hparams": {**WIDE, "lr": 0.03, "depth": 11, "dropout": 0.1}},
+    "resnet": {"epochs": 3, "hparams": {**WIDE, "lr": 0.01}},
+    "preresnet": {"epochs": 3, "hparams": {**WIDE, "depth": 20}},
+    "wide-resnet": {"epochs": 3, "hparams": {**WIDE, "depth": 10, "width": 1, "dropout": 0.1}},
     "vit": {"epochs": 3, "hparams": {"lr": 0.002, "dropout": 0.1}},
     "vit-transfer": {"epochs": 4, "hparams": {"lr": 0.02}},
 }
 
 # Where these are too few epochs to learn the structure.
-LEARNING = OPTIONS | {"vit": {"epochs": 8, "hparams": {"lr": 0.002, "batch": 16}}}
+LEARNING = OPTIONS | {
+    "vit": {"epochs": 8, "hparams": {"lr": 0.002, "batch": 16}},
+    "vgg": {**OPTIONS["vgg"], "epochs": 16},
+    "resnet": {**OPTIONS["resnet"], "epochs": 6},
+}
 
-IMAGES_ONLY = ("cnn", "convnet", "vit", "vit-transfer")
+PIXELS = ("cnn", "convnet", "vgg", "resnet", "preresnet", "wide-resnet", "vit")
+IMAGES_ONLY = (*PIXELS, "vit-transfer")
+NETWORKS = ("mlp", *IMAGES_ONLY)
+LARGER = ("vgg",)
+"""Networks that cannot take images of 8 × 8 pixels."""
 
 
 def _set(X, y, n_classes, cardinality=None, image=None):
@@ -103,12 +118,35 @@ def colour():
     return image((5, 7, 3), 2)
 
 
+def larger():
+    """Return images of the least size that every network takes."""
+    return image((17, 18, 1))
+
+
+def larger_colour():
+    return image((20, 17, 3), 2)
+
+
+def of(name):
+    """Return what makes data of three classes that a classifier can be fitted to."""
+    if name in LARGER:
+        return larger
+    return image if name in IMAGES_ONLY else mixed
+
+
+def other_of(name):
+    """Return what makes data of two classes."""
+    if name in LARGER:
+        return larger_colour
+    return colour if name in IMAGES_ONLY else binary
+
+
 TABULAR = (binary, multiclass, mixed, absent, absent_two)
 IMAGES = (image, colour)
 
 CASES = [
     *((name, data) for name in ("lr-sgd", "svm-sgd", "xgb", "mlp") for data in (*TABULAR, image)),
-    *((name, data) for name in IMAGES_ONLY for data in IMAGES),
+    *((name, data) for name in IMAGES_ONLY for data in (of(name), other_of(name))),
 ]
 IDS = [f"{name}-{data.__name__}" for name, data in CASES]
 

@@ -15,12 +15,10 @@ from manyseed.jobs.run import MachineError, Prediction, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.encode import dense
 from tests.jobs.classifiers import examples
-from tests.jobs.classifiers.examples import CASES, IDS, IMAGES_ONLY, fit, generators, info
+from tests.jobs.classifiers.examples import CASES, IDS, fit, generators, info
 
 every_case = pytest.mark.parametrize(("name", "make"), CASES, ids=IDS)
-DATA = {
-    name: examples.image if name in IMAGES_ONLY else examples.mixed for name in classifiers.names()
-}
+DATA = {name: examples.of(name) for name in classifiers.names()}
 every_classifier = pytest.mark.parametrize("name", classifiers.names())
 
 
@@ -75,7 +73,7 @@ def test_an_absent_class_has_finite_scores_and_is_not_predicted(name, make):
 @every_classifier
 def test_equal_generators_give_equal_bits_in_any_order(name):
     data, _ = DATA[name]()
-    other, _ = (examples.colour if name in IMAGES_ONLY else examples.binary)()
+    other, _ = examples.other_of(name)()
     first, second = fit(name, data), fit(name, other, init=1)
     fit(name, data, init=2, batch=2, dropout=2)
     assert_equal(fit(name, other, init=1), second)
@@ -105,7 +103,7 @@ def test_a_fit_draws_from_the_streams_it_names_and_no_other(name):
         changed = not np.array_equal(fit(name, data, **{source: 1}).scores, base)
         assert changed == (source in named)
     dropped = not np.array_equal(fit(name, data, dropout=1).scores, base)
-    assert dropped == (name in ("mlp", "vit"))
+    assert dropped == (name in ("mlp", "vgg", "wide-resnet", "vit"))
 
 
 @pytest.mark.parametrize(
@@ -218,6 +216,32 @@ CHANGES = {
         "width": 9,
         "batch_norm": False,
     },
+    "vgg": {
+        "lr": 0.01,
+        "weight_decay": 0.01,
+        "batch": 16,
+        "dropout": 0.2,
+        "depth": 13,
+        "width": 5,
+        "batch_norm": False,
+    },
+    "resnet": {"lr": 0.03, "weight_decay": 0.1, "batch": 16, "depth": 50, "width": 5},
+    "preresnet": {
+        "lr": 0.01,
+        "weight_decay": 0.01,
+        "batch": 16,
+        "depth": 38,
+        "width": 5,
+        "bottleneck": False,
+    },
+    "wide-resnet": {
+        "lr": 0.01,
+        "weight_decay": 0.01,
+        "batch": 16,
+        "dropout": 0.2,
+        "depth": 16,
+        "width": 2,
+    },
     "vit": {"lr": 0.02, "weight_decay": 0.1, "batch": 16, "dropout": 0.2},
     "vit-transfer": {"lr": 0.04, "weight_decay": 0.1, "batch": 16},
 }
@@ -240,7 +264,7 @@ def test_no_hparam_is_left_out_above(name):
     assert set(CHANGES[name]) == set(classifiers.resolve(name, {}, info(data)).hparams)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "convnet", "vit", "vit-transfer"])
+@pytest.mark.parametrize("name", examples.NETWORKS)
 def test_snapshots_are_the_same_training_s_earlier_epochs(name):
     data, _ = DATA[name]()
     options = {**examples.OPTIONS[name], "snapshots": [2, 1]}
@@ -248,7 +272,12 @@ def test_snapshots_are_the_same_training_s_earlier_epochs(name):
     assert kept.scores.shape[0] == 3
     np.testing.assert_array_equal(kept.scores[-1], last.scores[0])
     assert not np.array_equal(kept.scores[0], kept.scores[1])
-    if name in ("cnn", "convnet", "vit-transfer"):  # whose rate does not depend on the epochs
+    if name in (
+        "cnn",
+        "convnet",
+        "resnet",
+        "vit-transfer",
+    ):  # whose rate does not depend on the epochs
         short = fit(name, data, {**examples.OPTIONS[name], "epochs": 2})
         np.testing.assert_array_equal(kept.scores[1], short.scores[0])
 

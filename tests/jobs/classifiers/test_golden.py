@@ -28,15 +28,17 @@ from tests.jobs.classifiers import examples
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 DIGITS = resolve("sklearn:digits")
+CIFAR = resolve("torchvision:CIFAR10")
 STREAMS = ("init", "batch", "dropout")
 ROWS = 3
 
 
 def cell(name, **axes):
-    info = classifiers.resolve(name, {}, DIGITS)
+    dataset = CIFAR if name in examples.LARGER else DIGITS
+    info = classifiers.resolve(name, {}, dataset)
     if "weights" in info.canonical:  # the file's digest depends on what wrote it
         info = replace(info, canonical={**info.canonical, "weights": "0" * 64})
-    return resolve_cell(20210427, DIGITS, info, **axes).cell
+    return resolve_cell(20210427, dataset, info, **axes).cell
 
 
 def frozen(name):
@@ -67,11 +69,7 @@ def predicted(name):
     """Return tiny fits for three and for two classes."""
     return [
         examples.fit(name, make()[0], {**examples.OPTIONS[name]})
-        for make in (
-            (examples.image, examples.colour)
-            if name in examples.IMAGES_ONLY
-            else (examples.mixed, examples.binary)
-        )
+        for make in (examples.of(name), examples.other_of(name))
     ]
 
 
@@ -110,7 +108,7 @@ def test_identities_and_draws_are_frozen(name):
 def test_a_fit_predicts_what_it_always_predicted(name):
     """Bit for bit where the machine and the libraries are the same, elsewhere by and large."""
     same = (
-        dataclasses.asdict(Recipe.here()) == {"tuned": None, **GOLDEN["recipe"]}
+        dataclasses.asdict(Recipe.here()) == {"own": None, **GOLDEN["recipe"]}
         and processor() == GOLDEN["processor"]
     )
     for prediction, expected in zip(

@@ -15,13 +15,11 @@ from manyseed.jobs.training.alive import MEASURES, measure, train_accuracy
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import PLAIN, Alive, Handling
 from tests.jobs.classifiers import examples
-from tests.jobs.classifiers.examples import CASES, IDS, IMAGES_ONLY, fit, info
+from tests.jobs.classifiers.examples import CASES, IDS, fit, info
 
 NAME = "final_train_accuracy"
 ALL = tuple(MEASURES)
-DATA = {
-    name: examples.image if name in IMAGES_ONLY else examples.mixed for name in classifiers.names()
-}
+DATA = {name: examples.of(name) for name in classifiers.names()}
 every_classifier = pytest.mark.parametrize("name", classifiers.names())
 
 

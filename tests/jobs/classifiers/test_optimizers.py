@@ -24,13 +24,8 @@ SGD = {
     "batch_size": 32,
     "hparams": {"lr": 0.05, "weight_decay": 5e-4, "width1": 32, "width2": 33, "dropout": 0.0},
 }
-NETWORKS = {
-    "mlp": examples.multiclass,
-    "cnn": examples.image,
-    "convnet": examples.image,
-    "vit": examples.image,
-    "vit-transfer": examples.image,
-}
+NETWORKS = {name: examples.of(name) for name in examples.IMAGES_ONLY}
+NETWORKS["mlp"] = examples.multiclass
 
 
 def test_it_is_sgd_with_momentum_and_the_published_rates_written_out(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from manyseed.jobs import classifiers
 from tests.jobs.classifiers.examples import binary, image, info
 
-TABLE, IMAGES = info(binary()[0]), info(image()[0])
+TABLE, IMAGES = info(binary()[0]), info(image((17, 17, 1))[0])
 
 
 def test_planning_imports_no_training_library():
@@ -78,13 +78,37 @@ def test_planning_imports_no_training_library():
                 "schedule": "constant",
             },
         ),
+        *(
+            (
+                name,
+                {
+                    "name": name,
+                    "version": 1,
+                    "epochs": epochs,
+                    "optimizer": "sgd",
+                    "schedule": "piecewise-linear",
+                    "momentum": 0.9,
+                },
+            )
+            for name, epochs in (("vgg", 400), ("preresnet", 300), ("wide-resnet", 300))
+        ),
+        (
+            "resnet",
+            {
+                "name": "resnet",
+                "version": 1,
+                "epochs": 100,
+                "optimizer": "adam",
+                "schedule": "plateau",
+            },
+        ),
         (
             "vit",
             {
                 "name": "vit",
                 "version": 1,
                 "epochs": 50,
-                "patch": 2,
+                "patch": 3,
                 "layers": 4,
                 "heads": 4,
                 "width": 64,
@@ -108,6 +132,10 @@ def test_what_a_classifier_is_like():
         "mlp": "softmax",
         "cnn": "softmax",
         "convnet": "softmax",
+        "vgg": "softmax",
+        "resnet": "softmax",
+        "preresnet": "softmax",
+        "wide-resnet": "softmax",
         "vit": "softmax",
         "vit-transfer": "softmax",
     }
@@ -118,6 +146,10 @@ def test_what_a_classifier_is_like():
         "mlp": {"init", "batch"},
         "cnn": {"init", "batch"},
         "convnet": {"init", "batch"},
+        "vgg": {"init", "batch"},
+        "resnet": {"init", "batch"},
+        "preresnet": {"init", "batch"},
+        "wide-resnet": {"init", "batch"},
         "vit": {"init", "batch"},
         "vit-transfer": {"init", "batch"},
     }
@@ -128,6 +160,10 @@ def test_what_a_classifier_is_like():
         "mlp": 20,
         "cnn": 50,
         "convnet": 40,
+        "vgg": 400,
+        "resnet": 100,
+        "preresnet": 300,
+        "wide-resnet": 300,
         "vit": 50,
         "vit-transfer": 5,
     }
@@ -181,6 +217,7 @@ def test_options_are_resolved():
         ("mlp", "adamw", "cosine"),
         ("cnn", "adam", "constant"),
         ("convnet", "adam", "constant"),
+        ("resnet", "adam", "plateau"),
         ("vit", "adamw", "cosine"),
         ("vit-transfer", "adam", "constant"),
     ],
@@ -201,6 +238,20 @@ def test_an_optimizer_is_in_the_identity_where_it_is_not_the_records(name, optim
     found = canonical(**mine)
     assert found == plain | mine
     assert repr(found["momentum"]) == "0.0"  # as 0.0 is written: one identity
+
+
+@pytest.mark.parametrize("name", ["vgg", "preresnet", "wide-resnet"])
+def test_networks_that_train_by_sgd_are_in_one_identity_however_it_is_said(name):
+    def canonical(**options):
+        return classifiers.resolve(name, options, IMAGES).canonical
+
+    plain = canonical()
+    own = {"optimizer": "sgd", "schedule": "piecewise-linear", "momentum": 0.9}
+    assert canonical(**own) == canonical(optimizer="sgd") == plain
+    assert plain.items() >= own.items()
+    others = {key: value for key, value in plain.items() if key != "momentum"}
+    adam = {"optimizer": "adam", "schedule": "plateau"}
+    assert canonical(**adam) == others | adam
 
 
 def test_the_batch_of_an_mlp_can_be_said():
@@ -248,6 +299,8 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
         ("lr-sgd", {"device": "gpu"}, "device = 'gpu': unknown; there are cpu$"),
         ("cnn", {}, "cnn needs images"),
         ("vit", {}, "vit needs images"),
+        ("vgg", {}, "vgg needs images"),
+        ("vgg", {"hparams": {"depth": 12}}, "vgg needs images"),
         ("mlp", {"optimizer": "SGD"}, "optimizer = 'SGD': unknown; there are adam, adamw, sgd"),
         ("mlp", {"schedule": "step"}, "schedule = 'step': unknown; there are constant, cosine"),
         ("mlp", {"schedule": 1}, "schedule = 1: unknown"),

@@ -21,7 +21,7 @@ from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
-NETWORKS = ("mlp", "cnn", "convnet", "vit", "vit-transfer")
+NETWORKS = examples.NETWORKS
 
 # Trains with a checkpoint after every epoch; in the middle of epoch `stop` it says so and waits.
 PROCESS = """
@@ -99,7 +99,7 @@ def interrupt(patch, epoch):
 
 
 def case(name):
-    data, y_test = (examples.image if name in examples.IMAGES_ONLY else examples.mixed)()
+    data, y_test = examples.of(name)()
     options = {**examples.OPTIONS[name], "epochs": 3, "snapshots": [1]}
     return replace(data, y_test=y_test), options
 

@@ -12,7 +12,7 @@ from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
 NO_GPU = not torch.cuda.is_available()
-NETWORKS = ("mlp", "cnn", "convnet", "vit", "vit-transfer")
+NETWORKS = examples.NETWORKS
 
 
 def test_the_cpu_is_always_there():
@@ -111,7 +111,7 @@ def test_xgboost_does_not_go_on_on_a_cpu(monkeypatch):
 @pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
-    data, y_test = (examples.image if name in examples.IMAGES_ONLY else examples.mixed)()
+    data, y_test = examples.of(name)()
     first, second = (examples.fit(name, data, device="gpu") for _ in range(2))
     np.testing.assert_array_equal(first.scores, second.scores)
     on_cpu = examples.fit(name, data)
@@ -123,7 +123,7 @@ def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
 @pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_gpu_fit_goes_on_from_its_checkpoint(name, tmp_path, monkeypatch):
-    data, _ = (examples.image if name in examples.IMAGES_ONLY else examples.mixed)()
+    data, _ = examples.of(name)()
     options = {"epochs": 4}
     whole = examples.fit(name, data, options, device="gpu")
     cut, begun = loop.batches, []

@@ -97,7 +97,10 @@ def test_the_model_meets_the_studys_table(name, highest, slow):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("mlp", {}), ("cnn", {}), ("convnet", {}), ("vit", {}), ("vit-transfer", {})],
+    [
+        (name, {})
+        for name in ("mlp", "cnn", "convnet", "resnet", "preresnet", "vit", "vit-transfer")
+    ],
 )
 def test_epochs_count(name, options, tmp_path, monkeypatch):
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
@@ -124,6 +127,26 @@ def test_a_convnet_is_priced_by_its_shape(hparams, measured):
     digits = datasets.resolve("sklearn:digits")
     found = whole(digits, "convnet", hparams=hparams, epochs=100) / 100 / digits.n_train
     assert found * 1e6 == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "hparams", "measured"),
+    [
+        ("vgg", {"batch": 64}, 13.5e-3),
+        ("vgg", {"depth": 11, "width": 8}, 0.248e-3),
+        ("resnet", {"batch": 32}, 22.5e-3),
+        ("resnet", {"depth": 50, "width": 16, "batch": 64}, 6.3e-3),
+        ("preresnet", {"batch": 32}, 18.0e-3),
+        ("preresnet", {"depth": 20, "bottleneck": False}, 2.02e-3),
+        ("wide-resnet", {"batch": 16}, 192e-3),
+        ("wide-resnet", {"depth": 16, "width": 4, "batch": 64}, 13.4e-3),
+    ],
+)
+def test_deep_networks_are_priced_by_their_layers(name, hparams, measured):
+    """Within a fourth of the CPU time of a row of CIFAR-10 and epoch, in seconds."""
+    cifar = datasets.resolve("torchvision:CIFAR10", test="official")
+    found = whole(cifar, name, hparams=hparams, epochs=10) / 10 / cifar.n_train
+    assert found == pytest.approx(measured, rel=0.25)
 
 
 def test_every_cell_has_seconds_on_the_device_that_is_asked_for(tmp_path):

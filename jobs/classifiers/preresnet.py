@@ -1,0 +1,102 @@
+"""Pre-activation residual networks (He et al. 2016, arXiv 1603.05027): ``preresnet``.
+
+Shapes and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and of its code.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from manyseed.jobs.classifiers.images import by_sgd, he_normal, network_on_pixels, ranges
+from manyseed.jobs.classifiers.record import ClassifierInfo
+from manyseed.jobs.classifiers.work import Convolution, core_seconds, residual
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Categorical, Ordinal
+
+if TYPE_CHECKING:
+    import torch
+
+DEPTHS = tuple(range(20, 201, 18))
+"""18 n + 2: whole numbers of blocks of two convolutions, and of three."""
+
+
+def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Yield the convolutions of each block: channels out, kernel, stride."""
+    narrow = hparams["bottleneck"]
+    for stage in range(3):
+        channels = 2**stage * hparams["width"]
+        for place in range((hparams["depth"] - 2) // (9 if narrow else 6)):
+            stride = 2 if stage and not place else 1
+            if narrow:
+                yield ((channels, 1, 1), (channels, 3, stride), (4 * channels, 1, 1))
+            else:
+                yield ((channels, 3, stride), (channels, 3, 1))
+
+
+def network(
+    shape: tuple[int, ...],
+    n_classes: int,
+    _: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    *_masks: object,
+) -> torch.nn.Module:
+    """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (height, width, channels).
+    n_classes : int
+    _
+        The settings, which do not shape it.
+    hparams : mapping
+        With depth, width (channels of the first stage) and bottleneck.
+    """
+    from torch import nn
+
+    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels
+    from manyseed.jobs.training.residual import PreActivated
+
+    channels = hparams["width"]
+    layers: dict[str, nn.Module] = {
+        "images": ChannelsFirst(),
+        "stem": Conv2d(shape[2], channels, 3, padding=1, bias=False),
+    }
+    for number, steps in enumerate(blocks(hparams), 1):
+        layers[f"block{number}"] = PreActivated(channels, steps)
+        channels = steps[-1][0]
+    layers |= {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU(), "mean": MeanOfPixels()}
+    layers["logits"] = Linear(channels, n_classes)
+    return nn.Sequential(OrderedDict(layers))
+
+
+def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+    assert dataset.image is not None
+    height, width, inputs = dataset.image
+    yield Convolution(inputs, hparams["width"], 3, height * width)
+    yield from residual((height, width), hparams["width"], blocks(hparams), dataset)
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    return core_seconds(info, rows, _layers(dataset, info.hparams))
+
+
+PRERESNET = network_on_pixels(
+    "preresnet",
+    network,
+    space=ranges(lr=0.1, weight_decay=3e-4, batch=128),
+    hparams=(
+        Ordinal("depth", DEPTHS, 110, structural=True),
+        Ordinal("width", range(1, 129), 16, structural=True),
+        Categorical("bottleneck", (False, True), default=True, structural=True),
+    ),
+    settings=by_sgd,
+    epochs=300,
+    core_seconds=_core_seconds,
+    initialise=he_normal,
+    smallest_batch=2,
+    # the stem is linear: its output's interpolations are those of the input
+    first_block="block1",
+)

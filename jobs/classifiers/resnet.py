@@ -1,0 +1,125 @@
+"""Residual networks (He et al. 2016, arXiv 1512.03385) of depth 18, 34 or 50: ``resnet``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from manyseed.jobs.classifiers.images import he_normal, network_on_pixels, ranges
+from manyseed.jobs.classifiers.optimizers import with_optimizer
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings
+from manyseed.jobs.classifiers.work import Convolution, core_seconds, residual
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Ordinal
+
+if TYPE_CHECKING:
+    import torch
+
+BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+"""Of each stage, by depth."""
+
+BOTTLENECKS = (50,)
+
+SMALL = 64
+"""Pixels of the longer side up to which an image keeps its size in the first layer."""
+
+
+def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Yield the convolutions of each block: channels out, kernel, stride."""
+    for stage, count in enumerate(BLOCKS[hparams["depth"]]):
+        channels = 2**stage * hparams["width"]
+        for place in range(count):
+            stride = 2 if stage and not place else 1
+            if hparams["depth"] in BOTTLENECKS:
+                yield ((channels, 1, 1), (channels, 3, stride), (4 * channels, 1, 1))
+            else:
+                yield ((channels, 3, stride), (channels, 3, 1))
+
+
+def network(
+    shape: tuple[int, ...],
+    n_classes: int,
+    _: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    *_masks: object,
+) -> torch.nn.Module:
+    """Build a stem, four stages of residual blocks, the mean of all pixels, logits.
+
+    The stem of images up to 64 pixels is a 3×3 convolution of stride 1, as everybody trains these
+    networks on CIFAR; that of larger ones 7×7 of stride 2 and 3×3 max-pooling of stride 2, as
+    published. Blocks from depth 50 on are bottlenecks, with the stride in the 3×3 convolution.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (height, width, channels).
+    n_classes : int
+    _
+        The settings, which do not shape it.
+    hparams : mapping
+        With depth and width (channels of the first stage).
+    """
+    from torch import nn
+
+    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels
+    from manyseed.jobs.training.residual import Residual
+
+    *sides, inputs = shape
+    channels, small = hparams["width"], max(sides) <= SMALL
+    stem: list[nn.Module] = [
+        Conv2d(inputs, channels, 3, padding=1, bias=False)
+        if small
+        else Conv2d(inputs, channels, 7, 2, padding=3, bias=False),
+        nn.BatchNorm2d(channels),
+        # before ReLU: the same numbers for less work
+        nn.Identity() if small else nn.MaxPool2d(3, 2, padding=1),
+        nn.ReLU(),
+    ]
+    layers: dict[str, nn.Module] = {
+        "images": ChannelsFirst(),
+        "stem": nn.Sequential(*stem),
+    }
+    for number, steps in enumerate(blocks(hparams), 1):
+        layers[f"block{number}"] = Residual(channels, steps)
+        channels = steps[-1][0]
+    layers["mean"] = MeanOfPixels()
+    layers["logits"] = Linear(channels, n_classes)
+    return nn.Sequential(OrderedDict(layers))
+
+
+def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+    assert dataset.image is not None
+    height, width, inputs = dataset.image
+    large = max(height, width) > SMALL
+    if large:
+        height, width = -(-height // 2), -(-width // 2)
+    yield Convolution(inputs, hparams["width"], 7 if large else 3, height * width)
+    if large:
+        height, width = -(-height // 2), -(-width // 2)
+    yield from residual((height, width), hparams["width"], blocks(hparams), dataset)
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    return core_seconds(info, rows, _layers(dataset, info.hparams))
+
+
+def _settings(_: DatasetInfo, options: Options) -> Settings:
+    return with_optimizer({"optimizer": "adam", "schedule": "plateau"}, options)
+
+
+RESNET = network_on_pixels(
+    "resnet",
+    network,
+    space=ranges(lr=1e-4, weight_decay=1e-8, batch=1024),
+    hparams=(
+        Ordinal("depth", tuple(BLOCKS), 18, structural=True),
+        Ordinal("width", range(1, 257), 64, structural=True),
+    ),
+    settings=_settings,
+    epochs=100,
+    core_seconds=_core_seconds,
+    initialise=he_normal,
+    smallest_batch=2,
+    first_block="stem",
+)

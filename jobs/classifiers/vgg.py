@@ -1,0 +1,141 @@
+"""The networks of Simonyan and Zisserman (2015, arXiv 1409.1556) as PIT has them: ``vgg``.
+
+Depth 11, 13, 16 or 19, with batch norm or without; two hidden layers of 512 after dropout (PIT,
+Ashukha et al. 2020, arXiv 2002.06470, appendix D).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from manyseed.jobs.classifiers.images import by_sgd, he_normal, network_on_pixels, ranges
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings, Unsuitable
+from manyseed.jobs.classifiers.work import Convolution, core_seconds
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
+
+if TYPE_CHECKING:
+    import torch
+
+STAGES: Mapping[int, tuple[int, ...]] = {
+    11: (1, 1, 2, 2, 2),
+    13: (2, 2, 2, 2, 2),
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
+}
+"""Convolutions between two poolings, by depth."""
+
+CHANNELS = (1, 2, 4, 8, 8)
+"""Of each stage, in widths."""
+
+HIDDEN = 8
+"""Units of each hidden layer, in widths."""
+
+SMALLEST = 17
+"""Pixels of the shorter side from which each of five poolings has something to pool."""
+
+
+def network(
+    shape: tuple[int, ...],
+    n_classes: int,
+    _: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    masks: torch.Generator,
+) -> torch.nn.Module:
+    """Build five stages of 3×3 convolutions, each ended by 2×2 max-pooling; two hidden layers.
+
+    Convolutions keep the image's size, pooling rounds odd sizes up: 32×32 pixels become 1×1. ReLU
+    follows the pooling, the same numbers for a quarter of the work.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (height, width, channels).
+    n_classes : int
+    _
+        The settings, which do not shape it.
+    hparams : mapping
+        With dropout, depth, width (of the first stage) and batch_norm.
+    masks : torch.Generator
+        Draws dropout.
+    """
+    from torch import nn
+
+    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Dropout, Linear
+
+    height, width, inputs = shape
+    layers: dict[str, nn.Module] = {"images": ChannelsFirst()}
+    number = 0
+    for count, times in zip(STAGES[hparams["depth"]], CHANNELS, strict=True):
+        outputs = times * hparams["width"]
+        for place in range(count):
+            number += 1
+            layers[f"conv{number}"] = Conv2d(inputs, outputs, 3, padding=1)
+            if hparams["batch_norm"]:
+                layers[f"norm{number}"] = nn.BatchNorm2d(outputs)
+            if place == count - 1:
+                layers[f"pool{number}"] = nn.MaxPool2d(2, ceil_mode=True)
+                height, width = -(-height // 2), -(-width // 2)
+            layers[f"relu{number}"] = nn.ReLU()
+            inputs = outputs
+    layers["flat"] = nn.Flatten()
+    units, inputs = HIDDEN * hparams["width"], inputs * height * width
+    for hidden in (1, 2):
+        layers[f"dropout{hidden}"] = Dropout(hparams["dropout"], masks)
+        layers[f"hidden{hidden}"] = Linear(inputs, units)
+        layers[f"relu_hidden{hidden}"] = nn.ReLU()
+        inputs = units
+    layers["logits"] = Linear(units, n_classes)
+    return nn.Sequential(OrderedDict(layers))
+
+
+def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+    assert dataset.image is not None
+    height, width, inputs = dataset.image
+    for count, times in zip(STAGES[hparams["depth"]], CHANNELS, strict=True):
+        for _ in range(count):
+            outputs = times * hparams["width"]
+            yield Convolution(inputs, outputs, 3, height * width)
+            inputs = outputs
+        height, width = -(-height // 2), -(-width // 2)
+    units = HIDDEN * hparams["width"]
+    for taken in (inputs * height * width, units):
+        yield Convolution(taken, units, 1, 1)
+    yield Convolution(units, len(dataset.class_names), 1, 1)
+
+
+def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    return core_seconds(info, rows, _layers(dataset, info.hparams))
+
+
+def _settings(dataset: DatasetInfo, options: Options) -> Settings:
+    assert dataset.image is not None
+    height, width, _ = dataset.image
+    if min(height, width) < SMALLEST:
+        reason = (
+            f"vgg pools five times, so it needs images of {SMALLEST} × {SMALLEST} pixels or more, "
+            f"and these have {height} × {width}: take resnet or convnet"
+        )
+        raise Unsuitable("image", dataset.image, reason)
+    return by_sgd(dataset, options)
+
+
+VGG = network_on_pixels(
+    "vgg",
+    network,
+    space=ranges(lr=0.05, weight_decay=5e-4, batch=128),
+    hparams=(
+        Continuous("dropout", 0.0, 0.8, 0.5),
+        Ordinal("depth", tuple(STAGES), 16, structural=True),
+        Ordinal("width", range(1, 257), 64, structural=True),
+        Categorical("batch_norm", (False, True), default=True, structural=True),
+    ),
+    settings=_settings,
+    epochs=400,
+    core_seconds=_core_seconds,
+    initialise=he_normal,
+    smallest_batch=2,
+    first_block="relu1",
+)

@@ -1,0 +1,95 @@
+"""Residual blocks of convolutions: activated after their sum, or before each convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from manyseed.jobs.training.layers import Conv2d, Dropout
+
+Step = tuple[int, int, int]
+"""A convolution without bias: channels out, the kernel's side, the stride."""
+
+
+def _convolution(inputs: int, step: Step) -> Conv2d:
+    outputs, kernel, stride = step
+    return Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class Residual(nn.Module):
+    """Convolutions, each with batch norm, and ReLU between them and after the sum (He et al. 2016).
+
+    Where the sum's parts differ in shape, the input goes through a 1×1 convolution with batch norm.
+
+    Parameters
+    ----------
+    inputs : int
+        Channels.
+    steps : sequence of Step
+    """
+
+    def __init__(self, inputs: int, steps: Sequence[Step]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, stride = inputs, 1
+        for step in steps:
+            layers += [_convolution(channels, step), nn.BatchNorm2d(step[0]), nn.ReLU()]
+            channels, stride = step[0], stride * step[2]
+        self.block = nn.Sequential(*layers[:-1])
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != inputs:
+            joined = _convolution(inputs, (channels, 1, stride))
+            self.shortcut = nn.Sequential(joined, nn.BatchNorm2d(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activated sum."""
+        return torch.relu(self.block(x) + self.shortcut(x))
+
+
+class PreActivated(nn.Module):
+    """Convolutions, each after batch norm and ReLU, added to the input (He et al. 2016b).
+
+    Parameters
+    ----------
+    inputs : int
+        Channels.
+    steps : sequence of Step
+    dropout : tuple of float and torch.Generator, optional
+        Its probability and what draws it: before the last convolution.
+    activated_shortcut : bool
+        Where the sum's parts differ in shape, the input goes through a 1×1 convolution: as it is
+        activated for the first convolution (Zagoruyko and Komodakis 2016), or else as it comes.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        steps: Sequence[Step],
+        dropout: tuple[float, torch.Generator] | None = None,
+        *,
+        activated_shortcut: bool = False,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, stride = inputs, 1
+        for place, step in enumerate(steps):
+            layers += [nn.BatchNorm2d(channels), nn.ReLU()]
+            if dropout is not None and place == len(steps) - 1:
+                layers.append(Dropout(*dropout))
+            layers.append(_convolution(channels, step))
+            channels, stride = step[0], stride * step[2]
+        self.activation, self.block = nn.Sequential(*layers[:2]), nn.Sequential(*layers[2:])
+        self.activated_shortcut = activated_shortcut
+        self.shortcut: nn.Module | None = None
+        if stride != 1 or channels != inputs:
+            self.shortcut = _convolution(inputs, (channels, 1, stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum, not activated."""
+        activated = self.activation(x)
+        if self.shortcut is not None:
+            x = self.shortcut(activated if self.activated_shortcut else x)
+        out: Tensor = x + self.block(activated)
+        return out

@@ -6,18 +6,23 @@ building a network without memory and looking at which hparams are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, load
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
-from manyseed.jobs.run import Cell, MachineError, TrainingSet
+from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
+from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 from manyseed.jobs.training.handling import Alive, Device
-from manyseed.jobs.training.state import State, StateArray, length, number_type
+from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
 LARGEST = 256 * 10**6
@@ -160,6 +165,40 @@ def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: S
     if not isinstance(fit, OfArrays):
         raise ValueError(f"models of {cell.classifier['name']} are no arrays")
     return fit.revive(cell.classifier, hparams, data, state, "cpu")
+
+
+def answers(
+    trainer: Trainer,
+    run: Run,
+    asked: Asked,
+    kept: tuple[Sequence[Layout], NDArray[np.floating[Any]]],
+) -> Mapping[str, NDArray[Any]]:
+    """Ask the model of a run, made of what was kept of it (`jobs.response.measure.answers`).
+
+    Parameters
+    ----------
+    trainer : Trainer
+        Where its rows come from.
+    run : Run
+    asked : Asked
+    kept : tuple
+        The layouts of its group, and its row of numbers.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where data or a package is missing.
+    """
+    layouts, row = kept
+    hparams = run_hparams(run)
+    arrays = next((one.arrays for one in layouts if one.fits(hparams)), None)
+    if arrays is None:
+        raise ValueError("no layout is of models with the run's hparams")
+    try:
+        model = revive(run.cell, hparams, trainer.training_set(run), unpacked(arrays, row))
+        return trainer.answering(run, asked)(model)
+    except ImportError as error:
+        raise MachineError(f"{run.cell.classifier['name']} lacks a package: {error}") from error
 
 
 def _refused(reason: str) -> Refused:

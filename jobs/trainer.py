@@ -83,14 +83,14 @@ class Trainer:
             Also where data is missing.
         """
         if handling.response is not None:
-            handling = replace(handling, after_training=self._answering(run, handling.response))
+            handling = replace(handling, after_training=self.answering(run, handling.response))
         if run.cell.ensembling is not None:
             handling = replace(handling, ensembling=run.cell.ensembling)
         return classifiers.fit(
             run.cell.classifier, run_hparams(run), self.training_set(run), generators(run), handling
         )
 
-    def _answering(self, run: Run, asked: Asked) -> AfterTraining:
+    def answering(self, run: Run, asked: Asked) -> AfterTraining:
         """Return what measures a run's response curves, on its unperturbed rows."""
         from manyseed.jobs.response.measure import Subject, answers
         from manyseed.jobs.response.pairs import Streams

@@ -171,6 +171,23 @@ class SweepPaths:
         return sorted(self.tasks.glob("set-back-*.json"))
 
     @property
+    def responses(self) -> Path:
+        """What kept models answered, one table for each way of asking."""
+        return self.directory / "responses"
+
+    def response(self, name: str) -> Path:
+        """Return one of these tables."""
+        return self.responses / f"{name}.parquet"
+
+    def all_responses(self) -> list[Path]:
+        """Return all of them, by name."""
+        return sorted(self.responses.glob("[!.]*.parquet"))
+
+    def responding(self, name: str) -> Path:
+        """Return the file of answers to one way of asking that goes on."""
+        return self.tasks / "responding" / f"{name}.jsonl"
+
+    @property
     def analyses(self) -> Path:
         """Analyses that are jobs, one folder each; the lease of whoever analyses."""
         return self.tasks / "analyses"
@@ -192,6 +209,11 @@ class SweepPaths:
     def tuning_lock(self) -> Path:
         """Held by whoever searches for hparams."""
         return self.directory / ".tuning.lock"
+
+    @property
+    def responding_lock(self) -> Path:
+        """Held by whoever asks kept models."""
+        return self.directory / ".responding.lock"
 
     @property
     def results(self) -> Path:

@@ -26,6 +26,7 @@ from manyseed.slurm import local
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.tuned import Search
+    from manyseed.orchestrator.responding import Responded
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.store.care.compact import Compaction
 
@@ -237,6 +238,41 @@ class Sweep(Learning):
         if not workers:
             profiles.require_search_here(cluster, last_intent(self.paths))
         return tune(self.paths, workers=workers or local.available_cores(), report=progress)
+
+    def respond(
+        self,
+        options: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        where: str | None = None,
+        workers: int | None = None,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> Responded:
+        """Measure response curves of finished runs that keep their parameters.
+
+        Parameters
+        ----------
+        options : mapping
+            As the sweep file's table ``[response]``: transforms, layers, rows, draws, …
+        name : str
+            Of the table below ``responses``; by default made of the transforms.
+        where : str
+            A condition in SQL: only these cells.
+        workers : int
+            Processes; by default the cores that this process may use.
+        progress : callable
+            Called after each model with (models that answered, all models).
+        """
+        from manyseed.orchestrator.responding import respond
+
+        return respond(
+            self.paths,
+            options or {},
+            name=name,
+            where=where,
+            workers=workers or local.available_cores(),
+            report=progress,
+        )
 
     def submissions(self) -> list[Submission]:
         """Return all submissions, oldest first."""

@@ -7,12 +7,9 @@ goes on; a search that is complete becomes a file below ``plan/tuned`` and is ne
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from manyseed.jobs.run import MachineError
@@ -27,8 +24,7 @@ from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import Search, TunedHparams, searches
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.working.pool import ONE_THREAD
-from manyseed.slurm.signals import belong_to_parent
+from manyseed.orchestrator.working.spawned import spawned
 
 Report = Callable[[int, int], None]
 
@@ -162,7 +158,7 @@ def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Sea
     """Yield draws as they are judged."""
     if not draws:
         return
-    with _one_thread(), _pool(min(workers, len(draws))) as pool:
+    with spawned(min(workers, len(draws))) as pool:
         try:
             waiting: dict[Future[Draw], tuple[Search, int]] = {
                 pool.submit(evaluate_in_process, s.cell.canonical(), number, s.device, s.code): (
@@ -179,31 +175,3 @@ def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Sea
                 "a process of the search was killed; is there enough memory? "
                 "The same command goes on where it stopped"
             ) from None
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool that, left by an error or Ctrl-C, begins no further draw."""
-    # started afresh: a fork of a process that has used polars hangs
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, spawn, belong_to_parent)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let processes that are started here use one thread each, and import nobody's modules."""
-    wanted = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:  # other threads may read all the others meanwhile
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

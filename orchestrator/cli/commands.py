@@ -30,6 +30,7 @@ from manyseed.orchestrator.cli.plan import plan
 from manyseed.orchestrator.cli.plot import plot
 from manyseed.orchestrator.cli.query import QueryCommand, query
 from manyseed.orchestrator.cli.rerun import rerun
+from manyseed.orchestrator.cli.respond import respond
 from manyseed.orchestrator.cli.resume import resume
 from manyseed.orchestrator.cli.run import run
 from manyseed.orchestrator.cli.schema import schema
@@ -90,7 +91,19 @@ _PANELS = {
         throttle,
     ),
     "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (analyze, answers, query, howmany, compare, dee, variance, plot, report, show),
+    "Learn": (
+        respond,
+        analyze,
+        answers,
+        query,
+        howmany,
+        compare,
+        dee,
+        variance,
+        plot,
+        report,
+        show,
+    ),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

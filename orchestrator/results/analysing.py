@@ -143,7 +143,7 @@ def analyze(
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
     conditions = Conditions.read(paths)
-    bent = responses(groups, plan, conditions)
+    bent = responses(paths, groups, plan, conditions)
     for name in (RESPONSES, RESPONSE_CURVES, CMI):
         if name in bent:
             write_result(paths, name, bent[name].lazy(), options, asdict(conditions))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, scores
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS
+from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.responding import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
@@ -53,35 +55,34 @@ class Conditions:
 
 
 def responses(
-    groups: Sequence[Published], plan: Plan, conditions: Conditions | None = None
+    paths: SweepPaths,
+    groups: Sequence[Published],
+    plan: Plan,
+    conditions: Conditions | None = None,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of response curves; none where no group has any.
 
-    Copies of a run are left out: they answer as it does.
+    Of what was measured in training, and of what kept models answered later. Copies of a run are
+    left out: they answer as it does.
     """
     conditions = conditions or Conditions()
     of_runs, of_repeats = [], []
     for group in groups:
-        asked = group.spec.asked
-        if asked is None:
-            continue
         runs = group.predictions.runs.filter(~pl.col("identical"))
-        rows = runs["row"].to_numpy()
-        right, total, shifted_right, shifted_total = (
-            read_array(group.group, name)[rows] for name in RESPONSE_ARRAYS
-        )
-        answers = Answers(
-            right,
-            total,
-            shifted_right,
-            shifted_total,
-            transforms=[name for name, _ in asked.responses],
-            layers=[layer for _, layer in asked.responses],
-            magnitudes=read_array(group.group, "response_magnitude"),
-            dbi=read_array(group.group, DBI)[rows, _FIRST_BLOCK] if asked.dbi else None,
-        )
-        of_runs.append(scores(answers, runs.select(_RUN)))
-        of_repeats.append(repeat_curves(answers, runs))
+        seen: set[tuple[str, int]] = set()
+        for of_which, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
+            new = [each for _, each in answers.responses() if each not in seen]
+            if not new:
+                continue
+            seen |= {*new}
+            told = scores(answers, of_which.select(_RUN))
+            curves = repeat_curves(answers, of_which)
+            only = pl.DataFrame(
+                new, {"transform": pl.String, "layer": told.schema["layer"]}, orient="row"
+            )
+            own = ["transform", "layer"]
+            of_runs.append(told.join(only, on=own, how="semi", maintain_order="left"))
+            of_repeats.append(curves.join(only, on=own, how="semi", maintain_order="left"))
     if not of_runs:
         return {}
     cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
@@ -97,3 +98,77 @@ def responses(
     curves = cells.join(pl.concat(of_repeats), on="cell", how="inner").sort(CURVE_KEY)
     told = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
     return {RESPONSES: known, RESPONSE_CURVES: curves, CMI: told}
+
+
+def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:
+    """Yield what the runs of a group were asked right after their training, with these runs."""
+    asked = group.spec.asked
+    if asked is None:
+        return
+    rows = runs["row"].to_numpy()
+    right, total, shifted_right, shifted_total = (
+        read_array(group.group, name)[rows] for name in RESPONSE_ARRAYS
+    )
+    yield (
+        runs,
+        Answers(
+            right,
+            total,
+            shifted_right,
+            shifted_total,
+            transforms=[name for name, _ in asked.responses],
+            layers=[layer for _, layer in asked.responses],
+            magnitudes=read_array(group.group, "response_magnitude"),
+            dbi=read_array(group.group, DBI)[rows, _FIRST_BLOCK] if asked.dbi else None,
+        ),
+    )
+
+
+def _later(
+    paths: SweepPaths, group: Published, runs: pl.DataFrame
+) -> Iterator[tuple[pl.DataFrame, Answers]]:
+    """Yield what kept models of a group answered, table by table, with the runs that did."""
+    crc = group.numbers["crc"]
+    runs = runs.with_columns(pl.Series("crc", crc[runs["row"].to_numpy()], dtype=pl.UInt32))
+    for asked, found in answers_of(paths, group.spec):
+        key = {"cell": "cell", "repeat": "repeat_index", "run": "run_index"}
+        named = found.rename(key).with_columns(
+            pl.col("repeat_index").cast(runs.schema["repeat_index"]),
+            pl.col("run_index").cast(runs.schema["run_index"]),
+        )
+        # of models that were trained again since, nothing is known
+        which = runs.join(named.select(*_RUN, "crc").unique(), on=[*_RUN, "crc"], how="semi")
+        if which.is_empty():
+            continue
+        grids = np.array(asked.grids)
+        shape = len(which), len(asked.responses), asked.draws, grids.shape[1]
+        right, total = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
+        shifted = np.zeros((2, len(which), len(asked.responses), len(PARTS)), np.uint32)
+        dbi = np.full(len(which), np.nan)
+        for number, (transform, layer) in enumerate(asked.responses):
+            own = which.select(_RUN).join(
+                named.filter(transform=transform, layer=layer),
+                on=_RUN,
+                how="left",
+                maintain_order="left",
+            )
+            n = len(asked.grid(transform))
+            right[:, number, :, :n] = own["right"].to_list()
+            total[:, number, :, :n] = own["total"].to_list()
+            shifted[0, :, number] = own["shifted_right"].to_list()
+            shifted[1, :, number] = own["shifted_total"].to_list()
+            if asked.dbi:
+                dbi[:] = own["dbi"].list.get(_FIRST_BLOCK).to_numpy()
+        yield (
+            which,
+            Answers(
+                right,
+                total,
+                shifted[0],
+                shifted[1],
+                transforms=[name for name, _ in asked.responses],
+                layers=[layer for _, layer in asked.responses],
+                magnitudes=grids,
+                dbi=dbi if asked.dbi else None,
+            ),
+        )

@@ -19,7 +19,7 @@ import polars as pl
 
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.tuning import Draw
-from manyseed.orchestrator import keeping, tuning
+from manyseed.orchestrator import keeping, responding, tuning
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import UserError
@@ -63,6 +63,7 @@ n_samples = 60
 test      = 10
 """
 LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 2", "runs    = 3")
+KEPT = SMALL.replace("[[grid]]", "keep = { parameters = true }\n\n[[grid]]")
 TUNED = SMALL.replace("[[grid]]", 'tune = { draws = 3 }\n\n[[grid]]\nhparams = ["tuned"]')
 METHODS = """
 name    = "crash"
@@ -276,6 +277,19 @@ def _tune(folder: Path) -> None:
     tuning.tune(SweepPaths(folder / "sweep"), workers=1)
 
 
+def _respond(folder: Path) -> None:
+    def answers(jobs: list[Any], workers: int) -> Any:
+        for job in jobs:
+            found = {name: [[[job.row] * 3] * 1] for name in ("response_right", "response_total")}
+            found |= {name: [[job.row] * 4] for name in ("shifted_right", "shifted_total")}
+            key = (job.group, job.cell, job.repeat, job.run, job.crc)
+            yield responding._Answered(*key, found)
+
+    responding._answers = answers
+    options = {"transforms": ["intra"], "layers": [0], "pair_magnitudes": 3}
+    responding.respond(SweepPaths(folder / "sweep"), options, workers=1)
+
+
 def _register(folder: Path) -> None:
     for number in range(3):
         recipe = replace(Recipe.here(), tuned={"alpha": number})
@@ -298,6 +312,7 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "export zip": _export("out.zip"),
     "export parquet": _export("out.parquet"),
     "tune": _tune,
+    "respond": _respond,
     "register": _register,
     "plan own": _plan(CURVES),
     "plan more own": _plan(MORE_CURVES),
@@ -325,6 +340,7 @@ STARTS = {
     "export zip": "half curves",
     "export parquet": "half",
     "tune": "tuned",
+    "respond": "half kept",
     "register": "planned",
     "plan own": "nothing",
     "plan more own": "half curves",
@@ -346,7 +362,7 @@ def prepare(state: str, folder: str) -> None:
     """Make a folder with a sweep in a state."""
     where = Path(folder)
     state, _, kind = state.partition(" ")
-    text = {"": SMALL, "curves": CURVES, "methods": METHODS}[kind]
+    text = {"": SMALL, "curves": CURVES, "methods": METHODS, "kept": KEPT}[kind]
     where.mkdir()
     (where / "out").mkdir()
     if state == "files":

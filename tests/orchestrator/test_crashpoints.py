@@ -21,7 +21,7 @@ from tests.orchestrator.crashes import RUNS, STARTS, VERBS
 
 FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
 QUICK = (
-    *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune"),
+    *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune", "respond"),
     *("publish curves", "compact", "repair methods", "drop", "import zip"),
 )
 """Verbs of the quick test."""

@@ -1,0 +1,95 @@
+"""``manyseed respond``: ask kept models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from manyseed.orchestrator.cli.common import (
+    Directory,
+    Json,
+    names,
+    where_option,
+    whole_numbers,
+    workers_option,
+)
+from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
+from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.errors import INTERRUPTED
+
+
+def respond(
+    directory: Directory,
+    transforms: Annotated[
+        str | None,
+        typer.Option(
+            "--transforms",
+            metavar="NAME,…",
+            help="intra, inter, and of images such as rotate:90, shift-x:0.25, colour:0.25.",
+            show_default="those of the sweep file's [response], else intra,inter",
+        ),
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            "--layers",
+            metavar="N,…",
+            help="Layers whose output intra and inter act on, 0 and 1.",
+            show_default="0,1",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", min=2, help="Training rows of a sample.", show_default="23040"),
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", min=1, help="Samples.", show_default="1")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="Of the table.", show_default="of the transforms"
+        ),
+    ] = None,
+    where: Annotated[str | None, where_option("Only these cells: classifier = 'mlp'.")] = None,
+    workers: Annotated[int | None, workers_option("Processes on this machine.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure response curves of runs that kept their parameters (keep.parameters = true).
+
+    What was measured in training stays; analyze takes both. Interrupted, it goes on with the same
+    command; runs that are finished since are added.
+
+    Examples:
+
+        manyseed respond sweep --transforms intra,rotate:90
+
+        manyseed respond sweep --where "classifier = 'mlp'"
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    options: dict[str, Any] = {"rows": rows, "draws": draws}
+    options["transforms"] = None if transforms is None else names(transforms)
+    options["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
+    given = {key: value for key, value in options.items() if value is not None}
+    with bar() as progress:
+        task = progress.add_task("asking", total=None, note="models", visible=not as_json)
+        try:
+            found = Sweep(directory).respond(
+                given,
+                name=name,
+                where=where,
+                workers=workers,
+                progress=lambda done, of: progress.update(task, completed=done, total=of),
+            )
+        except KeyboardInterrupt:
+            progress.stop()
+            say_next("Go on with", "respond", directory)
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        value = {"file": str(found.file), "asked": found.asked, "runs": found.runs}
+        print_json({**value, "transforms": list(found.transforms)})
+        return
+    say(f"{counted(found.asked, 'model')} answered, {found.runs:,} in all: {found.file}")
+    say_next("Next", "analyze", directory)

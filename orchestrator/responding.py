@@ -1,0 +1,488 @@
+"""Ask models that were kept: response curves measured after the training, on this machine.
+
+What each model answered is a line below ``tasks/responding``, so that asking which is interrupted
+goes on; when all have answered, it becomes a table below ``responses``. Asking again adds the runs
+that were finished since.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.jobs import parameters
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.parameters import Layout
+from manyseed.jobs.response.asked import DBI, Asked
+from manyseed.jobs.response.questions import canonical, resolve
+from manyseed.jobs.run import Cell, MachineError, Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
+from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.disk.records import locked, read_records
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    UnavailableError,
+    UserError,
+    refused,
+    toml_value,
+)
+from manyseed.orchestrator.grids.expansion import expand
+from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.keeping import publish_finished
+from manyseed.orchestrator.machine import remedy
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.data import require_fetched
+from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.own import own_code
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.layout.groups import Group, open_group
+from manyseed.orchestrator.store.layout.optional import PARAMETERS, RESPONSE_ARRAYS
+from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.stored import ComparedShards, stored_groups
+from manyseed.orchestrator.working.spawned import spawned
+
+Report = Callable[[int, int], None]
+Counts = dict[str, Any]
+"""What a model answered: each array as nested lists, None for NaN."""
+
+DEFAULT = ("intra", "inter")
+"""What is asked where neither the command nor the sweep file says it."""
+
+KEY = ("group", "cell", "repeat", "run")
+SCHEMA: Mapping[str, Any] = {
+    "group": pl.String(),
+    "cell": pl.UInt32(),
+    "repeat": pl.UInt16(),
+    "run": pl.UInt32(),
+    "crc": pl.UInt32(),
+    "transform": pl.String(),
+    "layer": pl.UInt8(),
+    "magnitudes": pl.List(pl.Float64()),
+    "right": pl.List(pl.List(pl.UInt32())),
+    "total": pl.List(pl.List(pl.UInt32())),
+    "shifted_right": pl.List(pl.UInt32()),
+    "shifted_total": pl.List(pl.UInt32()),
+    "dbi": pl.List(pl.Float32()),
+}
+"""Columns of a table of answers: a row a run, transform and layer; `crc` is that of the run's row
+of the store, `right` and `total` are (draw, magnitude), `shifted_…` are parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """What asking came to.
+
+    Attributes
+    ----------
+    file : Path
+        The table.
+    asked : int
+        Models that answered now.
+    runs : int
+        Models whose answers the table holds.
+    transforms : tuple of str
+    """
+
+    file: Path
+    asked: int
+    runs: int
+    transforms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A model that answered; the first line of a file, which is what was asked, is of none."""
+
+    group: str = ""
+    cell: int = -1
+    repeat: int = -1
+    run: int = -1
+    crc: int = -1
+    found: Counts | None = None
+    asked: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        return self.group, self.cell, self.repeat, self.run
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One model to be asked, as a process is told."""
+
+    store: str
+    group: str
+    row: int
+    crc: int
+    cell: int
+    canonical: dict[str, Any]
+    repeat: int
+    run: int
+    asked: dict[str, Any]
+
+
+def respond(
+    paths: SweepPaths,
+    options: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    where: str | None = None,
+    workers: int,
+    report: Report = lambda done, of: None,
+) -> Responded:
+    """Ask the kept models of finished runs, and write what they answer.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    options : mapping
+        As the table ``[response]`` of a sweep file has them; what is not said is as there.
+    name : str, optional
+        Of the table; by default made of the transforms.
+    where : str, optional
+        A condition in SQL: only these cells.
+    workers : int
+        Processes, one thread each.
+    report : callable
+        Called after each model with (models that answered, all models).
+
+    Raises
+    ------
+    UserError
+        Where nothing is kept, for what the models cannot be asked, and where the table is one of
+        other questions.
+    UnavailableError
+        Where data, packages or a process fail.
+    """
+    with locked(paths.responding_lock, "responding") as lease:
+        plan = Plan.read(paths)
+        cells = plan.cells
+        if where is not None:
+            cells = cells.join(choose_cells(plan, where, "--where"), on="cell", how="semi")
+        publish_finished(paths)
+        groups = _groups(paths, plan, cells)
+        options = _options(paths, options)
+        asked = _asked(paths, groups, options)
+        jobs = [job for group in groups for job in _jobs(paths, plan, cells, group, asked)]
+        if not jobs:
+            raise UserError(
+                "no run is finished yet",
+                file=paths.directory,
+                remedy=f"manyseed submit {paths.directory}",
+            )
+        specs = [group.spec for group in groups]
+        data = {spec.dataset: plan.first_cell(spec.number).dataset for spec in specs}
+        require_fetched(data, paths.sweep_file)
+        table = _Table(paths, _name(options["transforms"]) if name is None else name, asked)
+        open_jobs = [job for job in jobs if table.lacks(job)]
+        report(len(jobs) - len(open_jobs), len(jobs))
+        try:
+            for done, answered in enumerate(_answers(open_jobs, workers), 1):
+                table.add(answered)
+                report(len(jobs) - len(open_jobs) + done, len(jobs))
+        except (MachineError, ImportError, MemoryError, OSError) as error:
+            said = f"the models cannot be asked: {error}{remedy(error, paths)}"
+            raise UnavailableError(said) from None
+        transforms = tuple(dict.fromkeys(t for one in asked.values() for t, _ in one.responses))
+        return Responded(table.close(lease.check), len(open_jobs), table.runs, transforms)
+
+
+def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[Asked, pl.DataFrame]]:
+    """Yield what the models of a group answered: of each table what was asked, and its rows.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    for file in paths.all_responses():
+        asked = _asked_in(file).get(spec.path)
+        if asked is not None:
+            rows = read_parquet(file, SCHEMA, remedy=_again(paths, file)).filter(group=spec.path)
+            yield asked, rows
+
+
+def _again(paths: SweepPaths, file: Path) -> str:
+    return f"remove it, and measure it again with: manyseed respond {paths.directory} --name " + (
+        file.stem
+    )
+
+
+def _asked_in(file: Path) -> dict[str, Asked]:
+    """Return what a table's models were asked, by group."""
+    try:
+        text = pl.read_parquet_metadata(file)["asked"]
+        return {path: Asked.from_attributes(one) for path, one in json.loads(text).items()}
+    except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as error:
+        raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
+
+
+def _options(paths: SweepPaths, options: Mapping[str, Any]) -> dict[str, Any]:
+    file = read_sweep_file(paths.sweep_file)
+    known = {} if file.response is None else dict(file.response.options())
+    try:
+        merged = {"transforms": [*DEFAULT], **known, **options}
+        merged["transforms"] = [canonical(each) for each in merged["transforms"]]
+    except Refused as error:
+        raise refused(error, key="--transforms", value=error.value) from None
+    return merged
+
+
+def _name(transforms: list[str]) -> str:
+    return "-".join(re.sub(r"[^a-z0-9.-]", "", each) for each in transforms)[:100]
+
+
+def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
+    """Return the groups of cells, all of which keep parameters, their shards compared."""
+    numbers = set(cells["group"].to_list())
+    groups = [group for group in stored_groups(paths, plan) if group.spec.number in numbers]
+    lacking = [group.spec for group in groups if not group.spec.parameters]
+    if lacking:
+        names = ", ".join(f"{spec.dataset} × {spec.named}" for spec in lacking[:3])
+        raise UserError(
+            f"runs of {names} keep no parameters",
+            file=paths.directory,
+            remedy=f"set keep.parameters = true{_size(paths, plan, lacking)}, or [response] before "
+            "planning; or leave these cells out with --where",
+        )
+    for one in ComparedShards(paths, plan).unseen((group, None) for group in groups):
+        one.compare()
+    return groups
+
+
+def _size(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
+    """Say what keeping the models of groups would have taken, where that is known."""
+    expansion = expand(
+        read_sweep_file(paths.sweep_file), paths.sweep_file, own_code(paths.sweep_file, paths)
+    )
+    total, runs = 0, 0
+    lengths = plan.all_rows.group_by("group").len()
+    for spec in specs:
+        cells = plan.cells.filter(group=spec.number)["canonical"].to_list()
+        try:
+            found = parameters.layouts(
+                (Cell.from_canonical(json.loads(text)) for text in cells),
+                expansion.datasets[spec.dataset],
+                spec.classifier,
+            )
+        except (Refused, KeyError):
+            return ""
+        n = int(lengths.filter(group=spec.number)["len"].sum())
+        each = max(one.numbers * np.dtype(one.dtype).itemsize for one in found)
+        total, runs = total + n * each, runs + n
+    amount = f"{total / 1e9:,.1f} GB" if total >= 1e8 else f"{total / 1e6:,.1f} MB"
+    return f" ({amount} for these {runs:,} runs)"
+
+
+def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -> dict[str, Asked]:
+    """Return what the models of each group are asked."""
+    file = read_sweep_file(paths.sweep_file)
+    expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths))
+    found = {}
+    for group in groups:
+        spec = group.spec
+        dataset, model = (
+            expansion.datasets[spec.dataset],
+            expansion.classifiers[spec.classifier, spec.dataset],
+        )
+        try:
+            found[spec.path] = resolve(
+                options, dataset, model.record.fit, (spec.dataset, spec.classifier)
+            )
+        except Refused as error:
+            raise refused(
+                error,
+                key=f"--{error.option.replace('_', '-')}",
+                value=error.value,
+                remedy="leave it out, or these datasets and classifiers with --where",
+            ) from None
+    return found
+
+
+def _jobs(
+    paths: SweepPaths, plan: Plan, cells: pl.DataFrame, group: Group, asked: Mapping[str, Asked]
+) -> Iterator[_Job]:
+    """Yield the finished models of a group that are no copies of others."""
+    spec = group.spec
+    status, crc = statuses(group), read_array(group, "crc")
+    wanted = plan.rows.filter(group=spec.number).join(cells.select("cell"), on="cell", how="semi")
+    known: dict[int, dict[str, Any]] = {}
+    for row in wanted.sort("repeat", "cell", "run").iter_rows(named=True):
+        place, number = row["row"], row["cell"]
+        if place >= group.rows or status[place] != DONE:
+            continue
+        if number not in known:
+            known[number] = fitted(paths, plan.cell(number)).canonical()
+        yield _Job(
+            str(paths.store),
+            spec.path,
+            place,
+            int(crc[place]),
+            number,
+            known[number],
+            row["repeat"],
+            row["run"],
+            asked[spec.path].to_attributes(),
+        )
+
+
+class _Table:
+    """What models answered to one way of asking: those of before, and line by line those of now."""
+
+    def __init__(self, paths: SweepPaths, name: str, asked: Mapping[str, Asked]) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            raise UserError(
+                "is no name of a table",
+                key="--name",
+                value=name,
+                remedy="up to 100 of A-Z, a-z, 0-9, point, hyphen and underscore, no point first",
+            )
+        self._paths, self._file, self._log = paths, paths.response(name), paths.responding(name)
+        self._asked, self._before = dict(asked), pl.DataFrame(schema=dict(SCHEMA))
+        if self._file.exists():
+            self._read(name)
+        written = self._before.select(*KEY, "crc").unique()
+        self._known = {row[:-1]: row[-1] for row in written.iter_rows()}
+        self._lines = self._answered_before()
+        # written anew, because a last line may be torn
+        first = _Answered(asked=self._to_json())
+        with unavailable("write", self._log):
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            self._log.write_text(json.dumps(asdict(first)) + "\n")
+        for answered in self._lines.values():
+            self._append(answered)
+
+    def _read(self, name: str) -> None:
+        remedy_ = _again(self._paths, self._file)
+        before = _asked_in(self._file)
+        for path, one in before.items():
+            now = self._asked.setdefault(path, one)
+            if now != one:
+                raise UserError(
+                    f"{name} exists with other questions: of {path} "
+                    f"{toml_value([f'{t} at layer {n}' for t, n in one.responses])}, {one.rows} "
+                    f"rows, {one.draws} draws",
+                    file=self._file,
+                    remedy="give these answers a name of their own with --name NAME",
+                )
+        self._before = read_parquet(self._file, SCHEMA, remedy=remedy_)
+
+    def _to_json(self) -> dict[str, Any]:
+        return {path: one.to_attributes() for path, one in sorted(self._asked.items())}
+
+    def _answered_before(self) -> dict[tuple[str, int, int, int], _Answered]:
+        """Return the answers that are in the file of lines; none to other questions."""
+        try:
+            found = read_records(self._log, _Answered)
+        except DamagedFile:
+            return {}
+        if not found or found[0].asked is None:
+            return {}
+        then = {path: Asked.from_attributes(one) for path, one in found[0].asked.items()}
+        return {
+            one.key: one
+            for one in found[1:]
+            if one.found is not None and then.get(one.group) == self._asked.get(one.group)
+        }
+
+    @property
+    def runs(self) -> int:
+        """How many models answered."""
+        return len({*self._known, *self._lines})
+
+    def lacks(self, job: _Job) -> bool:
+        """Whether a model has not answered, as it is now."""
+        key = (job.group, job.cell, job.repeat, job.run)
+        held = self._lines[key].crc if key in self._lines else self._known.get(key)
+        return held != job.crc
+
+    def add(self, answered: _Answered) -> None:
+        self._lines[answered.key] = answered
+        self._append(answered)
+
+    def _append(self, answered: _Answered) -> None:
+        with unavailable("write", self._log), self._log.open("a") as file:
+            file.write(json.dumps(asdict(answered)) + "\n")
+
+    def close(self, before_rename: Callable[[], None]) -> Path:
+        """Write the table."""
+        if self._lines:
+            rows = [row for one in self._lines.values() for row in self._rows(one)]
+            now = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+            kept = self._before.join(now, on=KEY, how="anti")
+            order = [*KEY, "transform", "layer"]
+            write_parquet(
+                self._file,
+                pl.concat([kept, now]).sort(order),
+                {"asked": json.dumps(self._to_json(), sort_keys=True)},
+                before_rename=before_rename,
+            )
+        with unavailable("remove", self._log):
+            self._log.unlink()
+        return self._file
+
+    def _rows(self, one: _Answered) -> Iterator[tuple[Any, ...]]:
+        asked, found = self._asked[one.group], one.found or {}
+        right, total, shifted_right, shifted_total = (found[name] for name in RESPONSE_ARRAYS)
+        for n, (transform, layer) in enumerate(asked.responses):
+            grid = asked.grid(transform)
+            yield (
+                *(*one.key, one.crc, transform, layer, [*grid]),
+                [draw[: len(grid)] for draw in right[n]],
+                [draw[: len(grid)] for draw in total[n]],
+                *(shifted_right[n], shifted_total[n], found.get(DBI) or []),
+            )
+
+
+def _answers(jobs: list[_Job], workers: int) -> Iterator[_Answered]:
+    """Yield answers as they come."""
+    if not jobs:
+        return
+    with spawned(min(workers, len(jobs))) as pool:
+        try:
+            waiting: dict[Future[Counts], _Job] = {pool.submit(_ask, job): job for job in jobs}
+            for future in as_completed(waiting):
+                job = waiting.pop(future)
+                found = future.result()
+                yield _Answered(job.group, job.cell, job.repeat, job.run, job.crc, found)
+        except BrokenProcessPool:
+            raise UnavailableError(
+                "a process that asked models was killed; is there enough memory? "
+                "The same command goes on where it stopped"
+            ) from None
+
+
+def _ask(job: _Job) -> Counts:
+    """Ask a model, in a process that keeps its data between calls."""
+    group = open_group(Path(job.store), job.group)
+    row = read_rows(group, [PARAMETERS.name], [job.row])[PARAMETERS.name][0]
+    layouts = [Layout.from_attributes(one) for one in json.loads(group.spec.parameters)]
+    run = Run(Cell.from_canonical(job.canonical), job.repeat, job.run)
+    asked = Asked.from_attributes(job.asked)
+    found = parameters.answers(_trainer(), run, asked, (layouts, row))
+    return {name: _as_json(values) for name, values in found.items()}
+
+
+def _as_json(values: NDArray[Any]) -> Any:
+    if values.dtype.kind != "f":
+        return values.tolist()
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+@lru_cache(maxsize=1)
+def _trainer() -> Trainer:
+    return Trainer()

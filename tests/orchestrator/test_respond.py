@@ -1,0 +1,238 @@
+"""Models that were kept answer as they did when they had been trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.jobs.response.asked import DBI
+from manyseed.jobs.response.measure import ARRAYS
+from manyseed.orchestrator import responding
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.reading.reader import read_array
+from tests.orchestrator.conftest import command, inside, stored, train, write
+
+TEXT = """
+name    = "alive"
+seed    = 5
+repeats = 2
+runs    = 2
+keep    = { parameters = true }
+
+[[grid]]
+dataset            = ["digits"]
+classifier         = ["net", "dense"]
+train_fraction     = [80]
+perturb_continuous = ["none", "relative:0.1"]
+
+[dataset.digits]
+source = "sklearn:digits"
+test   = 0.1
+
+[classifier.net]
+kind    = "convnet"
+epochs  = 2
+hparams = { depth = 2, width = 3, batch_norm = true }
+
+[classifier.dense]
+kind    = "mlp"
+epochs  = 2
+hparams = { width1 = 40, width2 = 32 }
+"""
+RESPONSE = """
+[response]
+transforms      = ["intra", "inter", "rotate:90", "colour:0.25"]
+rows            = 50
+draws           = 2
+magnitudes      = 5
+pair_magnitudes = 4
+dbi             = true
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Curves measured in training, and models kept."""
+    folder = tmp_path_factory.mktemp("measured")
+    return train(write(folder / "alive.toml", TEXT + RESPONSE), folder / "sweep")
+
+
+def rows_of(file: Path) -> dict[tuple, dict]:
+    frame = pl.read_parquet(file)
+    key = ["group", "cell", "repeat", "run", "transform", "layer"]
+    return {tuple(row[name] for name in key): row for row in frame.iter_rows(named=True)}
+
+
+def assert_as_in_training(sweep: Sweep, file: Path) -> int:
+    """Every number of a table is that of the store; return how many runs it has."""
+    found, plan, n = rows_of(file), Plan.read(sweep.paths), 0
+    for group in list_groups(sweep.paths.store):
+        asked = group.spec.asked
+        right, total, shifted, of = (read_array(group, name) for name in ARRAYS)
+        dbi = read_array(group, DBI)
+        for row in plan.rows.filter(group=group.spec.number).iter_rows(named=True):
+            n += 1
+            for number, (transform, layer) in enumerate(asked.responses):
+                key = (group.spec.path, row["cell"], row["repeat"], row["run"], transform, layer)
+                one, at = found.pop(key), (row["row"], number)
+                length = len(asked.grid(transform))
+                assert one["magnitudes"] == [*asked.grid(transform)]
+                assert one["right"] == right[at][:, :length].tolist()
+                assert one["total"] == total[at][:, :length].tolist()
+                assert one["shifted_right"] == shifted[at].tolist()
+                assert one["shifted_total"] == of[at].tolist()
+                np.testing.assert_array_equal(np.float32(one["dbi"]), dbi[row["row"]])
+    assert not found
+    return n
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_answers_are_those_of_training_bit_for_bit(
+    measured: Sweep, tmp_path: Path, workers: int
+) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    before = stored(sweep)
+    found = sweep.respond(workers=workers)
+    assert found.asked == found.runs == 16
+    assert found.file == sweep.directory / "responses" / "intra-inter-rotate90-colour0.25.parquet"
+    assert assert_as_in_training(sweep, found.file) == 16
+    for path, arrays in stored(sweep).items():
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(values, before[path][name])
+    assert not list((sweep.paths.tasks / "responding").iterdir())
+    again = sweep.respond(workers=workers)
+    assert (again.asked, again.runs) == (0, 16)
+
+
+def test_what_was_interrupted_goes_on(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    seen = []
+
+    def stop(done: int, of: int) -> None:
+        seen.append((done, of))
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep.respond(name="mine", workers=1, progress=stop)
+    (log,) = (sweep.paths.tasks / "responding").iterdir()
+    assert len(log.read_text().splitlines()) == 1 + 3
+    assert not sweep.paths.response("mine").exists()
+    log.write_text(log.read_text() + '{"group": "torn')
+    seen.clear()
+    found = sweep.respond(name="mine", workers=2, progress=lambda *n: seen.append(n))
+    assert seen[0] == (3, 16)
+    assert (found.asked, found.runs) == (13, 16)
+    assert assert_as_in_training(sweep, found.file) == 16
+    assert not log.exists()
+    log.write_text("no lines of answers")  # of nobody: asked again
+    found.file.unlink()
+    assert sweep.respond(name="mine", workers=2).asked == 16
+
+
+def analysed(sweep: Sweep) -> dict[str, pl.DataFrame]:
+    assert inside("analyze", sweep.directory)[0] == 0
+    return {name: sweep.results[name] for name in ("responses", "response_curves", "cmi")}
+
+
+def test_analyze_makes_the_same_tables_of_either(measured: Sweep, tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "alive.toml", TEXT), tmp_path / "sweep")
+    assert inside("analyze", sweep.directory)[0] == 0
+    assert "responses" not in sweep.results
+    options = ("--transforms", "intra,inter,rotate:90,colour:0.25", "--rows", 50, "--draws", 2)
+    code, told = inside("respond", sweep.directory, *options, "--name", "other", "--json")
+    assert code == 0, told
+    value = json.loads(told)
+    assert (value["asked"], value["runs"]) == (16, 16)
+    assert inside("verify", sweep.directory)[0] == 0
+    copy = Sweep(shutil.copytree(measured.directory, tmp_path / "copy"))
+    both = {"magnitudes": 5, "pair_magnitudes": 4, "dbi": True, "rows": 50, "draws": 2}
+    transforms = ["intra", "inter", "rotate:90", "colour:0.25"]
+    # a second way of asking: the first by name is what the tables are of
+    sweep.respond({"transforms": transforms, **both}, name="all", workers=2)
+    one, other = analysed(copy), analysed(sweep)
+    for name, table in one.items():
+        assert table.equals(other[name]), name
+    # what was measured in training goes first
+    copy.respond({"transforms": ["intra"], "rows": 20}, name="a", workers=2)
+    copy.respond({"transforms": ["shift-x:0.1"]}, name="b", where="classifier = 'net'", workers=2)
+    more = analysed(copy)
+    added = more["responses"].filter(transform="shift-x:0.1")
+    assert set(added["classifier"]) == {"net"}
+    assert added.height == 8
+    rest = more["responses"].filter(pl.col("transform") != "shift-x:0.1")
+    assert rest.equals(one["responses"])
+
+
+def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    net = "classifier = 'net'"
+    first = sweep.respond({"transforms": ["intra"]}, where=net, workers=1)
+    assert first.file.name == "intra.parquet"
+    with pytest.raises(UserError, match="intra exists with other questions"):
+        sweep.respond({"transforms": ["intra"], "rows": 20}, where=net, workers=1)
+    assert sweep.respond({"transforms": ["intra"]}, workers=1).asked == 8  # the other classifier
+    assert set(pl.read_parquet(first.file)["group"]) == {"digits/dense", "digits/net"}
+    for name in ("../a", "", ".a", "a/b"):
+        with pytest.raises(UserError, match="no name of a table"):
+            sweep.respond({}, name=name, workers=1)
+    with pytest.raises(UserError, match="rotate:200"):
+        sweep.respond({"transforms": ["rotate:200"]}, workers=1)
+    with pytest.raises(UserError, match="--layers"):
+        sweep.respond({"layers": [2]}, workers=1)
+
+
+def test_a_damaged_table_is_named_and_measured_again(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    file = sweep.respond({"transforms": ["shift-y:0.1"]}, workers=2).file
+    before = pl.read_parquet(file)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 1
+    file.write_bytes(content)
+    code, told = inside("analyze", sweep.directory)
+    assert code == 4
+    assert "shift-y0.1.parquet" in told.replace("\n", "")
+    assert "manyseed respond" in told
+    with pytest.raises(DamagedFile):
+        sweep.respond({"transforms": ["shift-y:0.1"]}, workers=2)
+    file.unlink()
+    sweep.respond({"transforms": ["shift-y:0.1"]}, workers=2)
+    assert pl.read_parquet(file).equals(before)
+
+
+def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path) -> None:
+    text = TEXT.replace("keep    = { parameters = true }\n", "")
+    sweep = Sweep.plan(write(tmp_path / "p.toml", text), tmp_path / "sweep")
+    with pytest.raises(UserError, match="no run is finished yet"):
+        sweep.respond(workers=1)
+    sweep = train(tmp_path / "p.toml", tmp_path / "sweep")
+    told = command("respond", sweep.directory)
+    assert told.returncode == 2
+    said = " ".join(told.stderr.split())
+    assert "runs of digits × net, digits × dense keep no parameters" in said
+    assert "set keep.parameters = true (" in said
+    assert "MB for these 16 runs), or [response] before planning" in said
+    assert not (sweep.directory / "responses").exists()
+
+
+def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
+    measured: Sweep, tmp_path: Path, monkeypatch
+) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+
+    def broken(jobs, workers):
+        raise OSError("no space left")
+        yield
+
+    monkeypatch.setattr(responding, "_answers", broken)
+    with pytest.raises(UnavailableError, match="the models cannot be asked: no space left"):
+        sweep.respond(workers=1)
+    assert not sweep.paths.responses.exists()

@@ -91,7 +91,7 @@ def test_estimators_are_asked_in_the_encoding_that_they_take(tmp_path: Path) -> 
         on_test = each.shifted_right.isel(part=2).values
         np.testing.assert_array_equal(on_test, np.repeat(right[:, None], 3, axis=1))
         turned = each.isel(response=2, draw=0)
-        curve = turned.response_right.values / turned.response_total.values
+        curve = (turned.response_right / turned.response_total).values[:, :5]
         assert (curve[:, 2] > curve[:, 0] + 0.3).all()  # digits lie on their side at the ends
         assert (each.final_train_accuracy.values > 0.8).all()
 

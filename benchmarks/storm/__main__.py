@@ -126,6 +126,7 @@ def verdict(storm: Storm, seed: int) -> dict[str, Any]:
         "runs": runs,
         "fits": trained,
         "retrained": retrained,
+        "interrupted": len(storm.saved),
         "destroyed": storm.ledger.destroyed.total(),
         "healed": storm.healed,
         "restored_from_copy": storm.beyond_mending,
@@ -144,7 +145,8 @@ def show(result: dict[str, Any]) -> None:
     print(
         f"{result['destroyed']} runs destroyed by damage, {result['healed']} mended from journals, "
         f"{result['restored_from_copy']} files beyond mending; "
-        f"{result['retrained']} of {result['fits']} fits trained in vain"
+        f"{result['retrained']} of {result['fits']} fits trained in vain, "
+        f"{result['interrupted']} checkpoints of interrupted ones seen at rest"
     )
     for one in result["breaches"]:
         print(

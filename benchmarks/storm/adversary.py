@@ -68,6 +68,7 @@ class Storm:
     exports: int = 0
     beyond_mending: int = 0
     recent: list[str] = field(default_factory=list)
+    saved: set[tuple[str, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(SweepPaths(self.ground.sweep))
@@ -249,6 +250,8 @@ class Storm:
         gently = self.rng.random() < 0.5
         if left := self.ground.rest(gently=gently):
             self.breach("stuck", f"of the sweep these do not end: {left}")
+        for file in self.ledger.paths.checkpoints.glob("*"):
+            self.saved.add((file.name, file.stat().st_mtime_ns))
         self.check()
         for _ in range(self.rng.randint(1, 2)):
             if "cut-at-rest" in self.kinds:

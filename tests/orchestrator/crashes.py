@@ -52,6 +52,9 @@ seed    = 3
 repeats = 1
 runs    = 2
 
+[keep]
+parameters = true
+
 [[grid]]
 dataset            = ["points"]
 classifier         = ["lr-sgd"]
@@ -63,8 +66,9 @@ n_samples = 60
 test      = 10
 """
 LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 2", "runs    = 3")
-KEPT = SMALL.replace("[[grid]]", "keep = { parameters = true }\n\n[[grid]]")
-TUNED = SMALL.replace("[[grid]]", 'tune = { draws = 3 }\n\n[[grid]]\nhparams = ["tuned"]')
+TUNED = SMALL.replace("[keep]", "tune = { draws = 3 }\n\n[keep]").replace(
+    "[[grid]]", '[[grid]]\nhparams = ["tuned"]'
+)
 METHODS = """
 name    = "crash"
 seed    = 3

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import keeping, responding, tuning
@@ -35,6 +36,7 @@ from manyseed.orchestrator.store.journals.index import JournalFolder, JournalInd
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
+from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.publishing.splits import write_splits
@@ -284,13 +286,14 @@ def _tune(folder: Path) -> None:
 def _respond(folder: Path) -> None:
     def answers(jobs: list[Any], workers: int) -> Any:
         for job in jobs:
-            found = {name: [[[job.row] * 3] * 1] for name in ("response_right", "response_total")}
-            found |= {name: [[job.row] * 4] for name in ("shifted_right", "shifted_total")}
-            key = (job.group, job.cell, job.repeat, job.run, job.crc)
-            yield responding._Answered(*key, found)
+            asked = Asked.from_attributes(job.asked)
+            counts = [[[job.row] * 5] for _ in asked.responses]
+            parts = [[job.row] * 4 for _ in asked.responses]
+            found = dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
+            yield responding._Answered(job.group, job.cell, job.repeat, job.run, job.crc, found)
 
     responding._answers = answers
-    options = {"transforms": ["intra"], "layers": [0], "pair_magnitudes": 3}
+    options = {"transforms": ["intra"], "pair_magnitudes": 5, "rows": 20}
     responding.respond(SweepPaths(folder / "sweep"), options, workers=1)
 
 
@@ -317,6 +320,7 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "export parquet": _export("out.parquet"),
     "tune": _tune,
     "respond": _respond,
+    "respond more": _respond,
     "register": _register,
     "plan own": _plan(CURVES),
     "plan more own": _plan(MORE_CURVES),
@@ -344,7 +348,8 @@ STARTS = {
     "export zip": "half curves",
     "export parquet": "half",
     "tune": "tuned",
-    "respond": "half kept",
+    "respond": "whole",
+    "respond more": "asked",
     "register": "planned",
     "plan own": "nothing",
     "plan more own": "half curves",
@@ -385,10 +390,13 @@ def prepare(state: str, folder: str) -> None:
         Queue(where / "cluster")
     if state == "whole":
         _submit(where)
-    if state in ("half", "damaged", "enlarged"):
+    if state in ("half", "damaged", "enlarged", "asked"):
         _submit(where, limit=2)
         _compact(where)
         _submit(where, limit=1)
+    if state == "asked":
+        _respond(where)
+        _submit(where)
     if state == "damaged":
         harmed = {"": "margin", "curves": "response_right", "methods": "size_score"}[kind]
         for file in (where / "sweep").glob(f"predictions.zarr/*/*/{harmed}/c.*"):
@@ -452,14 +460,15 @@ def check(verb: str, folder: str) -> dict[str, Any]:
         "duplicates": state["duplicates"],
         "findings": result["findings"],
         "left": locks + held_back,
-        "tables": tables(folder) if verb.startswith("analyze") else {},
+        "tables": tables(folder) if verb.startswith(("analyze", "respond")) else {},
     }
 
 
 def tables(folder: str) -> dict[str, Any]:
-    """Return the result tables."""
-    results = Sweep(Path(folder) / "sweep").results
-    return {name: results[name].write_json() for name in results}
+    """Return the result tables, and what models answered."""
+    sweep = Sweep(Path(folder) / "sweep")
+    asked = {file.name: pl.read_parquet(file).write_json() for file in sweep.paths.all_responses()}
+    return {name: sweep.results[name].write_json() for name in sweep.results} | asked
 
 
 def take_over(verb: str, folder: str) -> None:

@@ -21,8 +21,8 @@ from tests.orchestrator.crashes import RUNS, STARTS, VERBS
 
 FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
 QUICK = (
-    *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune", "respond"),
-    *("publish curves", "compact", "repair methods", "drop", "import zip"),
+    *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune"),
+    *("publish curves", "compact", "repair methods", "drop", "import zip", "respond more"),
 )
 """Verbs of the quick test."""
 MOST = int(os.environ.get("MANYSEED_CRASH_POINTS", "3"))
@@ -70,8 +70,8 @@ class Sweeps:
         if verb not in self._operations:
             where = self.copy(STARTS[verb])
             self._operations[verb] = self.call("do", verb, where, root=where)["operations"]
-            is_analysed = verb.startswith("analyze")
-            self._tables[verb] = self.call("tables", where)["value"] if is_analysed else {}
+            has_tables = verb.startswith(("analyze", "respond"))
+            self._tables[verb] = self.call("tables", where)["value"] if has_tables else {}
             shutil.rmtree(where)
         return self._operations[verb]
 

@@ -371,7 +371,7 @@ def prepare(state: str, folder: str) -> None:
     """Make a folder with a sweep in a state."""
     where = Path(folder)
     state, _, kind = state.partition(" ")
-    text = {"": SMALL, "curves": CURVES, "methods": METHODS, "kept": KEPT}[kind]
+    text = {"": SMALL, "curves": CURVES, "methods": METHODS}[kind]
     where.mkdir()
     (where / "out").mkdir()
     if state == "files":
@@ -468,6 +468,8 @@ def tables(folder: str) -> dict[str, Any]:
     """Return the result tables, and what models answered."""
     sweep = Sweep(Path(folder) / "sweep")
     asked = {file.name: pl.read_parquet(file).write_json() for file in sweep.paths.all_responses()}
+    if not sweep.paths.results.exists():
+        return asked
     return {name: sweep.results[name].write_json() for name in sweep.results} | asked
 
 

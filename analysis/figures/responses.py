@@ -201,7 +201,8 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     transform, layer = own["transform"][0], own["layer"][0]
     figure, axes = panels([named(transform, layer), "cumulative"], "accuracy")
     cells = own.unique("cell", maintain_order=True)
-    axes_apart = [name for name in ("hparams", *AXES) if cells[name].n_unique() > 1]
+    there = [name for name in ("hparams", *AXES) if name in cells.columns]
+    axes_apart = [name for name in there if cells[name].n_unique() > 1]
     handles: dict[str, Any] = {}
     said = []
     u = (grid - grid[0]) / (grid[-1] - grid[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +68,35 @@ class Sweep(Learning):
         return f"<pre><b>{first}</b>\n" + "\n".join(others) + "</pre>"
 
     @classmethod
-    def plan(cls, sweep_file: str | Path, directory: str | Path | None = None) -> Sweep:
+    def plan(
+        cls, sweep_file: str | Path | Mapping[str, Any], directory: str | Path | None = None
+    ) -> Sweep:
         """Plan a sweep file, into a new directory or as an addition to the sweep there.
 
-        The directory is by default the sweep's name, in the working folder.
+        Parameters
+        ----------
+        sweep_file : path or mapping
+            A file, or what would stand in it: ``{"name": …, "runs": 10, "grid": [{…}], …}``. Files
+            that a mapping names are looked for in the working folder.
+        directory : path, optional
+            By default the sweep's name, in the working folder.
+
+        Raises
+        ------
+        UserError
+            For a key or a value that is not allowed, or data that are not there.
         """
+        from manyseed.orchestrator.grids.objects import written
         from manyseed.orchestrator.plans.planning import plan_sweep
 
-        file = Path(sweep_file)
-        target = Path(read_sweep_file(file).name if directory is None else directory)
-        plan_sweep(file, target)
+        with ExitStack() as stack:
+            file = (
+                stack.enter_context(written(sweep_file))
+                if isinstance(sweep_file, Mapping)
+                else Path(sweep_file)
+            )
+            target = Path(read_sweep_file(file).name if directory is None else directory)
+            plan_sweep(file, target)
         return cls(target)
 
     @classmethod
@@ -163,6 +183,35 @@ class Sweep(Learning):
         from manyseed.orchestrator.importing import import_predictions
 
         import_predictions([Path(file) for file in files], Path(directory), **options)
+        return cls(directory)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any],
+        directory: str | Path,
+        **options: Any,
+    ) -> Sweep:
+        """Make a sweep directory of predictions in memory.
+
+        Parameters
+        ----------
+        predictions : mapping
+            By name what an NPZ file would hold (docs/import.md): ``scores`` (run, sample, class) or
+            ``labels`` (run, sample), ``y_true`` (sample,) and others; or such a mapping for each
+            classifier, by its name.
+        directory : path
+        **options
+            dataset, classifier, probability and probabilities, as `import_predictions` has them.
+
+        Examples
+        --------
+        >>> of = {"cnn": {"scores": a, "y_true": y}, "vit": {"scores": b, "y_true": y}}
+        >>> Sweep.from_predictions(of, "both", dataset="digits")   # doctest: +SKIP
+        """
+        from manyseed.orchestrator.importing.memory import import_arrays
+
+        import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
     def submit(

@@ -60,7 +60,7 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
         for block in blocks(page):
             run(block, tmp_path)
             ran += block.kind != "toml"
-    assert ran == 20
+    assert ran == 22
     assert (tmp_path / "patients" / "report" / "index.html").exists()
 
 

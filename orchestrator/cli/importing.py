@@ -11,17 +11,22 @@ from manyseed.orchestrator.cli.output import counted, say, say_next
 
 
 def import_(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Predictions.", show_default=False)
-    ],
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where to make it.", show_default=False)
     ],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE…", help="Predictions.", show_default=False)
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="The dataset's name.", show_default="the file's")
     ] = None,
     classifier: Annotated[
-        str | None, typer.Option(help="The classifier's name.", show_default="imported")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|NAME=FILE",
+            help="The classifier's name; or a classifier with a file of its arrays, once for each.",
+            show_default="imported",
+        ),
     ] = None,
     truth: Annotated[
         Path | None, typer.Option(metavar="FILE.npy", help="True classes, beside an NPY file.")
@@ -43,11 +48,16 @@ def import_(
 
     FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; an NPY of
     one of the two; CSV or Parquet tables in OpenML's columns, one per run; or what manyseed export
-    wrote. analyze, query, report and howmany take the directory like any other.
+    wrote. analyze, query, report and howmany take the directory like any other. Files of arrays
+    with the same dataset and classifier are further runs.
 
     Examples:
 
         manyseed import logits.npz --out imported
+
+        manyseed import seed-1.npz seed-2.npz --out imported --dataset digits --classifier cnn
+
+        manyseed import --classifier cnn=a.npz --classifier vit=b.npz --out both --dataset digits
 
         manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
     """
@@ -55,11 +65,13 @@ def import_(
     from manyseed.orchestrator.importing.probabilities import FLOOR
     from manyseed.orchestrator.sweep import Sweep
 
+    name, of_each = _classifiers(classifier or [])
     floored = import_predictions(
-        files,
+        files or [],
         out,
         dataset=dataset,
-        classifier=classifier,
+        classifier=name,
+        classifiers=of_each,
         truth=truth,
         runs=runs,
         probability=probability,
@@ -74,3 +86,23 @@ def import_(
             f"{FLOOR:.2g}; it counts as that, since the logarithm of 0 is no score."
         )
     say_next("Next", "analyze", out)
+
+
+def _classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:
+    """Return the one name, if any, and the files of each classifier that has some."""
+    from manyseed.orchestrator.errors import UserError
+
+    names = [text for text in given if "=" not in text]
+    if len(names) > 1:
+        raise UserError(
+            "names the classifier of the files, and there is one already",
+            key="--classifier",
+            value=names[1],
+            remedy=f"--classifier {names[1]}=FILE",
+        )
+    files: dict[str, list[Path]] = {}
+    for text in given:
+        if "=" in text:
+            name, _, file = text.partition("=")
+            files.setdefault(name, []).append(Path(file))
+    return (names or [None])[0], files

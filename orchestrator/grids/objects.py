@@ -6,7 +6,9 @@ import hashlib
 import inspect
 import io
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +184,7 @@ def sweep_text(
         "[[grid]]",
         'dataset = ["data"]',
         f"classifier = [{toml_value(name)}]",
-        *(f"{axis} = {_toml(values)}" for axis, values in grid.items()),
+        *(f"{axis} = {_toml(values, axis)}" for axis, values in grid.items()),
         "",
         "[dataset.data]",
         f"source = {toml_value(f'file:{data}')}",
@@ -190,20 +192,84 @@ def sweep_text(
         f"test = {test}",
         "",
         f"[classifier.{toml_value(name)}]",
-        *(f"{key} = {_toml(value)}" for key, value in table.items()),
+        *(f"{key} = {_toml(value, key)}" for key, value in table.items()),
         "",
     ]
     return "\n".join(lines)
 
 
-def _toml(value: Any) -> str:
+@contextmanager
+def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
+    """Write what a sweep file would hold into one, for as long as it is read.
+
+    It lies in the working folder, from which files that it names are looked for.
+
+    Raises
+    ------
+    UserError
+        For a value that no sweep file can hold; and of those raised meanwhile, with "the mapping"
+        for the file's name.
+    """
+    text = "".join(f"{line}\n" for line in _lines(sweep))
+    with tempfile.NamedTemporaryFile(prefix=".manyseed-", suffix=".toml", dir=Path.cwd()) as file:
+        file.write(text.encode())
+        file.flush()
+        try:
+            yield Path(file.name)
+        except UserError as error:
+            if error.file is None or Path(error.file).name != Path(file.name).name:
+                raise
+            named = {"file": "the mapping", "key": error.key, "remedy": error.remedy}
+            shown = error.facts["value"]
+            raise UserError(
+                error.message, **named, **({} if shown is None else {"value": shown})
+            ) from None
+
+
+def _lines(sweep: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a sweep file: values, then ``[[grid]]``, then tables."""
+    tables = {}
+    for key, value in sweep.items():
+        if key != "grid" and not isinstance(value, Mapping):
+            yield f"{toml_value(key)} = {_toml(value, key)}"
+        elif key != "grid":
+            tables[key] = value
+    grids = sweep.get("grid", ())
+    for number, grid in enumerate([grids] if isinstance(grids, Mapping) else grids):
+        yield "\n[[grid]]"
+        for axis, values in grid.items():
+            yield f"{toml_value(axis)} = {_toml(values, f'grid[{number}].{axis}')}"
+    for key, table in tables.items():
+        inner = {name: own for name, own in table.items() if isinstance(own, Mapping)}
+        yield f"\n[{toml_value(key)}]"
+        for name, value in table.items():
+            if name not in inner:
+                yield f"{toml_value(name)} = {_toml(value, f'{key}.{name}')}"
+        for name, own in inner.items():
+            yield f"\n[{toml_value(key)}.{toml_value(name)}]"
+            if key == "classifier" and "estimator" in own:
+                own = {**own, **table_of(own["estimator"])}
+            for option, value in own.items():
+                yield f"{toml_value(option)} = {_toml(value, f'{key}.{name}.{option}')}"
+
+
+def _toml(value: Any, key: str) -> str:
+    """Return a value as a sweep file has it; arrays and numbers of NumPy are lists and numbers."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{toml_value(name)} = {_toml(each)}" for name, each in value.items())
-        return f"{{ {inner} }}"
+        inner = (f"{toml_value(k)} = {_toml(v, f'{key}.{k}')}" for k, v in value.items())
+        return f"{{ {', '.join(inner)} }}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(_toml(each, key) for each in value)}]"
     if isinstance(value, float):
         return repr(value)
+    if not isinstance(value, str | int):
+        raise UserError(
+            f"is of type {type(value).__name__}, which no sweep file can hold",
+            key=key,
+            remedy="give texts, numbers, true or false, lists or mappings, or leave the key out",
+        )
     return toml_value(value)
 
 

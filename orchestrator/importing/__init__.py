@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from manyseed.orchestrator.importing.frames import (
     read_frame,
     read_openml,
 )
+from manyseed.orchestrator.importing.joined import joined
 from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
 from manyseed.orchestrator.store.layout.schema import Probability
 
@@ -34,6 +35,7 @@ def import_predictions(
     *,
     dataset: str | None = None,
     classifier: str | None = None,
+    classifiers: Mapping[str, Sequence[Path]] | None = None,
     truth: Path | None = None,
     runs: Path | None = None,
     probability: str = "softmax",
@@ -44,12 +46,15 @@ def import_predictions(
     Parameters
     ----------
     files : sequence of Path
-        NPZ or NPY files, each of a dataset and classifier of its own; CSV or Parquet tables in
-        OpenML's columns, each with further runs of the same; or one file that ``export`` wrote.
+        NPZ or NPY files, each of a dataset of its own, or all of the same where `dataset` is given;
+        CSV or Parquet tables in OpenML's columns, each with further runs of the same; or one file
+        that ``export`` wrote.
     directory : Path
         The sweep directory to make.
     dataset, classifier : str
-        Names; by default the file's name, and "imported".
+        Names of what `files` are of; by default the file's name, and "imported".
+    classifiers : mapping of str to sequence of Path
+        Files of arrays of further classifiers, by name; `dataset` is by default "imported" then.
     truth, runs : Path
         Beside NPY and NPZ files: an NPY file of true classes, a table of one row per run.
     probability : str
@@ -71,16 +76,27 @@ def import_predictions(
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+    if classifiers:
+        dataset = dataset or "imported"
+    named = [(file, Names(dataset, classifier)) for file in files]
+    for name, own in (classifiers or {}).items():
+        named += [(file, Names(dataset, name)) for file in own]
+    if not named:
+        raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
+    files = [file for file, _ in named]
     with _one_message(files):
         kinds = {_kind(file) for file in files}
-    if len(kinds) > 1 or (kinds <= {".zip", "exported"} and len(files) > 1):
+    if (
+        len(kinds) > 1
+        or (kinds <= {".zip", "exported"} and len(files) > 1)
+        or (classifiers and kinds != {"arrays"})
+    ):
         raise UserError(
             "these files go by themselves",
             file=files[-1],
             remedy="import arrays, tables in OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
-    names = Names(dataset, classifier)
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
@@ -90,19 +106,20 @@ def import_predictions(
         if kind == "exported":
             sources = read_exported(files[0])
         elif kind == "table":
-            sources = [read_openml(files, names, _checked(probability))]
+            sources = [read_openml(files, named[0][1], _checked(probability))]
         else:
+            _allow_open(4 * len(named))
             beside = _beside(truth, runs)
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             sources = [
                 read_arrays(
                     file, names, beside, _checked(probability), probabilities, scratch, stack
                 )
-                for file in files
+                for file, names in named
             ]
         for source in sources:
             check(source)
-        return write_sweep(sources, directory)
+        return write_sweep(joined(sources) if kind == "arrays" else sources, directory)
 
 
 @contextmanager
@@ -117,6 +134,17 @@ def _one_message(files: Sequence[Path]) -> Iterator[None]:
         if not isinstance(error, MemoryError):
             said = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(f"can't be imported: {said}", file=files[0]) from None
+
+
+def _allow_open(files: int) -> None:
+    """Raise the limit of open files, which many systems set far below what they allow."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = max(soft, 256 + files)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _checked(probability: str) -> Probability:

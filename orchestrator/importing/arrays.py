@@ -37,6 +37,8 @@ from manyseed.orchestrator.importing.source import (
 from manyseed.orchestrator.store.layout.schema import Probability
 
 LARGE = ("scores", "labels")
+ALSO = {"logits": "scores"}
+"""What entries are called, too."""
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -201,6 +203,7 @@ def read_arrays(
         test_index=_test_sets(index, "test_index", runs, n_samples, path),
         runs=runs,
         read=read,
+        numbered="run" in given,
     )
 
 
@@ -234,6 +237,9 @@ def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
     archive = stack.enter_context(opened(path, "an NPZ file"))
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
+        name = ALSO.get(name, name)
+        if name in large:
+            raise UserError("gives scores and logits; one of them is needed", file=path)
         if name not in ENTRIES:
             raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
         with reading_zip(path, name):

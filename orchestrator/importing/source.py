@@ -81,6 +81,8 @@ class PredictionFile:
         another run of its repeat).
     read : callable
         From positions to what is predicted.
+    numbered : bool
+        Whether runs have numbers of their own, not only their place in the file.
     """
 
     file: Path
@@ -95,6 +97,7 @@ class PredictionFile:
     test_index: NDArray[np.integer[Any]]
     runs: pl.DataFrame
     read: Callable[[Positions], Predicted]
+    numbered: bool = True
 
     @property
     def canonical(self) -> dict[str, str]:

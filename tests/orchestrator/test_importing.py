@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,82 @@ def test_two_classes_half_precision_and_attributes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(margin[:4, 0], gap[::2].astype(np.float16))
     np.testing.assert_array_equal(read_array(group, "label")[:4, 0], gap[::2] >= 0)
     assert group.spec.class_names == ("no", "yes")
+
+
+def test_a_file_per_seed_is_further_runs_of_the_same(made: dict[str, Any], tmp_path: Path) -> None:
+    files = []
+    for run in range(RUNS):
+        files.append(tmp_path / f"seed-{run}.npz")
+        one = {"logits": made["scores"][[run]], "repeat": made["repeat"][[run]]}
+        repeats = int(one["repeat"][0]) + 1
+        np.savez(files[-1], **one, y_true=made["y_true"][:repeats])
+    sweep = Sweep.import_predictions(files, tmp_path / "sweep", dataset="d", classifier="c")
+    runs = sweep.analyze()["runs"]
+    assert runs["accuracy"].to_list() == pytest.approx(accuracies(made))
+    assert runs["run_index"].to_list() == [0, 1, 2] * 2
+    whole = Sweep.from_predictions(made, tmp_path / "whole", dataset="d", classifier="c")
+    (one,), (other,) = (list_groups(found.paths.store) for found in (sweep, whole))
+    for name in ("score", "label", "test_index", "y_true"):
+        np.testing.assert_array_equal(read_array(one, name), read_array(other, name))
+
+
+def test_more_files_than_a_process_may_open(made: dict[str, Any], tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for run in range(60):
+        one = {"scores": made["scores"][[1]] + run, "y_true": made["y_true"][:1]}
+        np.savez(tmp_path / f"{run}.npz", **one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        files = [tmp_path / f"{run}.npz" for run in range(60)]
+        sweep = Sweep.import_predictions(files, tmp_path / "s", dataset="d", classifier="c")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sweep.status()["runs"]["done"] == 60
+
+
+def test_several_classifiers_of_one_dataset(made: dict[str, Any], tmp_path: Path) -> None:
+    better = made | {"scores": made["scores"] * 0 + 9 * np.eye(3)[made["y_true"][made["repeat"]]]}
+    both = Sweep.from_predictions({"a": made, "b": better}, tmp_path / "both")
+    cells = both.analyze()["cells"]
+    assert cells["dataset"].unique().to_list() == ["imported"]
+    assert dict(cells.select("classifier", "accuracy_mean").iter_rows())["b"] == 1
+    for name, arrays in (("a", made), ("b", better)):
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    named = [f"--classifier={name}={tmp_path / name}.npz" for name in "ab"]
+    out = tmp_path / "by-command"
+    done = command("import", *named, "--out", out, "--dataset", "digits")
+    assert (done.returncode, "12 runs" in done.stdout) == (0, True), done.stderr
+    assert Sweep(out).analyze()["cells"]["accuracy_mean"].to_list() == pytest.approx(
+        cells["accuracy_mean"].to_list()
+    )
+
+
+def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **made)
+    files = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    same = {"dataset": "d", "classifier": "c"}
+    for change, said in (
+        ({"y_true": made["y_true"][:, ::-1]}, "test sets are not those of"),
+        ({"scores": made["scores"].astype(np.float16)}, "has dtype float16"),
+        ({"class_names": ["x", "y", "z"]}, "test sets are not those of"),
+    ):
+        np.savez(files[1], **{**made, **change})
+        with pytest.raises(UserError, match=said):
+            Sweep.import_predictions(files, tmp_path / "sweep", **same)
+    numbers = {"run": np.array([0, 0, 1, 1, 2, 2])}
+    for file in files:
+        np.savez(file, **made, **numbers)
+    with pytest.raises(UserError, match="run 0 of a cell is in a file before it"):
+        Sweep.import_predictions(files, tmp_path / "sweep", **same)
+    with pytest.raises(UserError, match="no file"):
+        Sweep.import_predictions([], tmp_path / "sweep")
+    with pytest.raises(UserError, match="no predictions"):
+        Sweep.from_predictions({}, tmp_path / "sweep")
+    np.savez(files[1], logits=made["scores"], **made)
+    with pytest.raises(UserError, match="scores and logits"):
+        Sweep.import_predictions(files[1:], tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
 def test_arrays_beside_tables(made: dict[str, Any], tmp_path: Path) -> None:

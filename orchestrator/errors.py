@@ -69,6 +69,12 @@ class UserError(ManyseedError):
         text = self.what if self.file is None else f"{self.file}: {self.what}"
         return text if self.remedy is None else f"{text}\n  {self.remedy}"
 
+    def in_file(self, name: str) -> UserError:
+        """Return the same error with another name for its file."""
+        return UserError(
+            self.message, file=name, key=self.key, value=self.value, remedy=self.remedy
+        )
+
     @property
     def facts(self) -> dict[str, object]:
         """File, key, value, what is wrong and what to do, as far as they are known."""

@@ -219,11 +219,7 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
         except UserError as error:
             if error.file is None or Path(error.file).name != Path(file.name).name:
                 raise
-            named = {"file": "the mapping", "key": error.key, "remedy": error.remedy}
-            shown = error.facts["value"]
-            raise UserError(
-                error.message, **named, **({} if shown is None else {"value": shown})
-            ) from None
+            raise error.in_file("the mapping") from None
 
 
 def _lines(sweep: Mapping[str, Any]) -> Iterator[str]:

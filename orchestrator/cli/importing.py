@@ -105,4 +105,4 @@ def _classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:
         if "=" in text:
             name, _, file = text.partition("=")
             files.setdefault(name, []).append(Path(file))
-    return (names or [None])[0], files
+    return names[0] if names else None, files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -103,9 +104,7 @@ def _numbered(there: pl.DataFrame, other: PredictionFile) -> pl.DataFrame:
     return runs.select(there.columns)
 
 
-def _merged(
-    parts: Sequence[tuple[NDArray[np.bool_], NDArray[np.generic] | None]],
-) -> NDArray[np.generic] | None:
+def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
     """Put the rows of each part where they belong."""
     if len(parts) == 1 or parts[0][1] is None:
         return parts[0][1]

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyseed.jobs.ensembling.dropout import Masked
 from manyseed.jobs.ensembling.ensemble import Ensemble, Material, Unchanged
+from manyseed.jobs.ensembling.laplace import Laplace
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import SINGLE
 from manyseed.jobs.ensembling.swag import Swag
@@ -44,6 +45,8 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
             return Masked(material.epochs, own, members, material.model, draws)
         case "vi":
             return Variational(method, members, material, draws)
+        case "kfac-laplace":
+            return Laplace(method, members, material, draws)
         case "swag":
             return Swag(method, members, material, draws, generators.posterior)
         case _:

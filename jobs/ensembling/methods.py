@@ -95,6 +95,9 @@ def _checked(option: str, value: object) -> Any:
             raise Refused(option, value, allowed=f"a number from 0, or {PUBLISHED!r}")
         case "temperature":
             return number(option, value, least=0)
+        case "scale" if value is None:
+            reason = "kfac-laplace has no scale of its own: set scale, from about 0.01 to 10"
+            raise Refused(option, value, reason)
         case "beta":
             return number(option, value, least=0)
         case "log_sd":
@@ -131,7 +134,7 @@ def _of_vi(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(epochs + options["epochs"] for _ in range(options["members"]))
 
 
-def _of_dropout(options: Options, epochs: int) -> tuple[int, ...]:
+def _of_trained(options: Options, epochs: int) -> tuple[int, ...]:
     return tuple(epochs for _ in range(options["members"]))
 
 
@@ -141,6 +144,11 @@ def _noisy(options: Options, epochs: int) -> float:
 
 def _of_two(options: Options, epochs: int) -> float:
     return float(epochs + 2 * options["epochs"])  # means and standard deviations
+
+
+def _with_factors(options: Options, epochs: int) -> float:
+    del options
+    return epochs + 1.5  # a pass over the training rows, there and back, with factors
 
 
 def _with_statistics(options: Options, epochs: int) -> float:
@@ -205,16 +213,24 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 passes=_of_two,
             ),
             Method(
+                name="kfac-laplace",
+                defaults={"scale": None},
+                check=_checked,
+                member_epochs=_of_trained,
+                streams=("posterior",),
+                passes=_with_factors,
+            ),
+            Method(
                 name=SINGLE,
                 defaults={},
                 check=_checked,
-                member_epochs=_of_dropout,
+                member_epochs=_of_trained,
             ),
             Method(
                 name="dropout",
                 defaults={},
                 check=_checked,
-                member_epochs=_of_dropout,
+                member_epochs=_of_trained,
                 streams=("posterior",),
             ),
         )
@@ -319,11 +335,23 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
                 f"dropout = 0 makes all members equal: give {model.name} hparams = "
                 "{ dropout = 0.1 }",
             )
+    if name == "kfac-laplace" and model.canonical["optimizer"] == "adamw":
+        reason = (
+            "kfac-laplace takes weight_decay for the precision of a prior, which that of adamw is "
+            f'not: give {model.name} optimizer = "sgd"'
+        )
+        raise Refused("ensembling", name, reason)
     if known.by_sgd and model.canonical.get("optimizer") != "sgd":
         trained_by = model.canonical.get("optimizer")
         reason = (
             f"{name} trains by SGD, {model.name} by {trained_by}: give {model.name} "
             'optimizer = "sgd"'
+        )
+        raise Refused("ensembling", name, reason)
+    if name == "kfac-laplace" and model.canonical["optimizer"] == "adamw":
+        reason = (
+            "kfac-laplace takes weight_decay for the precision of a prior, which that of adamw is "
+            f'not: give {model.name} optimizer = "sgd"'
         )
         raise Refused("ensembling", name, reason)
     if known.by_sgd and model.canonical["schedule"] == "plateau":

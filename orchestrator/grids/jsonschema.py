@@ -287,6 +287,11 @@ def _of_methods() -> Mapping[str, Schema]:
         "description": f"Of {described['temperature']}.",
         "anyOf": [{"type": "number", "minimum": 0}, {"const": methods.PUBLISHED}],
     }
+    options["scale"] = {
+        "description": "Of kfac-laplace, which must be given it.",
+        "type": "number",
+        "exclusiveMinimum": 0,
+    }
     return {"members": members, **options}
 
 

@@ -74,6 +74,12 @@ def test_defaults_are_the_sources():
         "beta": 1e-4,
         "log_sd": -5.0,
     }
+    assert methods.resolve("kfac-laplace", {"scale": 1}) == {
+        "name": "kfac-laplace",
+        "version": 1,
+        "members": 100,
+        "scale": 1.0,
+    }
     assert methods.resolve("dropout", {}) == {"name": "dropout", "version": 1, "members": 100}
     assert methods.resolve("single", {"members": 9}) == {
         "name": "single",
@@ -104,6 +110,8 @@ def test_defaults_are_the_sources():
         ("swag", {"epochs": 100}, "epochs", "0 are left"),
         ("vi", {"log_sd": -40}, "log_sd", "at least -30"),
         ("vi", {"beta": -1}, "beta", "at least 0"),
+        ("kfac-laplace", {}, "scale", "set scale"),
+        ("kfac-laplace", {"scale": 0}, "scale", "above 0"),
         ("deep", {"members": 5}, "members", "no options"),
     ],
 )
@@ -118,6 +126,13 @@ def test_an_unknown_option_names_those_there_are():
     with pytest.raises(UnknownOption) as found:
         methods.resolve("fge", {"noise_epochs": 3})
     assert found.value.allowed == ("members", "pretrain", "cycle", "lr_high", "lr_low")
+
+
+def test_weight_decay_that_is_no_prior_is_refused():
+    method = methods.resolve("kfac-laplace", {"scale": 1})
+    methods.require_suited(method, model())
+    with pytest.raises(Refused, match="that of adamw is not: give mlp optimizer"):
+        methods.require_suited(method, classifiers.resolve("mlp", {}, WINE))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +174,9 @@ def test_members_are_taken_where_the_source_takes_them():
     vi = methods.resolve("vi", {"members": 2, "epochs": 9})
     assert methods.member_epochs(vi, 7) == (16, 16)
     assert methods.passes(vi, 7) == 7 + 2 * 9
+    laplace = methods.resolve("kfac-laplace", {"members": 2, "scale": 1})
+    assert methods.member_epochs(laplace, 7) == (7, 7)
+    assert methods.passes(laplace, 7) == 7 + 1.5
     assert methods.member_epochs(methods.resolve("dropout", {"members": 2}), 7) == (7, 7)
 
 

@@ -39,6 +39,7 @@ CASES = {
     "fge": {"members": 3, "pretrain": 3, "cycle": 2, "lr_high": 0.02, "lr_low": 1e-3},
     "swag": {"members": 3, "pretrain": 2, "epochs": 7, "lr": 0.02, "rank": 3},
     "vi": {"members": 3, "epochs": 5, "lr": 0.01},
+    "kfac-laplace": {"members": 3, "scale": 0.5},
     "dropout": {"members": 5},
 }
 KEPT = ("size_score", "member_score")
@@ -182,7 +183,7 @@ def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
         np.testing.assert_array_equal(found.curves[curve], values)
 
 
-@pytest.mark.parametrize("name", ["swag", "vi", "dropout"])
+@pytest.mark.parametrize("name", ["swag", "vi", "kfac-laplace", "dropout"])
 def test_drawing_members_goes_on_where_it_was_cut(name, tmp_path, monkeypatch):
     run = run_of(name)
     whole = train(run)

@@ -129,6 +129,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     notes.unused(resolver.unused(used))
     notes.own(own.notes)
     cells = tables.described(distinct)
+    _require_deep(cells, path)
     tuned = cells.filter(pl.col("hparams") == "tuned")
     return Expansion(
         cells,
@@ -141,6 +142,25 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         tuple(removed),
         notes.lines(),
         tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
+    )
+
+
+def _require_deep(cells: pl.DataFrame, path: Path) -> None:
+    """Refuse single networks that methods cannot be compared with: they all begin alike."""
+    single, differ = (
+        pl.col("ensembling") == NONE,
+        pl.col("vary").cast(pl.String).str.contains("init|batch"),
+    )
+    if cells.filter(~single).is_empty() or (alike := cells.filter(single & ~differ)).is_empty():
+        return
+    vary = alike["vary"][0]
+    raise UserError(
+        "these runs have the same weights to begin with, and the same batches; the deep ensemble "
+        "that methods are compared with needs others",
+        file=path,
+        key="grid.vary",
+        value=vary,
+        remedy=f'vary = ["init+batch"], or exclude = [{{ ensembling = "none", vary = "{vary}" }}]',
     )
 
 

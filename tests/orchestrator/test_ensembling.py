@@ -236,6 +236,11 @@ def test_the_plan_prices_each_method(tmp_path: Path) -> None:
         ('"vi", "dropout"]', '"vi", "swagg"]', "unknown ensembling method"),
         ("cycle   = 2", "cycles   = 2", "unknown key"),
         ("rank     = 2", "rank     = 3", "2 are left"),
+        (
+            'ensembling = ["none", "dropout", "snapshot"]',
+            'ensembling = ["none", "dropout", "snapshot"]\nvary = ["init", "train"]',
+            "the deep ensemble",
+        ),
         ("cycle    = 2", "cycle    = 3", "an even number"),
         ("noise_epochs = 2", "noise_epochs = 1", "a cycle has 1"),
         ("members = 6", "members = 1", "from 2"),

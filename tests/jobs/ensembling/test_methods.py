@@ -153,7 +153,9 @@ def test_classifiers_that_cannot_have_a_method_are_refused(method, classifier, s
 
 def test_dropout_needs_layers_of_it():
     digits = datasets.resolve("sklearn:digits")
-    with pytest.raises(Refused, match="cnn has no dropout layers: take mlp, vgg, wide-resnet or vit"):
+    with pytest.raises(
+        Refused, match="cnn has no dropout layers: take mlp, vgg, wide-resnet or vit"
+    ):
         methods.require_suited(
             methods.resolve("dropout", {}), classifiers.resolve("cnn", {}, digits)
         )

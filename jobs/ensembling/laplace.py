@@ -71,7 +71,7 @@ def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """Return what each position of a convolution sees, (row and position, weight)."""
     if isinstance(layer.padding, str) or layer.groups != 1 or layer.padding_mode != "zeros":
         raise ValueError("Kronecker factors are those of plain convolutions")
-    columns = functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+    columns = functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     return columns.movedim(1, -1).reshape(-1, columns.shape[1])
 
 

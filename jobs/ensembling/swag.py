@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from manyseed.jobs.ensembling.ensemble import Ensemble, kept
 from manyseed.jobs.ensembling.members import Members
@@ -134,14 +133,13 @@ class Swag(Ensemble):
     def after_epoch(self, epochs: int) -> None:
         """Take the weights into the moments, after pretraining."""
         if epochs > self._pretrain:
-            self.moments.add(parameters_to_vector(self._model.parameters()))
+            self.moments.add(weights(self._model))
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
         """Let the model have drawn weights, and batch norm the statistics that go with them."""
         with kept(self._model), torch.no_grad():
-            vector = self.moments.draw(self._draws)
-            vector_to_parameters(vector, self._model.parameters())
+            set_weights(self._model, self.moments.draw(self._draws))
             renew_statistics(self._model, self._X, self._passes)
             yield
 
@@ -150,6 +148,20 @@ class Swag(Ensemble):
 
     def _restore_own(self, state: Mapping[str, Any]) -> None:
         self.moments.restore(state, self._X.device)
+
+
+def weights(model: nn.Module) -> Tensor:
+    """Return a copy of all weights (weight,), whatever the memory format of convolutions."""
+    return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+
+
+@torch.no_grad()
+def set_weights(model: nn.Module, vector: Tensor) -> None:
+    """Give a model the weights that `weights` returned; each stays where it lies."""
+    parameters = [*model.parameters()]
+    parts = vector.split([each.numel() for each in parameters])
+    for each, part in zip(parameters, parts, strict=True):
+        each.copy_(part.view(each.shape))
 
 
 @torch.no_grad()

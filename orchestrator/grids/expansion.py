@@ -205,6 +205,8 @@ def _resolve(
                 value = values[code]
                 resolved = resolver.axis(first, where, axis, value)
                 notes.add(axis, value, first, resolved)
+                if axis == "train_fraction":
+                    notes.steps(first, resolved, pair.dataset)
                 shown = axis_value(resolved.cell, axis)
                 if axis == "ensembling":  # a description shows the method, not the file's name
                     shown = NONE if shown is None else value

@@ -7,10 +7,13 @@ from typing import Any
 
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
+from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
 
 _SHOWN = 5
+_FEW_STEPS = 5
+"""An epoch with fewer is hardly an epoch: the plan says so."""
 _LOOKS = {
     "id": "looks like a number or name of rows, and is taken as a feature",
     "date": "looks like dates, and is taken as a feature",
@@ -36,6 +39,7 @@ class Notes:
         self._unmoved: dict[tuple[str, str], list[tuple[str, ...]]] = {}
         self._same: dict[tuple[str, str], tuple[str, str]] = {}
         self._mirrored: dict[str, str] = {}
+        self._steps: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._others: list[str] = []
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
@@ -58,6 +62,25 @@ class Notes:
             self._idle.setdefault((axis, value), {})[where] = None
         elif axis == "perturb_hparams" and value != "none" and names["hparams"] != "tuned":
             self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
+
+    def steps(self, names: Mapping[str, str], resolved: ResolvedCell, info: DatasetInfo) -> None:
+        """Note where batches that the user can choose leave an epoch few steps.
+
+        Parameters
+        ----------
+        names : mapping of str
+            The cell's dataset and classifier.
+        resolved : ResolvedCell
+        info : DatasetInfo
+        """
+        cell = resolved.cell
+        if not isinstance(batch := cell.hparams.get("batch"), int):
+            return
+        rows = n_points(cell.train_fraction, info.n_train)
+        found = (-(-rows // batch), rows, batch)
+        if found[0] < _FEW_STEPS:
+            key = (names["classifier"], names["dataset"])
+            self._steps[key] = min(found, self._steps.get(key, found))
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
         """Note that a dataset and classifier are the same fits as others of another name."""
@@ -135,6 +158,11 @@ class Notes:
             f"perturb_hparams = {_values(values)} cannot move these hparams of {classifier}: "
             + ", ".join(hparams)
             for (classifier, hparams), values in unmoved.items()
+        ]
+        lines += [
+            f"{classifier} takes {steps} {'step' if steps == 1 else 'steps'} an epoch on "
+            f"{dataset}: {rows:,} rows in batches of {batch:,}"
+            for (classifier, dataset), (steps, rows, batch) in self._steps.items()
         ]
         lines += [
             f"{other[1]} on {other[0]} is the same as {kept[1]} on {kept[0]} and stored there"

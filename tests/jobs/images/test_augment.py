@@ -101,7 +101,8 @@ def test_full_brightness_is_255_of_bytes_and_else_the_datasets_largest():
 
 
 def fit(name, scheme, **more):
-    return examples.fit(name, training_set(scheme), {**examples.OPTIONS[name], "epochs": 3}, **more)
+    data = training_set(scheme, examples.of(name) if name in examples.IMAGES_ONLY else None)
+    return examples.fit(name, data, {**examples.OPTIONS[name], "epochs": 3}, **more)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -42,7 +42,16 @@ class OfArrays(Protocol):
         settings: Mapping[str, Any],
         hparams: Mapping[str, Any],
     ) -> tuple[StateArray, ...]:
-        """Return what arrays a model will have."""
+        """Return what arrays a model will have.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Of a row as the model takes it.
+        n_classes : int
+        settings, hparams : mapping
+            As `jobs.classifiers.fit` has them.
+        """
 
     def revive(
         self,
@@ -52,7 +61,18 @@ class OfArrays(Protocol):
         state: State,
         device: Device,
     ) -> Alive:
-        """Return a model of its arrays."""
+        """Return a model of its arrays.
+
+        Parameters
+        ----------
+        settings, hparams : mapping
+            As `jobs.classifiers.fit` has them.
+        data : TrainingSet
+            What it was trained on, from which features are scaled and encoded.
+        state : mapping of str to array
+            The arrays.
+        device : Device
+        """
 
 
 @dataclass(frozen=True, slots=True)

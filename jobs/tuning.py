@@ -168,7 +168,15 @@ def evaluate_in_process(
 ) -> Draw:
     """Evaluate a draw in a process that keeps its data between calls.
 
-    `code` is the folder of the copy of users' own code, where there is one.
+    Parameters
+    ----------
+    canonical : dict
+        The cell's description.
+    number : int
+        Of the draw.
+    device : Device
+    code : str
+        The folder of the copy of users' own code, where there is one.
     """
     if code:
         from manyseed.jobs.own import modules, table

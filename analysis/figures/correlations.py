@@ -61,7 +61,7 @@ def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.flo
 
 @styled
 def correlations(tables: Tables) -> Plot | None:
-    """Draw rank correlations between the metrics of runs, a panel a classifier."""
+    """Draw rank correlations between the metrics of runs, a panel per classifier."""
     runs = varying(tables.runs.filter(~pl.col("identical")), tables.repeats)
     names = [
         name

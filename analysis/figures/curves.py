@@ -17,7 +17,7 @@ FEW_EPOCHS = 30  # up to so many, each has a marker
 
 @styled
 def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
-    """Draw mean, standard deviation and range over runs, a panel a cell.
+    """Draw mean, standard deviation and range over runs, a panel per cell.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
         f"curves-{quantity}",
         f"{quantity.capitalize()} in training",
         f"After each epoch the {unit} on the test set, and that of the epoch's training batches as "
-        "they were trained, a panel a cell. Lines: means over runs; "
+        "they were trained, a panel per cell. Lines: means over runs; "
         "dark band: ± seeds (standard deviation between the runs of a repeat, pooled), within the "
         "range; light band, of the test set only: smallest to largest. "
         f"n = {runs:,} runs, copies of identical ones left out.{not_drawn(left)}",

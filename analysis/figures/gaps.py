@@ -1,7 +1,8 @@
-"""Generalisation gap against each score of response curves, a dot a model."""
+"""Generalisation gap against each score of response curves, a dot per model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 from manyseed.analysis.figures.responses import coloured_by, levels_of
 from manyseed.analysis.figures.style import (
     VECTORS,
+    Handle,
     Mark,
     Plot,
     addresses,
@@ -27,7 +29,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def gaps(responses: pl.DataFrame, found: pl.DataFrame) -> list[Plot]:
-    """Draw a figure for each transform and layer of each dataset and classifier, a panel a score.
+    """Draw a figure for each transform and layer of each dataset and classifier, a panel per score.
 
     PRC, figures 6 to 9.
 
@@ -57,7 +59,7 @@ def _gap(
     by = coloured_by(models)
     levels = levels_of(models, by)
     figure, axes = panels([_said(row, models) for row in rows], "generalisation gap")
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     marks = []
     for axis, row in zip(axes, rows, strict=True):
         known = models.filter(pl.col(row["measure"]).is_not_null())
@@ -111,7 +113,7 @@ def _varies(models: pl.DataFrame, measure: str) -> bool:
     return known.len() > 0 and bool(known.n_unique() > 1)
 
 
-def _said(row: dict[str, Any], models: pl.DataFrame) -> str:
+def _said(row: Mapping[str, Any], models: pl.DataFrame) -> str:
     """Return the title of a panel: what the score tells, and its correlation as it is drawn."""
     told = "too few models"
     if row["cmi"] is not None:

@@ -1,7 +1,7 @@
 """The kinds of figures: what each shows, and how it is drawn; the page holds some of them.
 
 Beside those that are listed, every column of numbers of the tables of runs, pairs and repeats is a
-kind: a row a cell, or violins by one or two of what cells differ in.
+kind: a row per cell, or violins by one or two of what cells differ in.
 """
 
 from __future__ import annotations
@@ -177,13 +177,14 @@ KINDS: tuple[Kind, ...] = (
     Kind("mean-ranks", "ranks of classifiers across datasets", _ranks),
     Kind(
         CELLS.rstrip("-"),
-        "accuracy, its range, error consistency and α̂, a row a cell, a figure a dataset",
+        "accuracy, its range, error consistency and α̂, a row per cell, a figure per dataset",
         lambda given: of_datasets(given.tables),
         least=WIDEST,
     ),
     Kind(
         "consistency-repeats",
-        "means and ranges of error consistency of each repeat, a row a cell, a figure a dataset",
+        "means and ranges of error consistency of each repeat, a row per cell, a figure per "
+        "dataset",
         lambda given: of_datasets(
             given.tables, of_repeats, "consistency-repeats-", ": error consistency of repeats"
         ),

@@ -29,7 +29,7 @@ QUANTITIES = {
 
 @styled
 def overview(cells: pl.DataFrame, name: str) -> Plot | None:
-    """Draw a column of the table of cells: a row a dataset, a panel a classifier.
+    """Draw a column of the table of cells: a row per dataset, a panel per classifier.
 
     None with a single dataset, or where no cell has a value, or all have α̂ 0.
     """

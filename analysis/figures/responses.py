@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
 from manyseed.analysis.response.curves import cumulative, gi
 
@@ -39,7 +39,7 @@ def levels_of(table: pl.DataFrame, by: str) -> list[str]:
 
 
 def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
-    """Draw the curves of each dataset and classifier, a panel a transform and layer.
+    """Draw the curves of each dataset and classifier, a panel per transform and layer.
 
     PRC, figure 1.
 
@@ -72,7 +72,7 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     figure, axes = panels(
         [named(*one) for one in of], "cumulative accuracy" if integral else "accuracy"
     )
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, (transform, layer) in zip(axes, of, strict=True):
         own = table.filter(transform=transform, layer=layer)
         for index, level in enumerate(levels):
@@ -203,7 +203,7 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     cells = own.unique("cell", maintain_order=True)
     there = [name for name in ("hparams", *AXES) if name in cells.columns]
     axes_apart = [name for name in there if cells[name].n_unique() > 1]
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     said = []
     u = (grid - grid[0]) / (grid[-1] - grid[0])
     for index, one in enumerate(pair):

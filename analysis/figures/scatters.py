@@ -42,7 +42,7 @@ _RUN = ["cell", "repeat_index", "run_index"]
 
 @styled
 def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> Plot | None:
-    """Draw α̂ against another metric, a dot a run, coloured by classifier, source or scheme.
+    """Draw α̂ against another metric, a dot per run, coloured by classifier, source or scheme.
 
     RKS, figures 9, 11 and 12. Datasets whose α̂ is 0 throughout have no panel; None where all are
     such.

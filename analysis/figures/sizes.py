@@ -83,7 +83,7 @@ def _drawn_datasets(ensembles: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 def _panels(
     ensembles: pl.DataFrame, label: str, draw: Any
 ) -> tuple[Any, Sequence[Axes], dict[str, Handle]]:
-    """Draw a panel a dataset, and in it each classifier."""
+    """Draw a panel per dataset, and in it each classifier."""
     datasets = ensembles["dataset"].unique().sort().to_list()
     classifiers = ensembles["classifier"].unique().sort().to_list()
     figure, axes = panels(datasets, label)

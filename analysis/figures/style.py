@@ -175,7 +175,7 @@ def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
 
 
 def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel a title, up to three side by side, and one vertical label.
+    """Return a figure with a panel per title, up to three side by side, and one vertical label.
 
     Parameters
     ----------

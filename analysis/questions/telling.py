@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,7 +45,7 @@ class Telling:
     dataset: str
     classifier: str
     compared: int
-    leading: Sequence[dict[str, Any]]
+    leading: Sequence[Mapping[str, Any]]
     telling: int
     silent: Sequence[str]
 
@@ -172,7 +172,7 @@ def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield text, (figure, "response-measures", "conventions")
 
 
-def _best(row: dict[str, Any]) -> str:
+def _best(row: Mapping[str, Any]) -> str:
     """Return what the best score of a transform tells, and how much seeds change that."""
     of = named(row["transform"], row["layer"])
     n = f"n = {row['n_models']:,} models"
@@ -182,7 +182,7 @@ def _best(row: dict[str, Any]) -> str:
         turned = ", turned round: the gap is smaller where the score promises a larger one"
     score = row["measure"].replace("_", " ")
     if row["cmi_sd"] is None:
-        seeds = "from one seed a configuration: how much seeds change it is not known"
+        seeds = "from one seed per configuration: how much seeds change it is not known"
         return f"of {of} most {score}, cmi {row['cmi']:.0f} ({chance}; {n}; {seeds}){turned}"
     others = "no other"
     if row["near"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -121,7 +122,7 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
     return Listed(name, title, legend, heads, 4, rows)
 
 
-def _row(row: dict[str, Any]) -> Row:
+def _row(row: Mapping[str, Any]) -> Row:
     beyond = row["beyond"]
     cmi = _with_sd(row["cmi"], row["cmi_sd"], 1) if beyond else _WITHIN
     if row["cmi"] is None:

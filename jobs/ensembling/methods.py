@@ -319,7 +319,7 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         )
         raise Refused("ensembling", name, reason)
     if "optimizer" not in model.canonical:
-        reason = f"{name} needs one of the networks that manyseed trains, and {model.name} is none"
+        reason = f"{name} needs one of the built-in networks, and {model.name} is none"
         raise Refused("ensembling", name, reason)
     if name == "dropout":
         if "dropout" not in model.hparams:

@@ -49,6 +49,16 @@ def resolve(
 ) -> ClassifierInfo:
     """Resolve a table for a dataset, as `jobs.classifiers.resolve` does the others.
 
+    Parameters
+    ----------
+    name : str
+        Of the classifier.
+    options : mapping
+        Its table.
+    dataset : DatasetInfo
+    findings : Findings
+        What a process of its own found out about the code.
+
     Raises
     ------
     Refused

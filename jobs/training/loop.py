@@ -43,7 +43,7 @@ class TrainingPlan:
     Attributes
     ----------
     epochs, batch_size : int
-        Passes over the training rows, and rows a step.
+        Passes over the training rows, and rows per step.
     rate : callable
         The learning rate of each step (`Rate`).
     snapshots : tuple of int

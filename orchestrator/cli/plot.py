@@ -36,7 +36,7 @@ def plot(
             metavar="COLUMN[,COLUMN]",
             help="Of a column: by one or two of what cells differ in; of two, the rows and the "
             "columns of a grid.",
-            show_default="a row a cell",
+            show_default="a row per cell",
         ),
     ] = "",
     where: Annotated[str | None, where_option("Which cells: a condition over them.")] = None,

@@ -121,7 +121,7 @@ def _tasks(state: dict[str, Any], name: str) -> str:
 
 def _training(state: dict[str, Any]) -> str:
     rate, left = state["runs_per_hour"], duration(state["seconds_left"])
-    done = f"{rate:,.0f} runs an hour" if rate else "no run has ended yet"
+    done = f"{rate:,.0f} runs per hour" if rate else "no run has ended yet"
     return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
 
 

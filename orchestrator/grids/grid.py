@@ -176,7 +176,23 @@ class _Reader:
         values: Mapping[str, list[Any]],
         codes: Mapping[str, Codes],
     ) -> NDArray[np.bool_]:
-        """Return which combinations a rule is about."""
+        """Return which combinations a rule is about.
+
+        Parameters
+        ----------
+        rule : Exclusion
+        number : int
+            Its place among the grid's rules, for messages.
+        values : mapping of str to list
+            What each axis takes.
+        codes : mapping of str to integer array (combination,)
+            Of each combination, the place of its value among `values`.
+
+        Raises
+        ------
+        UserError
+            For a rule that names no axis, or a pattern that meets no value.
+        """
         key = f"{self.where}.exclude[{number}]"
         if not rule.patterns():
             raise UserError(

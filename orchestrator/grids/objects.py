@@ -174,7 +174,23 @@ def sweep_text(
     test: float | int,
     grid: Mapping[str, Any],
 ) -> str:
-    """Return the text of a sweep file with one dataset and one classifier, both called `name`."""
+    """Return the text of a sweep file with one dataset and one classifier.
+
+    Parameters
+    ----------
+    name : str
+        Of the sweep and of the classifier.
+    table : mapping
+        The classifier's table.
+    data : Path
+        The dataset's file.
+    seed, repeats, runs : int
+        As the file's keys.
+    test : float or int
+        A share, or a number of points.
+    grid : mapping
+        More axes of the grid.
+    """
     lines = [
         f"name = {toml_value(name)}",
         f"seed = {seed}",

@@ -1,4 +1,4 @@
-"""More runs of some cells: grids that are added to the sweep file, one a cell, and planned.
+"""More runs of some cells: grids that are added to the sweep file, one per cell, and planned.
 
 A plan only grows, each cell by itself. What the sweep file's user wrote stays; below it stands a
 grid for each cell that has more runs than that asks for.

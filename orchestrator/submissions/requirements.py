@@ -37,7 +37,21 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
-    """Refuse rows whose predictions the disk cannot hold."""
+    """Refuse rows whose predictions the disk cannot hold.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    state : Survey
+    groups : Groups
+        Their layouts.
+    rows : polars frame
+        What is to be trained: a column ``group``, a row per run.
+
+    Raises
+    ------
+    UnavailableError
+    """
     repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
     counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
     missing = [GroupRoom(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]

@@ -187,7 +187,26 @@ class _Submitter:
     def to_cluster(
         self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
     ) -> Submission:
-        """One array of tasks for each resource class, cut where the cluster's limits ask for it."""
+        """Submit an array of tasks for each resource class, cut where the cluster's limits ask it.
+
+        Parameters
+        ----------
+        rows : polars frame
+            The runs to train.
+        profile : Profile
+            What jobs ask for on this cluster.
+        earlier : list of Submission
+            Whose attempts show which nodes are broken.
+        n_waiting : int
+            Tasks that wait or run already, which count towards the user's limits.
+
+        Raises
+        ------
+        UnavailableError
+            Where the cluster does not answer or take the jobs.
+        UserError
+            For a profile without what the runs need.
+        """
         from manyseed.slurm.arrays import Tasks, submit_array
         from manyseed.slurm.discover import discover
 

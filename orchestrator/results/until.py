@@ -30,7 +30,7 @@ MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Target:
     """What a driver was asked for; another question begins a sequence of its own."""
 
     half_width: float
@@ -98,7 +98,7 @@ class Answered:
 class UntilRecord:
     """What is kept of it: the question, and the cells by their identity."""
 
-    asked: Asked
+    asked: Target
     cells: Mapping[str, dict[str, Any]]
 
 
@@ -193,7 +193,7 @@ def preview(
     return found, len(grow(paths, wanted, dry_run=True).added) if wanted else 0
 
 
-def _first(cells: pl.DataFrame, asked: Asked) -> dict[int, int]:
+def _first(cells: pl.DataFrame, asked: Target) -> dict[int, int]:
     """Return how many runs the cells with too few for a first look must have."""
     few = cells.filter(pl.col("runs") < asked.first, ~pl.col("identical"))
     return dict.fromkeys(few["cell"].to_list(), asked.first)
@@ -208,7 +208,7 @@ def _condition(cells: Sequence[int]) -> str:
     return " OR ".join(spans)
 
 
-def _report_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str], None]) -> None:
+def _report_other_question(paths: SweepPaths, asked: Target, tell: Callable[[str], None]) -> None:
     before = recorded(paths)
     if before is not None and before.asked != asked:
         tell(
@@ -218,7 +218,7 @@ def _report_other_question(paths: SweepPaths, asked: Asked, tell: Callable[[str]
         )
 
 
-def checked(half_width: float, confidence: float, block: int, most: int) -> Asked:
+def checked(half_width: float, confidence: float, block: int, most: int) -> Target:
     """Return the question that the options of `until` ask.
 
     Parameters
@@ -243,16 +243,16 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Aske
         if not least <= value <= 60_000:
             message = f"must be from {least} to 60,000"
             raise UserError(message, key=option, value=value)
-    return Asked(half_width, confidence, FIRST, block)
+    return Target(half_width, confidence, FIRST, block)
 
 
-def look(paths: SweepPaths, asked: Asked, most: int, where: str | None = None) -> list[Answered]:
+def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) -> list[Answered]:
     """Decide for each cell from the result tables.
 
     Parameters
     ----------
     paths : SweepPaths
-    asked : Asked
+    asked : Target
     most : int
         The most runs on each test set.
     where : str, optional
@@ -316,7 +316,7 @@ def means(runs: pl.DataFrame, repeats: int) -> Real:
     return gapless["accuracy"].to_numpy()
 
 
-def needed(found: Sequence[Answered], asked: Asked) -> dict[int, int]:
+def needed(found: Sequence[Answered], asked: Target) -> dict[int, int]:
     """Return how many runs the cells must have for their next look, where more are planned."""
     wanted = {
         one.cell: _next_look(one.decision.runs, asked) for one in found if one.state == "more"
@@ -325,7 +325,7 @@ def needed(found: Sequence[Answered], asked: Asked) -> dict[int, int]:
     return {cell: runs for cell, runs in wanted.items() if runs > planned[cell]}
 
 
-def _next_look(runs: int, asked: Asked) -> int:
+def _next_look(runs: int, asked: Target) -> int:
     if runs < asked.first:
         return asked.first
     return asked.first + ((runs - asked.first) // asked.block + 1) * asked.block

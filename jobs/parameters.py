@@ -139,8 +139,7 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Lay
             raise _refused("models of cells with an ensembling method are several to a run")
         fit = classifiers.fit_of(cell.classifier)
         if not isinstance(fit, OfArrays):
-            reason = f"models of {name} are no arrays: a run's is had by training it again"
-            raise _refused(reason)
+            raise _refused(f"models of {name} are no arrays of numbers")
         space = classifiers.space(cell.classifier, cell.hparams)
         hparams = _anchors(cell, space)
         is_fixed = cell.perturb_hparams == "none" and not is_tuned(cell)

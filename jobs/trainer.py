@@ -6,7 +6,7 @@ A run's result depends on the run alone, bit for bit: not on what was trained be
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -25,7 +25,7 @@ from manyseed.jobs.perturb import (
 )
 from manyseed.jobs.run import Cell, DatasetRows, Generators, Prediction, Run, TrainingSet
 from manyseed.jobs.streams import Stream, stream
-from manyseed.jobs.training.handling import PLAIN, AfterTraining, Handling
+from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handling
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked
@@ -109,7 +109,15 @@ class Trainer:
             image=data.image,
             largest=255.0 if data.X.dtype == np.uint8 else float(data.X.max()),
         )
-        return lambda alive: answers(asked, subject, alive)
+
+        def ask(alive: Alive) -> Mapping[str, NDArray[Any]]:
+            if alive.look_up is None:
+                return answers(asked, subject, alive)
+            # rows go by their places in the dataset: what is made of each is known there
+            known = replace(subject, rows=lambda places: part.train[places], X_test=part.test)
+            return answers(asked, known, replace(alive, encode=alive.look_up))
+
+        return ask
 
     def training_set(self, run: Run) -> TrainingSet:
         """Return what a run is fitted on: split, subsampled, resampled, perturbed."""

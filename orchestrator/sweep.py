@@ -381,11 +381,15 @@ class Sweep(Learning):
 
         return show(self.paths, address)
 
-    def rerun(self, address: str) -> dict[str, Any]:
-        """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored."""
+    def rerun(self, address: str, save: str | Path | None = None) -> dict[str, Any]:
+        """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored.
+
+        With `save` the model is written to that file, a new one: ``.pt`` or ``.npz`` of a network,
+        ``.npz`` of a linear model, ``.json`` of XGBoost, ``.skops`` of an estimator.
+        """
         from manyseed.orchestrator.runs.rerun import rerun
 
-        return rerun(self.paths, address)
+        return rerun(self.paths, address, None if save is None else Path(save))
 
     def drop(self, where: str, *, dry_run: bool = False) -> Drop:
         """Take the cells that meet a condition in SQL out of the plan for good.

@@ -52,12 +52,15 @@ class Backbone:
         Height and width that images are scaled to.
     interpolation : {"bicubic", "bilinear"}
         How, as the published weights expect it.
+    width : int
+        Features of an image.
     """
 
     build: Callable[[], nn.Module]
     head: str
     size: int
     interpolation: Literal["bicubic", "bilinear"]
+    width: int = 768
 
 
 def _torchvision(name: str) -> nn.Module:

@@ -17,9 +17,6 @@ from manyseed.jobs.training.network import Encoded, Network
 if TYPE_CHECKING:
     import torch
 
-_WIDTH = 768
-"""Features of an image, of both backbones."""
-
 _IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
 """Of one image of any size, through each frozen backbone."""
 
@@ -34,6 +31,12 @@ def _features(data: TrainingSet, settings: Mapping[str, Any], device: torch.devi
     from manyseed.jobs.classifiers.features import features
 
     return features(settings["backbone"], settings["weights"], data, device)
+
+
+def _width(settings: Mapping[str, Any]) -> int:
+    from manyseed.jobs.classifiers.features import BACKBONES
+
+    return BACKBONES[settings["backbone"]].width
 
 
 def _backbone(options: Options) -> str:
@@ -77,5 +80,5 @@ VIT_TRANSFER = Classifier(
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_core_seconds,
     packages=("torch", "torchvision"),
-    fit=Network(build=_head, features=_features, width=lambda _: _WIDTH),
+    fit=Network(build=_head, features=_features, width=_width),
 )

@@ -63,7 +63,7 @@ def fit(
         found = booster.predict(_matrix(rows, data.cardinality), output_margin=True)
         return np.asarray(found)
 
-    alive = Alive(data.X, predict, lambda raw: raw)
+    alive = Alive(data.X, predict, lambda raw: raw, model=booster)
     return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=alive)
 
 

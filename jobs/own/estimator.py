@@ -55,7 +55,7 @@ def fit(
 
     # of one-hot columns, which stand last, nothing lies between two labels
     n_continuous = int((data.cardinality == 0).sum()) if settings["encode"] == "dense" else None
-    alive = Alive(X, predict, encode, n_continuous=n_continuous)
+    alive = Alive(X, predict, encode, n_continuous=n_continuous, model=model)
     return Fitted(predict(X_test)[np.newaxis], seconds, alive=alive)
 
 

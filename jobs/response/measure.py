@@ -45,7 +45,8 @@ class Subject:
     n_part : int
         Rows of the training part.
     rows : callable
-        ``rows(own)`` returns raw rows of the training part, float64 (n, n_features), unperturbed.
+        ``rows(own)`` returns raw rows of the training part, float64 (n, n_features), unperturbed;
+        or, as `X_test`, in their place what the model's `encode` takes.
     y : uint16 array (n_part,)
         Their classes.
     X_test : float64 array (n_test, n_features)
@@ -60,9 +61,9 @@ class Subject:
     streams: Streams
     own: Positions
     n_part: int
-    rows: Callable[[Positions], NDArray[np.float64]]
+    rows: Callable[[Positions], NDArray[Any]]
     y: NDArray[np.uint16]
-    X_test: NDArray[np.float64]
+    X_test: NDArray[Any]
     y_test: NDArray[np.uint16]
     n_classes: int
     image: tuple[int, int, int] | None

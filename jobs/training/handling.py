@@ -32,6 +32,11 @@ class Alive:
         dimension epoch. It draws no random number and changes nothing in the model.
     encode : callable, optional
         ``encode(raw)`` makes of raw rows, a float64 array (n, n_features), what `predict` takes.
+    look_up : callable, optional
+        ``look_up(index)`` makes the same of rows of the prepared dataset, int64 array (n,), in the
+        place of `encode` where it would take long.
+    model : object, optional
+        The library's own, where it is none of arrays.
     halves : callable, optional
         ``halves()`` cuts a network behind its first block (`jobs.training.network.Network.halves`);
         absent where nothing is hidden.
@@ -44,10 +49,12 @@ class Alive:
 
     rows: Any
     predict: Callable[[Any], NDArray[np.floating[Any]]]
-    encode: Callable[[NDArray[np.float64]], Any] | None = None
+    encode: Callable[[NDArray[Any]], Any] | None = None
     halves: Callable[[], tuple[Any, Any]] | None = None
     n_continuous: int | None = None
     state: Callable[[], State] | None = None
+    look_up: Callable[[NDArray[np.int64]], Any] | None = None
+    model: Any = None
 
 
 AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]

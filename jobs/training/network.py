@@ -155,7 +155,7 @@ class Network:
         )
         alive = fitted.alive
         if alive is not None:
-            alive = self._alive(alive, model, encode, place)
+            alive = self._alive(alive, model, settings, data, encode, place)
         return fitted._replace(seconds=built + fitted.seconds, alive=alive)
 
     def revive(
@@ -189,7 +189,7 @@ class Network:
         (self.initialise or layers.initialise)(model, np.random.default_rng(0))
         model.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
         model.to(place)
-        return self._alive(loop.alive(model, None), model, encode, place)
+        return self._alive(loop.alive(model, None), model, settings, data, encode, place)
 
     def shape(self, settings: Named, encode: Encoder | None) -> tuple[int, ...]:
         """Return the shape of a row as the module takes it."""
@@ -213,7 +213,13 @@ class Network:
         )
 
     def _alive(
-        self, alive: Alive, model: torch.nn.Module, encode: Encoder | None, place: torch.device
+        self,
+        alive: Alive,
+        model: torch.nn.Module,
+        settings: Named,
+        data: TrainingSet,
+        encode: Encoder | None,
+        place: torch.device,
     ) -> Alive:
         """Add what is known of a model's rows and layers."""
         import torch
@@ -225,7 +231,16 @@ class Network:
 
         alive = replace(alive, state=state)
         if encode is None:
-            return alive
+            known, features = data.in_dataset, self.features
+            if known is None or features is None:
+                return alive
+
+            def look_up(index: NDArray[np.int64]) -> torch.Tensor:
+                rows = replace(known, train=index, test=index[:0])
+                found, _ = features(replace(data, in_dataset=rows), settings, place)
+                return loop.owned(found, place, torch.float32)
+
+            return replace(alive, look_up=look_up)
         return replace(
             alive,
             encode=lambda raw: loop.owned(encode(raw), place, torch.float32),

@@ -95,7 +95,7 @@ def whole_numbers(text: str, key: str, example: str) -> list[int]:
         raise UserError("no list of whole numbers", key=key, value=text, remedy=remedy) from None
 
 
-def require_outside(output: Path | None, sweep: Sweep) -> None:
+def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:
     """Refuse to write among the files of a sweep."""
     if output is None or is_pipe(output):
         return
@@ -103,4 +103,4 @@ def require_outside(output: Path | None, sweep: Sweep) -> None:
     own = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
     if any(target.is_relative_to(place.resolve()) for place in own):
         remedy = "write elsewhere: what is there is the sweep's own"
-        raise UserError("is among its files", key="--output", value=str(output), remedy=remedy)
+        raise UserError("is among its files", key=key, value=str(output), remedy=remedy)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.saving import READ, endings
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.jobs.tuning import is_tuned, search_id
 from manyseed.orchestrator.errors import DamagedFile
@@ -49,7 +50,23 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         "description": found.run.cell.canonical(),
         "fitted_with": None if is_tuned(cell) else run_hparams(replace(found.fitted, cell=cell)),
         "streams": stream_keys(found.fitted),
+        **_saved(paths, found),
         "stored": {"group": found.spec.path, "row": found.row, **was_made.to_json()},
+    }
+
+
+def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, Any]:
+    """Return how the run's model is written to a file, and this read; nothing where it is not."""
+    known = endings(found.run.cell.classifier)
+    if not known or found.run.cell.ensembling is not None:
+        return {}
+    address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
+    file = f"model{known[0]}"
+    return {
+        "model": {
+            "save": f"manyseed rerun {paths.directory} {address} --save {file}",
+            "load": READ[known[0]].replace("FILE", repr(file)),
+        }
     }
 
 

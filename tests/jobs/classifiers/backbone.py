@@ -18,7 +18,7 @@ class Tiny(nn.Module):
         return self.head(torch.relu(self.conv(x)).flatten(1))
 
 
-tiny = Backbone(Tiny, "head", 16, "bicubic")
+tiny = Backbone(Tiny, "head", 16, "bicubic", width=8 * 16)
 
 
 def write_weights(path, seed=0):

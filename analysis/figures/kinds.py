@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from manyseed.analysis.figures import deep, quantities
+from manyseed.analysis.figures import deep, quantities, worth
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
@@ -283,9 +283,15 @@ KINDS: tuple[Kind, ...] = (
         of="dee",
     ),
     Kind(
-        "method-equivalent-error",
-        "how many runs the members of one training are worth, by error",
-        _of("dee", lambda table, _: deep.equivalents(table, "error", methods=True)),
+        "method-equivalent-averaged-cll",
+        "the same, averaged over the cells of a dataset",
+        _of("dee", lambda table, _: worth.averaged_equivalents(table, "cll")),
+        of="dee",
+    ),
+    Kind(
+        "method-equivalents",
+        "how many runs the members of one training are worth, metric by metric",
+        _of("dee", lambda table, _: worth.equivalents_by_metric(table)),
         of="dee",
     ),
     Kind(

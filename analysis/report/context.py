@@ -19,6 +19,7 @@ from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, listed
+from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
@@ -219,6 +220,7 @@ def context(
         provenance=provenance,
         tables=[
             *listed(own, options.close, ensembles, sources),
+            *of_methods(uncertainty, dee),
             *of_responses(responses, cmi),
         ],
         sweep_file=sweep_file,

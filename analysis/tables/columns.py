@@ -146,6 +146,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "members": ("models", "Runs, or members of one run, whose probabilities are averaged."),
         "pool": (_RUNS, "Runs that they are drawn from; null for members of one run."),
+        "fit_seconds": (
+            "s",
+            "What they took to train: of members all of their run, of runs their number times the "
+            "mean of the repeat; null where it is not known.",
+        ),
     },
     "dee": {
         "deep_cell": ("", "Whose deep ensembles the cell is compared with."),
@@ -164,6 +169,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "beyond": (_RUNS, "Where dee is null: more than so many."),
         "pool": (_RUNS, "Runs of deep_cell that ensembles are drawn from."),
         "draws": ("ensembles", "Ensembles of each size."),
+        "fit_seconds": (
+            "s",
+            "What the cell's ensemble took to train: mean of the column of uncertainty.",
+        ),
+        "deep_fit_seconds": ("s", "What one run of deep_cell takes: mean over the repeat."),
     },
 }
 

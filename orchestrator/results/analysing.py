@@ -132,7 +132,7 @@ def analyze(
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
-    of_deep = of_cells(deep, merged.repeats, plan.cells, options)
+    of_deep = of_cells(deep, merged.repeats, plan.cells, pl.concat(extras), options)
     for name in (UNCERTAINTY, DEE):
         if name in of_deep:
             write_result(paths, name, of_deep[name].lazy(), options)

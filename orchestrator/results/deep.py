@@ -14,7 +14,7 @@ from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.questions.deep import ORDER, SCHEMA, build, combine
-from manyseed.analysis.tables.keys import CELL_KEY, REPEAT
+from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
@@ -60,7 +60,11 @@ def measured(
 
 
 def of_cells(
-    measured: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame, options: Options
+    measured: pl.DataFrame,
+    repeats: pl.DataFrame,
+    cells: pl.DataFrame,
+    runs: pl.DataFrame,
+    options: Options,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that there are: ensembles by size, and cells compared with them.
 
@@ -72,6 +76,8 @@ def of_cells(
         The table of repeats: those with a problem are left out.
     cells : frame
         The plan's.
+    runs : frame
+        `fit_seconds` of each run.
     options : Options
     """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
@@ -84,12 +90,42 @@ def of_cells(
     worth = compared(own, here, kind=options.dee_std).join(
         epochs, on="cell", how="left", maintain_order="left"
     )
+    own, worth = timed(own, worth, runs)
     tables = {UNCERTAINTY: own, DEE: worth}
     return {
         name: described.join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()
         if not table.is_empty()
     }
+
+
+def timed(
+    own: pl.DataFrame, worth: pl.DataFrame, runs: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return both tables with what their ensembles took to train.
+
+    A run with members counts as a whole, however few of them are averaged; runs of a repeat count
+    with their mean.
+
+    Parameters
+    ----------
+    own, worth : frame
+        The tables uncertainty and dee.
+    runs : frame
+        `fit_seconds` of each run, null where it is not known.
+    """
+    seconds = runs.select(*RUN, pl.col("fit_seconds").cast(pl.Float64))
+    means = seconds.group_by(REPEAT).agg(_mean=pl.col("fit_seconds").mean())
+    own = own.join(seconds, on=RUN, how="left", maintain_order="left")
+    own = own.join(means, on=REPEAT, how="left", maintain_order="left")
+    whole = pl.when(IS_METHOD).then("fit_seconds").otherwise(pl.col("members") * pl.col("_mean"))
+    own = own.with_columns(whole.alias("fit_seconds")).drop("_mean")
+    key = [*REPEAT, "members"]
+    sizes = own.group_by(key).agg(pl.col("fit_seconds").mean())
+    worth = worth.join(sizes, on=key, how="left", maintain_order="left")
+    of_deep = means.rename({"cell": "deep_cell", "_mean": "deep_fit_seconds"})
+    by = ["deep_cell", "repeat_index"]
+    return own, worth.join(of_deep, on=by, how="left", maintain_order="left")
 
 
 def _held(paths: SweepPaths) -> pl.DataFrame | None:

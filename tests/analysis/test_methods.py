@@ -112,7 +112,7 @@ def test_a_panel_a_metric_of_each_cell():
     for axis, title in zip(plot.figure.axes, titles, strict=True):
         size, worth = axis.containers[0].lines[0].get_data()
         same = "error" in title  # of the method it does not depend on the size
-        assert (np.ptp(worth) < 1e-9) is same or not same
+        assert (np.ptp(worth) < 1e-9) == same
         if not same:
             np.testing.assert_allclose(worth, np.sqrt(size), atol=0.1)
     assert equivalents_by_metric(dee.filter(pl.col("axis") != "ensembling")) is None

@@ -27,6 +27,7 @@ ASKED = {
     "invariance-cifar10": (4 * 2 + 3) * 3 * 2 * 9,
     "invariance-digits": 3 * 2 * 2 * 3 * 3,
     "pitfalls-cifar10": 4 * 128 + 5 * (4 * 3 + 4 + 4 + 2),
+    "pitfalls-digits": 2 * (6 * 5 + 60),
     "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 20 + 2 * 20,
 }
 
@@ -50,6 +51,7 @@ ANALYSED = {
     "invariance-cifar10": (OTHERS, {100}, None, 0, 0, 0),  # one network a configuration
     "invariance-digits": (OTHERS, {40}, None, 3, 2, 3),
     "pitfalls-cifar10": (OTHERS, PITFALLS, None, 5, 4, 10),
+    "pitfalls-digits": (OTHERS, {500, 169, 129, 60, 30, 40}, None, 5, 4, 10),
     "quickstart": (OTHERS, {0, 3, 5}, None, 10, 9, 45),
 }
 """What α̂ compares with, epochs, the reference's; candidates, references, and pairs of a repeat."""

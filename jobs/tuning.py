@@ -182,11 +182,12 @@ def evaluate_in_process(
         from manyseed.jobs.own import modules, table
 
         modules.use(Path(code), table.entries_of(canonical["classifier"]))
-    return evaluate(_trainer(), Cell.from_canonical(canonical), number, device)
+    return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)
 
 
 @lru_cache(maxsize=1)
-def _trainer() -> Trainer:
+def trainer_of_process() -> Trainer:
+    """Return the trainer that a process keeps between calls."""
     return Trainer()
 
 

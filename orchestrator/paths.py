@@ -109,9 +109,18 @@ class SweepPaths:
         """Return the file of the hparams that a search found."""
         return self.plan / "tuned" / f"{search}.json"
 
+    def scale(self, search: str) -> Path:
+        """Return the file of the scale that a search found."""
+        return self.plan / "tuned" / f"{search}.scale.json"
+
+    def all_scales(self) -> list[Path]:
+        """Return those of all complete searches for scales."""
+        return sorted((self.plan / "tuned").glob("*.scale.json"))
+
     def all_tuned(self) -> list[Path]:
         """Return the files of all searches that are complete."""
-        return sorted((self.plan / "tuned").glob("*.json"))
+        scales = {*self.all_scales()}
+        return sorted({*(self.plan / "tuned").glob("*.json")} - scales)
 
     def tuning(self, search: str) -> Path:
         """Return the file of the draws of a search that goes on."""

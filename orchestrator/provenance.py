@@ -40,7 +40,7 @@ class Recipe:
     packages : mapping
         Versions by name.
     tuned : mapping
-        Of tuned cells: the hparams that were found.
+        What searches found: hparams of tuned cells, and the scale of a posterior.
     own : mapping
         Of users' own code: what tells it from other code of that name and version, by `code_key`.
     """

@@ -270,7 +270,7 @@ class Sweep(Learning):
         workers: int | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> list[Search]:
-        """Search for the hparams that tuned cells still need; return the searches that were done.
+        """Search for hparams and scales that cells still need; return the searches that were done.
 
         Parameters
         ----------

@@ -1,18 +1,21 @@
-"""Search for the hparams of tuned cells, on this machine, in as many processes as asked.
+"""Search for the hparams of tuned cells, then for scales of posteriors, on this machine.
 
-Each draw that was judged is a line below ``tasks/tuning``, so that a search that is interrupted
-goes on; a search that is complete becomes a file below ``plan/tuned`` and is never done again.
+Fits are made in as many processes as asked. Each that was judged is a line below ``tasks/tuning``,
+so that a search that is interrupted goes on; a search that is complete becomes a file below
+``plan/tuned`` and is never done again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 
+from manyseed.jobs import scales
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.scales import NETWORKS, Trial
 from manyseed.jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import locked, read_records
@@ -22,7 +25,14 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import Search, TunedHparams, searches
+from manyseed.orchestrator.plans.scales import FoundScale
+from manyseed.orchestrator.plans.tuned import (
+    Search,
+    TunedHparams,
+    scale_searches,
+    searches,
+    with_hparams,
+)
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.working.spawned import spawned
 
@@ -53,56 +63,69 @@ def tune(
     """
     with locked(paths.tuning_lock, "tuning") as lease:
         cells = Plan.read(paths).cells
-        todo = searches(paths, cells)
-        require_fetched({s.dataset: s.cell.dataset for s in todo}, paths.sweep_file)
+        todo, later = searches(paths, cells), scale_searches(paths, cells)
+        require_fetched({s.dataset: s.cell.dataset for s in [*todo, *later]}, paths.sweep_file)
         gpu = next(iter(gpus().values()), None)
-        todo = [search if gpu else replace(search, device="cpu") for search in todo]
-        recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
         here = CodeHere(paths, cells.filter(hparams="tuned"))
         here.copy()
         todo = [replace(search, code=here.of(search.cell.classifier)) for search in todo]
-        logs = {
-            search.id: _Log(
-                paths, search, replace(recipes[search.device], own=here.recipe(search.cell))
-            )
-            for search in todo
-        }
-        open_draws = [
-            (search, number)
-            for search in todo
-            for number in range(n_draws(search.cell))
-            if number not in logs[search.id].draws
-        ]
-        total = sum(n_draws(search.cell) for search in todo)
-        done = total - len(open_draws)
-        report(done, total)
-        try:
-            for search, number, draw in _judged(open_draws, workers):
+        recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
+        done, total = 0, sum(_n_fits(search) for search in [*todo, *later])
+
+        def one_more(fits: int = 1) -> None:
+            nonlocal done
+            done += fits
+            report(done, total)
+
+        def search_all(of: Sequence[Search]) -> None:
+            of = [search if gpu else replace(search, device="cpu") for search in of]
+            logs = {}
+            for search in of:
+                recipe = replace(recipes[search.device], own=here.recipe(search.cell))
+                logs[search.id] = _Log(paths, search, recipe)
+            one_more(sum(len(log.draws) for log in logs.values()))
+            open_fits = [
+                (search, number)
+                for search in of
+                for number in range(_n_fits(search))
+                if number not in logs[search.id].draws
+            ]
+            for search, number, draw in _judged(open_fits, workers):
                 logs[search.id].add(number, draw)
-                done += 1
-                report(done, total)
+                one_more()
+            for search in of:
+                logs[search.id].close(lease.check)
+
+        try:
+            search_all(todo)
+            if later:  # of tuned cells with the hparams that were found just now
+                search_all([replace(one, fitted=with_hparams(paths, one.cell)) for one in later])
         except (MachineError, ImportError, MemoryError, OSError) as error:
             said = f"the search cannot go on: {error}{remedy(error, paths)}"
             raise UnavailableError(said) from None
-        for search in todo:
-            logs[search.id].close(lease.check)
-    return todo
+    return [*todo, *later]
+
+
+def _n_fits(search: Search) -> int:
+    return NETWORKS if search.ensembling else n_draws(search.cell)
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A draw that was judged; the first line of a file, which is the recipe, is of none."""
+    """A fit that was judged; the first line of a file, which is the recipe, is of none."""
 
     number: int = -1
     draw: Draw | None = None
+    trial: Trial | None = None
 
 
 class _Log:
-    """The draws of one search that were judged, kept line by line until all of them are there."""
+    """The fits of one search that were judged, kept line by line until all of them are there."""
 
     def __init__(self, paths: SweepPaths, search: Search, recipe: Recipe) -> None:
         self._search, self._recipe = search, recipe
-        self._result, self._file = paths.tuned(search.id), paths.tuning(search.id)
+        self._result = (paths.scale if search.ensembling else paths.tuned)(search.id)
+        self._file = paths.tuning(search.id)
         self.draws = self._judged_before()
         self._file.parent.mkdir(parents=True, exist_ok=True)
         # written anew, because a last line may be torn
@@ -110,8 +133,8 @@ class _Log:
         for number, draw in self.draws.items():
             self._append(number, draw)
 
-    def _judged_before(self) -> dict[int, Draw]:
-        """Return the draws that are in the file; none if another recipe judged, or it is damaged.
+    def _judged_before(self) -> dict[int, Draw | Trial]:
+        """Return the fits that are in the file; none if another recipe judged, or it is damaged.
 
         What another recipe judged is not comparable, and what is damaged can be judged again.
         """
@@ -121,52 +144,68 @@ class _Log:
             return {}
         if recipe != [self._recipe]:
             return {}
-        return {one.number: one.draw for one in judged if one.draw is not None}
+        found = ((one.number, one.draw or one.trial) for one in judged)
+        return {number: one for number, one in found if one is not None}
 
-    def add(self, number: int, draw: Draw) -> None:
+    def add(self, number: int, draw: Draw | Trial) -> None:
         self.draws[number] = draw
         self._append(number, draw)
 
-    def _append(self, number: int, draw: Draw) -> None:
+    def _append(self, number: int, draw: Draw | Trial) -> None:
+        line = {"number": number, "trial" if self._search.ensembling else "draw": asdict(draw)}
         with self._file.open("a") as file:
-            file.write(json.dumps(asdict(_Judged(number, draw))) + "\n")
+            file.write(json.dumps(line) + "\n")
 
     def close(self, before_rename: Callable[[], None]) -> None:
         """Write what was found."""
-        draws = [self.draws[number] for number in range(n_draws(self._search.cell))]
-        try:
-            draw = draws[chosen := best(draws)]
-        except ValueError as error:
-            search = self._search
-            raise RunsError(f"{search.classifier} × {search.dataset}: {error}") from None
+        search, found = self._search, [self.draws[n] for n in range(_n_fits(self._search))]
+        draws = [one for one in found if isinstance(one, Draw)]
+        trials = [one for one in found if isinstance(one, Trial)]
+        pair = search.dataset, search.classifier
         self._result.parent.mkdir(parents=True, exist_ok=True)
-        assert draw.accuracy is not None
-        TunedHparams(
-            self._search.dataset,
-            self._search.classifier,
-            self._search.cell.hparams,
-            hparams=draw.hparams,
-            draw=chosen,
-            accuracy=draw.accuracy,
-            recipe=self._recipe,
-            draws=tuple(draws),
-        ).write(self._result, before_rename)
+        try:
+            if search.ensembling:
+                scale, log_likelihood = scales.best(trials)
+                FoundScale(
+                    *pair,
+                    search.ensembling,
+                    search.cell.canonical(),
+                    scale=scale,
+                    log_likelihood=log_likelihood,
+                    recipe=self._recipe,
+                    trials=tuple(trials),
+                ).write(self._result, before_rename)
+            else:
+                draw = draws[chosen := best(draws)]
+                assert draw.accuracy is not None
+                TunedHparams(
+                    *pair,
+                    search.cell.hparams,
+                    hparams=draw.hparams,
+                    draw=chosen,
+                    accuracy=draw.accuracy,
+                    recipe=self._recipe,
+                    draws=tuple(draws),
+                ).write(self._result, before_rename)
+        except ValueError as error:
+            raise RunsError(f"{search.classifier} × {search.dataset}: {error}") from None
         self._file.unlink()
 
 
-def _judged(draws: list[tuple[Search, int]], workers: int) -> Iterator[tuple[Search, int, Draw]]:
-    """Yield draws as they are judged."""
+def _judged(
+    draws: list[tuple[Search, int]], workers: int
+) -> Iterator[tuple[Search, int, Draw | Trial]]:
+    """Yield fits as they are judged."""
     if not draws:
         return
     with spawned(min(workers, len(draws))) as pool:
         try:
-            waiting: dict[Future[Draw], tuple[Search, int]] = {
-                pool.submit(evaluate_in_process, s.cell.canonical(), number, s.device, s.code): (
-                    s,
-                    number,
-                )
-                for s, number in draws
-            }
+            waiting: dict[Future[Draw | Trial], tuple[Search, int]] = {}
+            for search, number in draws:
+                of = scales.evaluate_in_process if search.ensembling else evaluate_in_process
+                asked = (search.fitted or search.cell).canonical()
+                fit = pool.submit(of, asked, number, search.device, search.code)
+                waiting[fit] = search, number
             for future in as_completed(waiting):
                 search, number = waiting.pop(future)
                 yield search, number, future.result()

@@ -29,6 +29,9 @@ SINGLE = "single"
 PUBLISHED = "published"
 """The temperature of csgld that PIT's code has: N / n², N training rows, n batches an epoch."""
 
+SEARCHED = "tuned"
+"""The scale of kfac-laplace that a search finds (`jobs.scales`)."""
+
 PREDICTION = 1 / 3
 """What predicting a row takes, of training on it for an epoch."""
 
@@ -95,9 +98,10 @@ def _checked(option: str, value: object) -> Any:
             raise Refused(option, value, allowed=f"a number from 0, or {PUBLISHED!r}")
         case "temperature":
             return number(option, value, least=0)
-        case "scale" if value is None:
-            reason = "kfac-laplace has no scale of its own: set scale, from about 0.01 to 10"
-            raise Refused(option, value, reason)
+        case "scale" if value == SEARCHED:
+            return value
+        case "scale" if isinstance(value, str):
+            raise Refused(option, value, allowed=f"a number above 0, or {SEARCHED!r}")
         case "beta":
             return number(option, value, least=0)
         case "log_sd":
@@ -214,7 +218,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             ),
             Method(
                 name="kfac-laplace",
-                defaults={"scale": None},
+                defaults={"scale": SEARCHED},
                 check=_checked,
                 member_epochs=_of_trained,
                 streams=("posterior",),

@@ -45,6 +45,8 @@ class Alive:
     state : callable, optional
         ``state()`` returns all arrays of the model: with them it can be made again. Absent where
         it is none of arrays.
+    model, test : optional
+        Of networks: the torch.nn.Module, and the test rows as it takes them.
     """
 
     rows: Any
@@ -55,6 +57,7 @@ class Alive:
     state: Callable[[], State] | None = None
     look_up: Callable[[NDArray[np.int64]], Any] | None = None
     model: Any = None
+    test: Any = None
 
 
 AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]

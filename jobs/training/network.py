@@ -156,6 +156,7 @@ class Network:
         alive = fitted.alive
         if alive is not None:
             alive = self._alive(alive, model, settings, data, encode, place)
+            alive = replace(alive, model=model, test=rows_test)
         return fitted._replace(seconds=built + fitted.seconds, alive=alive)
 
     def revive(

@@ -99,12 +99,13 @@ def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
     """Return the command that a planned sweep waits for."""
     from manyseed.jobs import datasets
     from manyseed.orchestrator.paths import SweepPaths
-    from manyseed.orchestrator.plans.tuned import searches
+    from manyseed.orchestrator.plans.tuned import scale_searches, searches
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
         return ["datasets", "fetch", sweep_file]
-    open_searches = searches(SweepPaths(directory), change.after.cells)
+    paths, cells = SweepPaths(directory), change.after.cells
+    open_searches = searches(paths, cells) or scale_searches(paths, cells)
     return ["tune" if open_searches else "submit", directory]
 
 

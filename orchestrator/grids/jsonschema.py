@@ -288,9 +288,8 @@ def _of_methods() -> Mapping[str, Schema]:
         "anyOf": [{"type": "number", "minimum": 0}, {"const": methods.PUBLISHED}],
     }
     options["scale"] = {
-        "description": "Of kfac-laplace, which must be given it.",
-        "type": "number",
-        "exclusiveMinimum": 0,
+        "description": f"Of {described['scale']}.",
+        "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": methods.SEARCHED}],
     }
     return {"members": members, **options}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.scales import NETWORKS
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
@@ -73,7 +74,7 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
     cells : DataFrame
         A plan's cells with repeats and runs.
     draws : int
-        Fits of the search that a pair with tuned hparams needs.
+        Fits of the search that a pair with tuned hparams needs; one for a scale has its own.
     observed : DataFrame
         As `observed_seconds` returns it.
 
@@ -85,6 +86,8 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
     """
     repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
     search = pl.when((pl.col("hparams") == "tuned").any()).then(draws).otherwise(0)
+    scaled = pl.col("canonical").str.contains('"scale":"tuned"', literal=True)
+    search += NETWORKS * pl.col("canonical").filter(scaled).n_unique()
     per_pair = (
         _priced(cells, observed)
         .with_columns(fits=repeats * pl.when("identical").then(1).otherwise(runs))

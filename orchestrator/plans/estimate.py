@@ -13,6 +13,7 @@ from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.scales import FoundScale
 from manyseed.orchestrator.plans.tuned import TunedHparams
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import find_group
@@ -61,6 +62,8 @@ def estimate_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
 def _outcome(paths: SweepPaths) -> Estimate:
     searches = [TunedHparams.read(file) for file in paths.all_tuned()]
     draws = [draw.seconds for search in searches for draw in search.draws]
+    scales = [FoundScale.read(file) for file in paths.all_scales()]
+    draws += [trial.seconds for search in scales for trial in search.trials]
     fits, seconds = len(draws), float(sum(draws))
     for spec in Groups.read(paths).specs:
         if (group := find_group(paths.store, spec)) is None:

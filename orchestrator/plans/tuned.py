@@ -1,4 +1,4 @@
-"""What searches for hparams found: one file each below ``plan/tuned``, never changed."""
+"""What searches found: one file each below ``plan/tuned``, never changed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.run import Cell, MachineError
+from manyseed.jobs.scales import is_searched, scale_search_id, with_scale
 from manyseed.jobs.training.handling import Device
 from manyseed.jobs.tuning import Draw, is_tuned, search_id
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.scales import found_scale
 from manyseed.orchestrator.provenance import Recipe
 
 if TYPE_CHECKING:
     import polars as pl
 
 
+SCALE = "ensembling.scale"
+"""What a scale that was found is called beside hparams."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The search that tuned cells of a dataset and classifier share.
+    """A search for the hparams of the tuned cells of a dataset and classifier, or for a scale.
 
     Attributes
     ----------
@@ -37,6 +43,10 @@ class Search:
         The device requested for its fits.
     code : str
         The folder of the copy of users' own code; empty: none is imported from there.
+    ensembling : str
+        Of a search for the scale of a cell's posterior: its method, as the sweep file calls it.
+    fitted : Cell, optional
+        The cell with the hparams that were found, where these were searched for.
     """
 
     dataset: str
@@ -45,6 +55,16 @@ class Search:
     cell: Cell
     device: Device
     code: str = ""
+    ensembling: str = ""
+    fitted: Cell | None = None
+
+
+class NotSearched(MachineError):
+    """What a search is to find is not there: `file` would hold it."""
+
+    def __init__(self, file: Path, what: str, directory: Path) -> None:
+        super().__init__(f"{file} is not there: search for {what} with: manyseed tune {directory}")
+        self.file = file
 
 
 def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
@@ -57,6 +77,22 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
         search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
         needed.setdefault(name, search)
     return [search for search in needed.values() if found(paths, search.id) is None]
+
+
+def scale_searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
+    """Return the searches for scales that some of a plan's cells need and that are to be done."""
+    import polars as pl  # a task's own process does without
+
+    needed: dict[str, Search] = {}
+    asked = cells.filter(pl.col("canonical").str.contains('"scale":"tuned"', literal=True))
+    for row in asked.iter_rows(named=True):
+        cell = Cell.from_canonical(json.loads(row["canonical"]))
+        if is_searched(cell):
+            name, pair = scale_search_id(cell), (row["dataset"], row["classifier"])
+            method = row["ensembling"]
+            search = Search(*pair, name, cell, row["device"], ensembling=method)
+            needed.setdefault(name, search)
+    return [search for search in needed.values() if found_scale(paths, search.id) is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +156,44 @@ def found(paths: SweepPaths, search: str) -> TunedHparams | None:
 
 
 def fitted(paths: SweepPaths, cell: Cell) -> Cell:
-    """Return a cell as its runs are trained: a tuned one with the hparams that were found.
+    """Return a cell as its runs are trained: with the hparams and the scale that were found.
 
     Raises
     ------
-    jobs.run.MachineError
+    NotSearched
+        Where they were not searched for.
+    """
+    ready = with_hparams(paths, cell)
+    if not is_searched(cell):
+        return ready
+    result = found_scale(paths, scale_search_id(cell))
+    if result is None:
+        raise NotSearched(paths.scale(scale_search_id(cell)), "its scale", paths.directory)
+    return with_scale(ready, result.scale)
+
+
+def with_hparams(paths: SweepPaths, cell: Cell) -> Cell:
+    """Return a tuned cell with the hparams that were found; others as they are.
+
+    Raises
+    ------
+    NotSearched
         Where they were not searched for.
     """
     if not is_tuned(cell):
         return cell
     result = found(paths, search_id(cell))
     if result is None:
-        raise MachineError(
-            f"{paths.tuned(search_id(cell))} is not there: search for its hparams with: "
-            f"manyseed tune {paths.directory}"
-        )
+        raise NotSearched(paths.tuned(search_id(cell)), "its hparams", paths.directory)
     return replace(cell, hparams=result.hparams)
+
+
+def searched(asked: Cell, ready: Cell) -> dict[str, Value] | None:
+    """Return what searches found of a cell, by name; None where nothing was searched for."""
+    found: dict[str, Value] = dict(ready.hparams) if is_tuned(asked) else {}
+    if is_searched(asked) and ready.ensembling is not None:
+        found[SCALE] = ready.ensembling["scale"]
+    return found or None
 
 
 def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> None:
@@ -172,22 +230,33 @@ def forget_code(paths: SweepPaths, code: str) -> None:
         modules.forget(paths.code(code))
 
 
-def require_hparams(paths: SweepPaths, cells: pl.DataFrame) -> None:
-    """Refuse to train cells with hparams that were not searched for.
+def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
+    """Refuse to train cells with hparams or a scale that were not searched for.
 
     Raises
     ------
     UserError
         With the command that searches.
     """
-    todo = searches(paths, cells)
-    if todo:
-        names = ", ".join(f"{search.classifier} × {search.dataset}" for search in todo[:3])
-        more = f" and {len(todo) - 3:,} more" if len(todo) > 3 else ""
+    if todo := searches(paths, cells):
         raise UserError(
-            f"hparams are still to be searched for: {names}{more}",
+            f"hparams are still to be searched for: {_listed(todo)}",
             file=paths.sweep_file,
             key="grid.hparams",
             value="tuned",
             remedy=f"search with: manyseed tune {paths.directory}",
         )
+    if todo := scale_searches(paths, cells):
+        name = todo[0].ensembling
+        raise UserError(
+            f"the scale of {name} is still to be searched for: {_listed(todo)}",
+            file=paths.sweep_file,
+            key=f"ensembling.{name}.scale",
+            value="tuned",
+            remedy=f"run manyseed tune {paths.directory}, or set scale",
+        )
+
+
+def _listed(todo: list[Search]) -> str:
+    names = ", ".join(f"{search.classifier} × {search.dataset}" for search in todo[:3])
+    return names + (f" and {len(todo) - 3:,} more" if len(todo) > 3 else "")

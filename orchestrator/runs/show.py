@@ -9,11 +9,12 @@ import numpy as np
 
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.saving import READ, endings
+from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
-from manyseed.jobs.tuning import is_tuned, search_id
+from manyseed.jobs.tuning import is_tuned
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.plans.tuned import SCALE, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
 from manyseed.orchestrator.store.layout.arrays import NO_RECIPE, STATUSES
@@ -32,14 +33,18 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         Where what the search for its hparams found is gone.
     """
     found = find_run(paths, address)
-    cell, was_made = found.run.cell, stored(paths, found)
+    asked, was_made = found.run.cell, stored(paths, found)
+    cell = asked
     try:
-        cell = fitted(paths, cell)
-    except MachineError:
+        cell = fitted(paths, asked)
+    except NotSearched as error:
         if was_made.status != "missing":
-            remedy = f"search for its hparams again with: manyseed tune {paths.directory}"
-            file = paths.tuned(search_id(cell))
-            raise DamagedFile(file, "is not there, though the run was trained", remedy) from None
+            remedy = f"search for it again with: manyseed tune {paths.directory}"
+            reason = "is not there, though the run was trained"
+            raise DamagedFile(error.file, reason, remedy) from None
+    open_search = is_tuned(cell) or is_searched(cell)
+    known = searched(asked, cell) or {}
+    scale = {name: value for name, value in known.items() if name == SCALE}
     return {
         "cell": found.cell,
         "cell_id": found.cell_id,
@@ -48,7 +53,9 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
         **found.axes,
         "identical": found.is_identical,
         "description": found.run.cell.canonical(),
-        "fitted_with": None if is_tuned(cell) else run_hparams(replace(found.fitted, cell=cell)),
+        "fitted_with": None
+        if open_search
+        else {**run_hparams(replace(found.fitted, cell=cell)), **scale},
         "streams": stream_keys(found.fitted),
         **_saved(paths, found),
         "stored": {"group": found.spec.path, "row": found.row, **was_made.to_json()},

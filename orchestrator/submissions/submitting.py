@@ -21,7 +21,7 @@ from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.tuned import require_hparams
+from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
@@ -119,7 +119,7 @@ def submit(
                 raise _still_ending(paths, n_ending)
             return None
         cells = state.plan.cells.join(rows, on="cell", how="semi")
-        require_hparams(paths, cells)
+        require_searched(paths, cells)
         checkpoint_seconds()  # refused here rather than by each task
         devices = cells["device"].unique().sort()
         is_here = request.profile is None

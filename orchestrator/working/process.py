@@ -24,7 +24,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import fitted, use_code
+from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_key, register
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
@@ -134,9 +134,8 @@ class _Process:
         return self._groups[batch.group]
 
     def _recipe_of(self, cell: int) -> int:
-        """Return the recipe's number; what was found for a tuned cell is a part of it."""
-        hparams = self._cell(cell).hparams
-        found = dict(hparams) if hparams != self._asked(cell).hparams else None
+        """Return the recipe's number; what searches found is a part of it."""
+        found = searched(self._asked(cell), self._cell(cell))
         device = self._device(cell)
         code = self._task.cells[cell].code
         key = json.dumps([device, found, code])

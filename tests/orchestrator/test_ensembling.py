@@ -16,11 +16,13 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.jobs.identity import canonical_json, text_identity
 from manyseed.jobs.run import Cell, Run
+from manyseed.jobs.scales import SCALES, scale_search_id
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import CELLS, Plan
+from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.results.conventions import conventions
 from tests.orchestrator.conftest import command, train, write
 
@@ -33,7 +35,7 @@ runs    = 2
 [[grid]]
 dataset    = ["sklearn:wine"]
 classifier = ["net"]
-ensembling = ["none", "snapshot", "noisy", "fge", "swag", "vi", "dropout"]
+ensembling = ["none", "snapshot", "noisy", "fge", "swag", "vi", "kfac-laplace", "dropout"]
 
 [[grid]]
 dataset    = ["cancer"]
@@ -77,12 +79,16 @@ rank     = 2
 members = 3
 epochs  = 2
 
+[ensembling.kfac-laplace]
+members = 3
+scale   = 0.5
+
 [ensembling.dropout]
 members = 6
 """
 
 OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
-COUNTS = {"snapshot": 4, "noisy": 3, "fge": 3, "swag": 3, "vi": 3, "dropout": 6}
+COUNTS = {"snapshot": 4, "noisy": 3, "fge": 3, "swag": 3, "vi": 3, "kfac-laplace": 3, "dropout": 6}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +106,7 @@ def planned(folder: Path, text: str) -> Sweep:
 
 def test_cells_are_described_and_grouped_as_the_pages_say(sweep: Sweep) -> None:
     plan, groups = Plan.read(sweep.paths), Groups.read(sweep.paths)
-    assert plan.cells.height == 10
+    assert plan.cells.height == 11
     for row in plan.cells.iter_rows(named=True):
         description = json.loads(row["canonical"])
         assert text_identity(canonical_json(description)) == row["cell_id"]
@@ -121,7 +127,7 @@ def test_cells_are_described_and_grouped_as_the_pages_say(sweep: Sweep) -> None:
 
 
 def test_single_models_are_planned_as_without_the_axis(tmp_path: Path) -> None:
-    text = GRID.replace(', "snapshot", "noisy", "fge", "swag", "vi", "dropout"', "")
+    text = GRID.replace(', "snapshot", "noisy", "fge", "swag", "vi", "kfac-laplace", "dropout"', "")
     text = text.replace(', "dropout", "snapshot"', "").partition("[ensembling")[0]
     plain = planned(tmp_path / "a", text.replace('ensembling = ["none"]', ""))
     named = planned(tmp_path / "b", text.replace('["none"]', '["single", "deep"]'))
@@ -169,13 +175,14 @@ def test_members_are_measured_by_size_and_compared(sweep: Sweep) -> None:
         "fge": [1, 2, 3],
         "swag": [1, 2, 3],
         "vi": [1, 2, 3],
+        "kfac-laplace": [1, 2, 3],
         "dropout": [1, 2, 3, 5, 6],
     }
     # the whole ensemble is the run's prediction
     key = ["cell", "repeat_index", "run_index"]
     whole = methods.filter(pl.col("members") == pl.col("members").max().over("cell"))
     both = whole.join(sweep.results["runs"], on=key, suffix="_run")
-    assert both.height == whole.height == (6 + 2) * 4
+    assert both.height == whole.height == (7 + 2) * 4
     for name, near in (("cll", 1e-3), ("log_likelihood", 2e-3), ("error", 1e-12)):
         np.testing.assert_allclose(both[name], both[f"{name}_run"], atol=near)
     dee = sweep.results["dee"]
@@ -197,7 +204,9 @@ def test_a_sweep_with_methods_is_calibrated_unless_its_file_says_no(
     assert conventions(sweep.paths).calibration
     text = GRID.replace("[[grid]]", "[analysis]\ncalibration = false\n\n[[grid]]", 1)
     assert not conventions(planned(tmp_path / "no", text).paths).calibration
-    plain = GRID.replace(', "snapshot", "noisy", "fge", "swag", "vi", "dropout"', "")
+    plain = GRID.replace(
+        ', "snapshot", "noisy", "fge", "swag", "vi", "kfac-laplace", "dropout"', ""
+    )
     plain = plain.replace(', "dropout", "snapshot"', "")
     assert not conventions(planned(tmp_path / "none", plain).paths).calibration
 
@@ -227,13 +236,87 @@ def test_the_plan_prices_each_method(tmp_path: Path) -> None:
     assert set(own) == {"net", *(f"net~{name}" for name in COUNTS)}
     assert own["net~snapshot"]["fit_seconds"] > own["net"]["fit_seconds"]
     assert own["net~fge"]["runs"] == 4
-    assert found["runs"] == 10 * 4
+    assert found["runs"] == 11 * 4
+
+
+SEARCHED = """
+name = "searched"
+seed = 3
+repeats = 1
+runs = 2
+tune = { draws = 2 }
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["net"]
+hparams    = ["default", "tuned"]
+ensembling = ["none", "kfac-laplace"]
+
+[classifier.net]
+kind       = "mlp"
+optimizer  = "sgd"
+epochs     = 2
+batch_size = 32
+hparams    = { width1 = 32, width2 = 32, dropout = 0.1 }
+
+[ensembling.kfac-laplace]
+members = 3
+"""
+
+
+def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) -> None:
+    sweep = planned(tmp_path, SEARCHED)
+    cells = Plan.read(sweep.paths).cells
+    assert cells.height == 4
+    own = cells.filter(ensembling="kfac-laplace")
+    said = command("plan", tmp_path / "sweep.toml", "--out", sweep.directory, "--json").stdout
+    fits = {row["classifier"]: row["fits"] for row in json.loads(said)["by_group"]}
+    assert fits["net~kfac-laplace"] == 4 + 2 + 2 * 5  # two searches for scales, one for hparams
+    with pytest.raises(UserError, match="hparams are still"):
+        sweep.submit(workers=1)
+    default = own.filter(hparams="default")
+    with pytest.raises(UserError, match="the scale of kfac-laplace is still to be") as found:
+        require_searched(sweep.paths, default)
+    assert f"run manyseed tune {sweep.directory}, or set scale" in str(found.value)
+    assert "ensembling.kfac-laplace.scale" in str(found.value)
+    require_searched(sweep.paths, cells.filter(ensembling="none", hparams="default"))
+    address = f"{default['cell'][0]}:0:1"
+    assert sweep.show(address)["fitted_with"] is None
+
+    result = command("tune", sweep.directory, "--workers", 1, "--json")
+    told = json.loads(result.stdout)
+    assert len(told["searches"]) == 1
+    assert [each["networks"] for each in told["scales"]] == [5, 5]
+    files = sorted((sweep.paths.plan / "tuned").glob("*.scale.json"))
+    kept = [json.loads(file.read_text()) for file in files]
+    assert {one["scale"] for one in kept} <= {*SCALES}
+    for one in kept:
+        means = np.mean([trial["log_likelihoods"] for trial in one["trials"]], axis=0)
+        assert one["scale"] == SCALES[int(means.argmax())]
+        assert one["log_likelihood"] == pytest.approx(means.max())
+    assert "Nothing to search" in command("tune", sweep.directory, "--workers", 1).stdout
+
+    sweep.submit(workers=1)
+    sweep.wait()
+    sweep.compact()
+    for number, canonical in own.select("cell", "canonical").iter_rows():
+        search = scale_search_id(Cell.from_canonical(json.loads(canonical)))
+        (scale,) = (
+            one["scale"] for one, file in zip(kept, files, strict=True) if search in file.name
+        )
+        shown = sweep.show(f"{number}:0:1")
+        assert shown["fitted_with"]["ensembling.scale"] == scale
+        assert shown["stored"]["recipe"]["tuned"]["ensembling.scale"] == scale
+        assert sweep.rerun(f"{number}:0:1")["equal"]
+    files[0].unlink()
+    with pytest.raises(DamagedFile, match=r"scale\.json: is not there, though the run was trained"):
+        [sweep.show(f"{number}:0:1") for number in own["cell"]]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"vi", "dropout"]', '"vi", "swagg"]', "unknown ensembling method"),
+        ('"kfac-laplace", "dropout"]', '"kfac-laplace", "swagg"]', "unknown ensembling method"),
         ("cycle   = 2", "cycles   = 2", "unknown key"),
         ("rank     = 2", "rank     = 3", "2 are left"),
         (

@@ -17,7 +17,7 @@ from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UserError
 from manyseed.orchestrator.plans.estimate import estimate_and_outcome
-from manyseed.orchestrator.plans.tuned import require_hparams, searches
+from manyseed.orchestrator.plans.tuned import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.runs import show
 from tests.orchestrator.conftest import command, write
@@ -47,7 +47,7 @@ def test_submit_refuses_what_was_not_searched_for(sweep: Sweep) -> None:
         sweep.submit(workers=1)
     assert not sweep.paths.tasks.exists()
     plan = sweep.survey().plan
-    require_hparams(sweep.paths, plan.cells.filter(hparams="default"))
+    require_searched(sweep.paths, plan.cells.filter(hparams="default"))
     assert sweep.show("1:0:0")["fitted_with"] is None or sweep.show("2:0:0")["fitted_with"] is None
 
 

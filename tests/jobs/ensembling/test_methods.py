@@ -74,12 +74,13 @@ def test_defaults_are_the_sources():
         "beta": 1e-4,
         "log_sd": -5.0,
     }
-    assert methods.resolve("kfac-laplace", {"scale": 1}) == {
+    assert methods.resolve("kfac-laplace", {}) == {
         "name": "kfac-laplace",
         "version": 1,
         "members": 100,
-        "scale": 1.0,
+        "scale": "tuned",
     }
+    assert methods.resolve("kfac-laplace", {"scale": 1})["scale"] == 1.0
     assert methods.resolve("dropout", {}) == {"name": "dropout", "version": 1, "members": 100}
     assert methods.resolve("single", {"members": 9}) == {
         "name": "single",
@@ -110,8 +111,8 @@ def test_defaults_are_the_sources():
         ("swag", {"epochs": 100}, "epochs", "0 are left"),
         ("vi", {"log_sd": -40}, "log_sd", "at least -30"),
         ("vi", {"beta": -1}, "beta", "at least 0"),
-        ("kfac-laplace", {}, "scale", "set scale"),
         ("kfac-laplace", {"scale": 0}, "scale", "above 0"),
+        ("kfac-laplace", {"scale": "best"}, "scale", "'tuned'"),
         ("deep", {"members": 5}, "members", "no options"),
     ],
 )
@@ -141,6 +142,7 @@ def test_weight_decay_that_is_no_prior_is_refused():
         ("snapshot", model("xgb"), "form deep ensembles"),
         ("dropout", model("lr-sgd"), "form deep ensembles"),
         ("dropout", model(hparams={"dropout": 0}), "dropout = 0 makes all members equal"),
+        ("kfac-laplace", classifiers.resolve("mlp", {}, WINE), "that of adamw is not"),
         ("fge", classifiers.resolve("mlp", {}, WINE), 'mlp by adamw: give mlp optimizer = "sgd"'),
         ("snapshot", model(snapshots=[1]), "keep.members"),
     ],
@@ -176,7 +178,7 @@ def test_members_are_taken_where_the_source_takes_them():
     vi = methods.resolve("vi", {"members": 2, "epochs": 9})
     assert methods.member_epochs(vi, 7) == (16, 16)
     assert methods.passes(vi, 7) == 7 + 2 * 9
-    laplace = methods.resolve("kfac-laplace", {"members": 2, "scale": 1})
+    laplace = methods.resolve("kfac-laplace", {"members": 2})
     assert methods.member_epochs(laplace, 7) == (7, 7)
     assert methods.passes(laplace, 7) == 7 + 1.5
     assert methods.member_epochs(methods.resolve("dropout", {"members": 2}), 7) == (7, 7)
@@ -221,6 +223,7 @@ def test_runs_of_all_methods_start_as_single_ones():
         ("fge", {}),
         ("swag", {"posterior": [*fit, "swag@1", 1, 2]}),
         ("vi", {"posterior": [*fit, "vi@1", 1, 2]}),
+        ("kfac-laplace", {"posterior": [*fit, "kfac-laplace@1", 1, 2]}),
         ("dropout", {"posterior": [*fit, "dropout@1", 1, 2]}),
     ):
         method = methods.resolve(name, {})

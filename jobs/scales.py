@@ -1,0 +1,213 @@
+"""The scale of Laplace's posterior, by a search that the test set has no part in.
+
+Networks are trained as the first runs of the first repeat are, but on nine tenths of its training
+part: on what of their own rows is in these. The other tenth judges the log-likelihood of their
+ensembles at each scale; the scale with the highest mean over networks serves all repeats and runs.
+PIT names no such protocol, and its scales go with another curvature (``docs/uncertainty.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.datasets import dataset_id
+from manyseed.jobs.datasets.split import n_points, stratified_order
+from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import SEARCHED, stream_name
+from manyseed.jobs.identity import identity
+from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
+from manyseed.jobs.streams import Stream, raw, stream
+from manyseed.jobs.trainer import Trainer, run_hparams
+from manyseed.jobs.training.handling import Alive, Device, Handling
+from manyseed.jobs.tuning import trainer_of_process
+
+SCALES = tuple(10 ** (-2 + number / 8) for number in range(25))
+"""What is tried: from 0.01 to 10, evenly on the scale of logarithms."""
+
+NETWORKS = 5
+"""Each scale is judged on so many."""
+
+VALIDATION_SHARE = 0.1
+
+_IRRELEVANT = ("test_augment",)
+"""What of a cell the search does not depend on: what its test points go through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one network says of all scales.
+
+    Attributes
+    ----------
+    log_likelihoods : tuple of float or None, or None
+        Of the validation rows, at each of `SCALES`, None where it is not finite; None where the
+        fit failed.
+    seconds : float
+        Wall time.
+    error : str or None
+        Why the fit failed.
+    """
+
+    log_likelihoods: tuple[float | None, ...] | None
+    seconds: float
+    error: str | None = None
+
+
+def is_searched(cell: Cell) -> bool:
+    """Return whether the scale of a cell's posterior is what a search finds."""
+    return cell.ensembling is not None and cell.ensembling.get("scale") == SEARCHED
+
+
+def scale_search_id(cell: Cell) -> str:
+    """Return the identity of the search for a cell's scale."""
+    description = {key: value for key, value in cell.canonical().items() if key not in _IRRELEVANT}
+    return identity({"search": "scale", **description})
+
+
+def with_scale(cell: Cell, scale: float) -> Cell:
+    """Return a cell with the scale that was found."""
+    assert cell.ensembling is not None
+    return replace(cell, ensembling={**cell.ensembling, "scale": scale})
+
+
+def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Trial:
+    """Train one network and judge all scales by it.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    cell : Cell
+        One with a searched scale; its hparams were found.
+    number : int
+        Of the network, from 0.
+    device : str
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where data or a package is missing; whatever else a fit raises fails the trial.
+    """
+    started = perf_counter()
+    run = Run(replace(cell, ensembling=None, test_augment="none"), 0, number)
+    data, hparams = validation(trainer, run), run_hparams(run)
+    found: list[NDArray[np.float64]] = []
+
+    def judge(alive: Alive) -> Mapping[str, NDArray[Any]]:
+        found.append(log_likelihoods(alive, data, cell, hparams, number))
+        return {}
+
+    names: tuple[Stream, ...] = ("init", "batch", "dropout", "augment")
+    generators = Generators(*(_stream(cell, number, name) for name in names))
+    try:
+        handling = Handling(device=device, after_training=judge)
+        classifiers.fit(cell.classifier, hparams, data, generators, handling)
+    except (MachineError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Trial(None, perf_counter() - started, reason)
+    values = tuple(float(value) if np.isfinite(value) else None for value in found[0])
+    return Trial(values, perf_counter() - started)
+
+
+def log_likelihoods(
+    alive: Alive, data: TrainingSet, cell: Cell, hparams: Mapping[str, Any], number: int
+) -> NDArray[np.float64]:
+    """Return the mean log-likelihood (scale,) of a network's ensembles at each of `SCALES`.
+
+    All scales have the same noise, so that their curve is smooth. −inf where one is not finite.
+    """
+    import torch
+
+    from manyseed.jobs.ensembling.laplace import Posteriors
+
+    assert cell.ensembling is not None
+    assert data.y_test is not None
+    device = alive.rows.device
+    y = torch.tensor(data.y, dtype=torch.int64, device=device)
+    posteriors = Posteriors(alive.model, alive.rows, y, hparams["weight_decay"])
+    word = int(raw(_stream(cell, number, "posterior"), 1)[0])
+    found = []
+    for scale in SCALES:
+        members = Members(cell.ensembling["members"])
+        noise = torch.Generator(device).manual_seed(word)
+        for _ in range(members.count):
+            with posteriors.drawn(noise, scale), np.errstate(invalid="ignore"):
+                members.add(alive.predict(alive.test))
+        with np.errstate(invalid="ignore"):
+            logs = members.logs()[np.arange(len(data.y_test)), data.y_test]
+        found.append(logs.mean() if np.isfinite(logs).all() else -np.inf)
+    return np.array(found)
+
+
+def validation(trainer: Trainer, run: Run) -> TrainingSet:
+    """Return what a network of the search is fitted on, with validation rows as its test set."""
+    cell = run.cell
+    plain = replace(cell, perturb_continuous="none", perturb_categorical="none")
+    own = trainer.training_set(Run(plain, run.repeat, run.run)).in_dataset
+    whole = trainer.training_set(Run(Cell(cell.seed, cell.dataset, cell.classifier, {}), 0, 0))
+    assert own is not None
+    assert own.train is not None
+    assert whole.in_dataset is not None
+    assert whole.in_dataset.train is not None
+    words = raw(stream(cell.seed, "tune", dataset_id(cell.dataset), "scale"), whole.y.size)
+    judged = np.sort(
+        stratified_order(whole.y, words)[: max(1, n_points(VALIDATION_SHARE, whole.y.size))]
+    )
+    rows = whole.in_dataset.train[judged]
+    data, fit = trainer.training_set(run), ~np.isin(own.train, rows)
+    perturbed = plain != cell
+    return replace(
+        data,
+        X=data.X[fit],
+        y=data.y[fit],
+        X_test=whole.X[judged],
+        y_test=whole.y[judged],
+        in_dataset=DatasetRows(own.dataset, own.X, None if perturbed else own.train[fit], rows),
+    )
+
+
+def best(trials: Sequence[Trial]) -> tuple[float, float]:
+    """Return the scale with the highest mean log-likelihood over networks, and that mean.
+
+    Of several the smallest; networks whose fit failed are left out.
+
+    Raises
+    ------
+    ValueError
+        Where every fit failed, with the last reason, or no scale gives each network a finite
+        likelihood.
+    """
+    found = [trial.log_likelihoods for trial in trials if trial.log_likelihoods is not None]
+    if not found:
+        raise ValueError(f"all {len(trials)} fits failed, the last one with {trials[-1].error}")
+    values = [[-np.inf if one is None else one for one in each] for each in found]
+    means = np.mean(values, axis=0)
+    if not np.isfinite(means).any():
+        raise ValueError("no scale gives every network a finite likelihood")
+    chosen = int(np.argmax(np.where(np.isfinite(means), means, -np.inf)))
+    return SCALES[chosen], float(means[chosen])
+
+
+def evaluate_in_process(
+    canonical: dict[str, Any], number: int, device: Device, code: str = ""
+) -> Trial:
+    """Evaluate a network in a process that keeps its data between calls.
+
+    `code` is that of `jobs.tuning.evaluate_in_process`: no classifier of a user's has a posterior.
+    """
+    del code
+    return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)
+
+
+def _stream(cell: Cell, number: int, part: Stream) -> np.random.Generator:
+    assert cell.ensembling is not None
+    keys = (dataset_id(cell.dataset), cell.classifier_key, stream_name(cell.ensembling), number)
+    return stream(cell.seed, "tune", *keys, part)

@@ -202,8 +202,10 @@ def _judged(
         try:
             waiting: dict[Future[Draw | Trial], tuple[Search, int]] = {}
             for search, number in draws:
-                of = scales.evaluate_in_process if search.ensembling else evaluate_in_process
                 asked = (search.fitted or search.cell).canonical()
+                of: Callable[..., Draw | Trial] = evaluate_in_process
+                if search.ensembling:
+                    of = scales.evaluate_in_process
                 fit = pool.submit(of, asked, number, search.device, search.code)
                 waiting[fit] = search, number
             for future in as_completed(waiting):

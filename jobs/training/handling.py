@@ -36,7 +36,7 @@ class Alive:
         ``look_up(index)`` makes the same of rows of the prepared dataset, int64 array (n,), in the
         place of `encode` where it would take long.
     model : object, optional
-        The library's own, where it is none of arrays.
+        What was trained: a network's module, or the library's own where it is none of arrays.
     halves : callable, optional
         ``halves()`` cuts a network behind its first block (`jobs.training.network.Network.halves`);
         absent where nothing is hidden.
@@ -45,8 +45,8 @@ class Alive:
     state : callable, optional
         ``state()`` returns all arrays of the model: with them it can be made again. Absent where
         it is none of arrays.
-    model, test : optional
-        Of networks: the torch.nn.Module, and the test rows as it takes them.
+    test : object, optional
+        Of networks: the test rows as `predict` takes them.
     """
 
     rows: Any

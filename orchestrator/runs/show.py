@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.run import MachineError
 from manyseed.jobs.saving import READ, endings
 from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys

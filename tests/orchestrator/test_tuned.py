@@ -20,6 +20,7 @@ from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.tuned import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.runs import show
+from manyseed.orchestrator.working import spawned
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -154,11 +155,13 @@ def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> Non
 
     other = threading.Thread(target=look)
     other.start()
-    for _ in range(300):
-        with tuning._one_thread():
-            assert os.environ["OMP_NUM_THREADS"] == "1"
-    ended.set()
-    other.join()
+    try:
+        for _ in range(300):
+            with spawned._one_thread():
+                assert os.environ["OMP_NUM_THREADS"] == "1"
+    finally:
+        ended.set()
+        other.join()
     assert dict(os.environ) == before
     assert set(seen) == {before["PATH"]}, "another thread's environment was emptied"
 

@@ -234,12 +234,16 @@ def _asked_in(file: Path) -> dict[str, Asked]:
 def _options(paths: SweepPaths, options: Mapping[str, Any]) -> dict[str, Any]:
     file = read_sweep_file(paths.sweep_file)
     known = {} if file.response is None else dict(file.response.options())
-    try:
-        merged = {"transforms": [*DEFAULT], **known, **options}
-        merged["transforms"] = [canonical(each) for each in merged["transforms"]]
-    except Refused as error:
-        raise refused(error, key="--transforms", value=error.value) from None
+    merged = {"transforms": [*DEFAULT], **known, **options}
+    merged["transforms"] = [_transform(each) for each in merged["transforms"]]
     return merged
+
+
+def _transform(text: str) -> str:
+    try:
+        return canonical(text)
+    except Refused as error:
+        raise refused(error, key="--transforms", value=text) from None
 
 
 def _name(transforms: list[str]) -> str:

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.orchestrator.executing import Executing
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.learning import Learning
 from manyseed.orchestrator.paths import open_sweep
-from manyseed.orchestrator.plans.drop import Drop, choose_cells, to_drop
-from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.submissions import profiles, stopping
-from manyseed.orchestrator.submissions.submission import (
-    Submission,
-    last_intent,
-    running,
-    submissions,
-)
+from manyseed.orchestrator.plans.drop import Drop, to_drop
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.intent import LOCAL
-from manyseed.slurm import local
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.tuned import Search
-    from manyseed.orchestrator.responding import Responded
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.store.care.compact import Compaction
 
 
-class Sweep(Learning):
+class Sweep(Executing, Learning):
     """A sweep directory.
 
     Parameters
@@ -213,157 +201,6 @@ class Sweep(Learning):
 
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
-
-    def submit(
-        self,
-        *,
-        cluster: str = "auto",
-        workers: int | None = None,
-        failed: bool = False,
-        other_recipe: bool = False,
-        only: str | None = None,
-        limit: int | None = None,
-        memory: str | None = None,
-        tell: Callable[[str], None] = lambda text: None,
-    ) -> Submission | None:
-        """Submit what is missing (or exactly what failed); return None where nothing is.
-
-        Parameters
-        ----------
-        cluster : str
-            The name of a cluster profile, or its file; ``local`` for this machine. ``auto``: this
-            machine where `workers` is given; else where runs were last submitted to; else, on a
-            machine with ``sbatch`` and outside of jobs, the user's one profile; else this machine.
-        workers : int
-            Training processes on this machine, never more; by default the cores that this process
-            may use.
-        failed : bool
-            Submit the failed runs instead of the missing ones.
-        other_recipe : bool
-            Go on although versions or CPU differ from those of earlier runs.
-        only : str
-            A condition in SQL: submit the runs of these cells.
-        limit : int
-            Submit so many runs, spread over the cells.
-        memory : str
-            Memory for each task on a cluster, ``32G``, instead of the profile's.
-        tell : callable
-            Called to say that tasks are waited for that were asked to stop.
-
-        Raises
-        ------
-        orchestrator.errors.StillRunning
-            Where only such tasks have what is missing, and they did not end within minutes.
-        """
-        from manyseed.orchestrator.submissions.submitting import Request, submit
-
-        name = LOCAL if cluster == profiles.AUTO and workers else cluster
-        profile = profiles.choose(name, memory, last_intent(self.paths))
-        cores = workers or local.available_cores()
-        request = Request(profile, cores, failed, other_recipe, only, limit)
-        return submit(self.paths, request, tell)
-
-    def tune(
-        self,
-        *,
-        cluster: str = "auto",
-        workers: int | None = None,
-        progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> list[Search]:
-        """Search for hparams and scales that cells still need; return the searches that were done.
-
-        Parameters
-        ----------
-        cluster : str
-            ``local``: on this machine; ``auto``: the same, unless it looks like a login node.
-        workers : int
-            Processes; by default the cores that this process may use. Given, they are meant to be
-            on this machine.
-        progress : callable
-            Called after each draw with (draws that are judged, all draws).
-        """
-        from manyseed.orchestrator.tuning import tune
-
-        if not workers:
-            profiles.require_search_here(cluster, last_intent(self.paths))
-        return tune(self.paths, workers=workers or local.available_cores(), report=progress)
-
-    def respond(
-        self,
-        options: Mapping[str, Any] | None = None,
-        *,
-        name: str | None = None,
-        where: str | None = None,
-        workers: int | None = None,
-        progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Responded:
-        """Measure response curves of finished runs that keep their parameters.
-
-        Parameters
-        ----------
-        options : mapping
-            As the sweep file's table ``[response]``: transforms, layers, rows, draws, …
-        name : str
-            Of the table below ``responses``; by default made of the transforms.
-        where : str
-            A condition in SQL: only these cells.
-        workers : int
-            Processes; by default the cores that this process may use.
-        progress : callable
-            Called after each model with (models that answered, all models).
-        """
-        from manyseed.orchestrator.responding import respond
-
-        return respond(
-            self.paths,
-            options or {},
-            name=name,
-            where=where,
-            workers=workers or local.available_cores(),
-            report=progress,
-        )
-
-    def submissions(self) -> list[Submission]:
-        """Return all submissions, oldest first."""
-        return submissions(self.paths)
-
-    def running(self) -> list[Submission]:
-        """Return the submissions of which something trains, or will."""
-        return running(self.submissions())
-
-    @property
-    def is_running(self) -> bool:
-        """Whether anything of the sweep still trains, or will."""
-        return bool(self.running())
-
-    def wait(self) -> None:
-        """Wait until nothing of the sweep runs any more."""
-        while running := self.running():
-            time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
-
-    def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
-        """Stop what runs after the fits in flight, and let what waits never start.
-
-        With `only`, a condition in SQL, of these cells alone. With `now` the fits in flight end,
-        too; they are trained again by the next `submit`.
-
-        Returns
-        -------
-        tuple of int
-            How many tasks were asked to end, and how many waited. Of cells, the first is 0.
-        """
-        if only is None:
-            return stopping.cancel(self.submissions(), now=now)
-        cells = choose_cells(Plan.read(self.paths), only, "--only")
-        return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
-
-    def pause(self) -> tuple[int, int]:
-        """Stop what runs after the fits in flight, and hold what waits until the next `submit`."""
-        return stopping.pause(self.submissions())
-
-    def throttle(self, parallelism: int) -> int:
-        """Let so many tasks run at once from now on; 0: no limit. Return the number of arrays."""
-        return stopping.throttle(self.submissions(), parallelism)
 
     def survey(self) -> Survey:
         """Return the state of every run."""

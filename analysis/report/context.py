@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.kinds import Given, all_figures
-from manyseed.analysis.figures.levels import PROBES
 from manyseed.analysis.figures.style import Plot, colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
@@ -21,20 +19,12 @@ from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, listed
 from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.responses import of_responses
+from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import at_last, last, several
+from manyseed.analysis.tables.snapshots import at_last, several
 
 Rows = tuple[Mapping[str, Any], ...]
-
-REFERENCES = {
-    "others": "the other runs of the repeat",
-    "others-trimmed": "the other runs of the repeat, suspects left out",
-    "half": "the first half of the repeat's runs",
-    "loo_ensemble": "the ensemble of the other runs of the repeat",
-    "ensemble": "the ensemble of the first half of the repeat's runs",
-}
-"""What α̂'s reference is, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,86 +314,6 @@ def varying_axes(cells: pl.DataFrame) -> list[str]:
     others = [name for name in AXES if name not in ("dataset", "classifier")]
     found = [name for name in others if cells[name].n_unique() > 1]
     return [*found, "epoch"] if several(cells) else found
-
-
-def repeats_in_words(cells: pl.DataFrame) -> str:
-    """Say how many repeats there are: of how many cells, on how many test sets each."""
-    cells = last(cells)
-    if cells.is_empty():
-        return "No repeat has finished runs."
-    same = cells.height
-    cells = twins.cells_once(cells)
-    same -= cells.height
-    each = cells["n_repeats"].unique().sort().to_list()
-    sets = str(each[-1]) if len(each) == 1 else f"{each[0]:,} to {each[-1]:,}"
-    total, n = int(cells["n_repeats"].sum()), cells.height
-    return (
-        f"{total:,} {'repeat' if total == 1 else 'repeats'}: {n:,} {'cell' if n == 1 else 'cells'} "
-        f"on {sets} test {'set' if each == [1] else 'sets'}{'' if n == 1 else ' each'}."
-        + (
-            f" {same:,} more {'is' if same == 1 else 'are'} the same fits again (‡)."
-            if same
-            else ""
-        )
-    )
-
-
-def snapshots_in_words(cells: pl.DataFrame) -> list[str]:
-    """Say which snapshots were analysed, where there are several."""
-    if not several(cells):
-        return []
-    epochs = cells["epoch"].unique().sort().to_list()
-    shown = ", ".join(str(epoch) for epoch in epochs if epoch > 0)
-    return [
-        f"Several snapshots were analysed, each by itself: epochs {shown}. The summary shows all; "
-        "figures, effects and all else are of the last that each cell has."
-    ]
-
-
-def conventions(tables: Tables, options: Options) -> list[str]:
-    """Say by which conventions the numbers were computed."""
-    empty = (
-        "is left undefined"
-        if math.isnan(options.empty_union)
-        else f"counts as {options.empty_union:.0f}"
-    )
-    notes = [
-        "A repeat is the runs of one cell (one combination of dataset, classifier, schemes and "
-        "training fraction) that share a test set.",
-        "Local error consistency is the number of test points that both runs of a pair get wrong, "
-        "divided by the number that at least one gets wrong; global error consistency divides by "
-        "all test points, so it is no disagreement. Disagreement is churn: the share of test "
-        "points to which the two runs give different labels. A pair without any error "
-        f"{empty} locally. The quantity that the vision literature calls error consistency "
-        "(Cohen's kappa of correctness) is the column ec_kappa of the tables.",
-    ]
-    probes = tables.runs["probe"].drop_nulls().unique().sort().to_list()
-    if probes:
-        names = " and ".join(f"the {PROBES.get(probe, f'probe {probe}')}" for probe in probes)
-        apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
-        notes.append(
-            f"α̂ compares the distribution of {names} on the test set with that of "
-            f"{REFERENCES[options.alpha_reference]}: the mean over {options.resamples} random "
-            "splits of the test points in two halves of the smallest trimming level at which the "
-            f"robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}). δ is the "
-            "resolution: contamination below it isn't seen, and on a small test set α̂ is 0 nearly "
-            f"everywhere.{apart}"
-        )
-    identical = int(tables.repeats["identical"].sum())
-    if identical:
-        notes.append(
-            f"† marks what holds repeats of identical runs ({identical} in all): nothing of their "
-            "training varies, so one run was trained and the others are copies. They are left out "
-            "of the spread between seeds, accuracy range, error consistency, churn and α̂, here, in "
-            "figures and in effects, and counted beside."
-        )
-    if same := twins.in_words(tables.cells):
-        notes.append(
-            "‡ marks cells whose runs are the same fits as those of another cell, since what sets "
-            "them apart is drawn from by no fit: they stand in the summary alone, and count once "
-            f"in figures and effects. {'; '.join(same)}."
-        )
-    return notes
 
 
 def _rows(frame: pl.DataFrame) -> Rows:

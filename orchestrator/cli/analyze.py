@@ -215,7 +215,8 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print what the sweep found, cell by cell, and what is to be known of it."""
-    from manyseed.analysis.report.context import repeats_in_words, varying_axes
+    from manyseed.analysis.report.context import varying_axes
+    from manyseed.analysis.report.worded import repeats_in_words
     from manyseed.analysis.tables.snapshots import last
     from manyseed.analysis.tables.twins import in_words
     from manyseed.orchestrator.results.analysing import read_analysis

@@ -32,10 +32,10 @@ from manyseed.orchestrator.paths import SweepPaths, encode_name
 from manyseed.orchestrator.plans.plan import METHOD, Plan
 from manyseed.orchestrator.plans.responses import parameters_of, responses_of
 from manyseed.orchestrator.store.layout.arrays import SEEN
+from manyseed.orchestrator.store.layout.coordinates import COORDINATES
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
-    COORDINATES,
     DECLARED,
     PARAMETERS,
     RESPONSE,

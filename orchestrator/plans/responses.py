@@ -9,8 +9,8 @@ from typing import Any
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
 from manyseed.jobs.run import Cell
+from manyseed.orchestrator.store.layout.coordinates import COORDINATES
 from manyseed.orchestrator.store.layout.optional import (
-    COORDINATES,
     DECLARED,
     PARAMETERS,
     RESPONSE_ARRAYS,

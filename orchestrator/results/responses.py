@@ -16,7 +16,7 @@ from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.responding import answers_of
+from manyseed.orchestrator.responding.table import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS

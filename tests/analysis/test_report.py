@@ -14,11 +14,10 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.report.context import (
     Counts,
     context,
-    conventions,
-    repeats_in_words,
     summary,
 )
 from manyseed.analysis.report.page import difference, number, render
+from manyseed.analysis.report.worded import conventions, repeats_in_words
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep

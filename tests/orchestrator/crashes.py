@@ -20,7 +20,7 @@ import polars as pl
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.tuning import Draw
-from manyseed.orchestrator import keeping, responding, tuning
+from manyseed.orchestrator import keeping, tuning
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import UserError
@@ -31,6 +31,8 @@ from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.plans.tuned import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.responding import asking
+from manyseed.orchestrator.responding.table import ModelAnswers
 from manyseed.orchestrator.results import here
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
@@ -290,11 +292,11 @@ def _respond(folder: Path) -> None:
             counts = [[[job.row] * 5] for _ in asked.responses]
             parts = [[job.row] * 4 for _ in asked.responses]
             found = dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
-            yield responding._Answered(job.group, job.cell, job.repeat, job.run, job.crc, found)
+            yield ModelAnswers(job.group, job.cell, job.repeat, job.run, job.crc, found)
 
-    responding._answers = answers
+    asking._answers = answers
     options = {"transforms": ["intra"], "pair_magnitudes": 5, "rows": 20}
-    responding.respond(SweepPaths(folder / "sweep"), options, workers=1)
+    asking.respond(SweepPaths(folder / "sweep"), options, workers=1)
 
 
 def _register(folder: Path) -> None:

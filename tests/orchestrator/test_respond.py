@@ -13,9 +13,9 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
-from manyseed.orchestrator import responding
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from tests.orchestrator.conftest import command, inside, stored, train, write
@@ -232,7 +232,7 @@ def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
         raise OSError("no space left")
         yield
 
-    monkeypatch.setattr(responding, "_answers", broken)
+    monkeypatch.setattr(asking, "_answers", broken)
     with pytest.raises(UnavailableError, match="the models cannot be asked: no space left"):
         sweep.respond(workers=1)
     assert not sweep.paths.responses.exists()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from manyseed.orchestrator.store.layout.arrays import itemsize, label_dtype
-from manyseed.orchestrator.store.layout.optional import Coordinate, OptionalArray
+from manyseed.orchestrator.store.layout.coordinates import Coordinate
+from manyseed.orchestrator.store.layout.optional import OptionalArray
 from manyseed.orchestrator.store.layout.schema import GroupSpec, Keep, Probability, ScoreType
 
 SHARD_RUNS = 1000

@@ -23,13 +23,8 @@ from manyseed.orchestrator.store.layout.arrays import (
     arrays_of,
     itemsize,
 )
-from manyseed.orchestrator.store.layout.optional import (
-    DECLARED,
-    RESPONSE,
-    Coordinate,
-    OptionalArray,
-    UnknownArray,
-)
+from manyseed.orchestrator.store.layout.coordinates import Coordinate, UnknownArray
+from manyseed.orchestrator.store.layout.optional import DECLARED, RESPONSE, OptionalArray
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked

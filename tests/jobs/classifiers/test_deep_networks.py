@@ -16,6 +16,7 @@ from manyseed.jobs.classifiers.images import he_normal
 from manyseed.jobs.classifiers.record import Unsuitable
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.ensembling.suited import require_suited
 from manyseed.jobs.streams import stream
 from manyseed.jobs.torchvision_import import torchvision
 from tests.jobs.classifiers import examples
@@ -390,7 +391,7 @@ def test_ensembling_methods_suit_those_that_train_by_sgd(name):
         method = methods.resolve(kind, {})
         refused = None
         try:
-            methods.require_suited(method, info)
+            require_suited(method, info)
         except ValueError as error:
             refused = str(error)
         if kind == "dropout":

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.ensembling.suited import require_suited
 from manyseed.jobs.run import Generators
 from manyseed.jobs.streams import stream
 from manyseed.jobs.training import loop
@@ -44,7 +45,7 @@ def fit(name, kind, checkpoint=None):
     options = {**examples.OPTIONS[name], "optimizer": "sgd", "epochs": 2}
     model = classifiers.resolve(name, options, examples.info(data))
     method = methods.resolve(kind, METHODS[kind])
-    methods.require_suited(method, model)
+    require_suited(method, model)
     more = methods.METHODS[kind].streams
     drawn = Generators(**{each: stream(9, each, 0) for each in (*STREAMS, *more)})
     handling = Handling(checkpoint=checkpoint, measures=("member_score",), ensembling=method)

@@ -14,6 +14,7 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.ensembling.suited import require_suited
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.trainer import stream_keys
 
@@ -131,9 +132,9 @@ def test_an_unknown_option_names_those_there_are():
 
 def test_weight_decay_that_is_no_prior_is_refused():
     method = methods.resolve("kfac-laplace", {"scale": 1})
-    methods.require_suited(method, model())
+    require_suited(method, model())
     with pytest.raises(Refused, match="that of adamw is not: give mlp optimizer"):
-        methods.require_suited(method, classifiers.resolve("mlp", {}, WINE))
+        require_suited(method, classifiers.resolve("mlp", {}, WINE))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_weight_decay_that_is_no_prior_is_refused():
 )
 def test_classifiers_that_cannot_have_a_method_are_refused(method, classifier, said):
     with pytest.raises(Refused, match=said) as found:
-        methods.require_suited(methods.resolve(method, {}), classifier)
+        require_suited(methods.resolve(method, {}), classifier)
     assert found.value.option == "ensembling"
 
 
@@ -158,11 +159,9 @@ def test_dropout_needs_layers_of_it():
     with pytest.raises(
         Refused, match="cnn has no dropout layers: take mlp, vgg, wide-resnet or vit"
     ):
-        methods.require_suited(
-            methods.resolve("dropout", {}), classifiers.resolve("cnn", {}, digits)
-        )
+        require_suited(methods.resolve("dropout", {}), classifiers.resolve("cnn", {}, digits))
     vit = classifiers.resolve("vit", {"hparams": {"dropout": 0.1}}, digits)
-    methods.require_suited(methods.resolve("dropout", {}), vit)
+    require_suited(methods.resolve("dropout", {}), vit)
 
 
 def test_members_are_taken_where_the_source_takes_them():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.ensembling.suited import require_suited
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.plateau import Plateau
@@ -121,7 +122,7 @@ def test_methods_with_rates_of_their_own_are_refused():
     for kind, method in methods.METHODS.items():
         asked = methods.resolve(kind, {})
         if not method.by_sgd:
-            methods.require_suited(asked, model)
+            require_suited(asked, model)
             continue
         with pytest.raises(ValueError, match=f'{kind} has rates of its own, and mlp schedule = "p'):
-            methods.require_suited(asked, model)
+            require_suited(asked, model)

@@ -23,16 +23,18 @@ from manyseed.orchestrator.store.care.verifyjournals import verify_journals
 from manyseed.orchestrator.store.journals import records
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout import schema
+from manyseed.orchestrator.store.layout.coordinates import (
+    COORDINATES,
+    Coordinate,
+    DeclaredCoordinate,
+)
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
-    COORDINATES,
     DECLARED,
     NAN,
     TRAIN_ACCURACY,
-    Coordinate,
     Declared,
-    DeclaredCoordinate,
     OptionalArray,
 )
 from manyseed.orchestrator.store.layout.schema import GroupSpec

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,19 +24,15 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import Layout
-from manyseed.jobs.response.asked import DBI, Asked
+from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.response.questions import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
-from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
-from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.disk.records import locked, read_records
+from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
-    DamagedFile,
     UnavailableError,
     UserError,
     refused,
-    toml_value,
 )
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -48,39 +44,19 @@ from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.layout.optional import PARAMETERS, RESPONSE_ARRAYS
+from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
 from manyseed.orchestrator.working.spawned import spawned
 
 Report = Callable[[int, int], None]
-Counts = dict[str, Any]
-"""What a model answered: each array as nested lists, None for NaN."""
 
 DEFAULT = ("intra", "inter")
 """What is asked where neither the command nor the sweep file says it."""
-
-KEY = ("group", "cell", "repeat", "run")
-SCHEMA: Mapping[str, Any] = {
-    "group": pl.String(),
-    "cell": pl.UInt32(),
-    "repeat": pl.UInt16(),
-    "run": pl.UInt32(),
-    "crc": pl.UInt32(),
-    "transform": pl.String(),
-    "layer": pl.UInt8(),
-    "magnitudes": pl.List(pl.Float64()),
-    "right": pl.List(pl.List(pl.UInt32())),
-    "total": pl.List(pl.List(pl.UInt32())),
-    "shifted_right": pl.List(pl.UInt32()),
-    "shifted_total": pl.List(pl.UInt32()),
-    "dbi": pl.List(pl.Float32()),
-}
-"""Columns of a table of answers: a row a run, transform and layer; `crc` is that of the run's row
-of the store, `right` and `total` are (draw, magnitude), `shifted_…` are parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +81,6 @@ class Responded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
-    """A model that answered; the first line of a file, which is what was asked, is of none."""
-
-    group: str = ""
-    cell: int = -1
-    repeat: int = -1
-    run: int = -1
-    crc: int = -1
-    found: Counts | None = None
-    asked: dict[str, Any] | None = None
-
-    @property
-    def key(self) -> tuple[str, int, int, int]:
-        return self.group, self.cell, self.repeat, self.run
-
-
-@dataclass(frozen=True, slots=True)
 class _Job:
     """One model to be asked, as a process is told."""
 
@@ -134,6 +93,11 @@ class _Job:
     repeat: int
     run: int
     asked: dict[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """Which run it is."""
+        return self.group, self.cell, self.repeat, self.run
 
 
 def respond(
@@ -188,8 +152,8 @@ def respond(
         specs = [group.spec for group in groups]
         data = {spec.dataset: plan.first_cell(spec.number).dataset for spec in specs}
         require_fetched(data, paths.sweep_file)
-        table = _Table(paths, _name(options["transforms"]) if name is None else name, asked)
-        open_jobs = [job for job in jobs if table.lacks(job)]
+        table = AnswerTable(paths, _name(options["transforms"]) if name is None else name, asked)
+        open_jobs = [job for job in jobs if table.lacks(job.key, job.crc)]
         report(len(jobs) - len(open_jobs), len(jobs))
         try:
             for done, answered in enumerate(_answers(open_jobs, workers), 1):
@@ -200,35 +164,6 @@ def respond(
             raise UnavailableError(said) from None
         transforms = tuple(dict.fromkeys(t for one in asked.values() for t, _ in one.responses))
         return Responded(table.close(lease.check), len(open_jobs), table.runs, transforms)
-
-
-def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[Asked, pl.DataFrame]]:
-    """Yield what the models of a group answered: of each table what was asked, and its rows.
-
-    Raises
-    ------
-    DamagedFile
-    """
-    for file in paths.all_responses():
-        asked = _asked_in(file).get(spec.path)
-        if asked is not None:
-            rows = read_parquet(file, SCHEMA, remedy=_again(paths, file)).filter(group=spec.path)
-            yield asked, rows
-
-
-def _again(paths: SweepPaths, file: Path) -> str:
-    return f"remove it, and measure it again with: manyseed respond {paths.directory} --name " + (
-        file.stem
-    )
-
-
-def _asked_in(file: Path) -> dict[str, Asked]:
-    """Return what a table's models were asked, by group."""
-    try:
-        text = pl.read_parquet_metadata(file)["asked"]
-        return {path: Asked.from_attributes(one) for path, one in json.loads(text).items()}
-    except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as error:
-        raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
 
 
 def _options(paths: SweepPaths, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -344,115 +279,7 @@ def _jobs(
         )
 
 
-class _Table:
-    """What models answered to one way of asking: those of before, and line by line those of now."""
-
-    def __init__(self, paths: SweepPaths, name: str, asked: Mapping[str, Asked]) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            raise UserError(
-                "is no name of a table",
-                key="--name",
-                value=name,
-                remedy="up to 100 of A-Z, a-z, 0-9, point, hyphen and underscore, no point first",
-            )
-        self._paths, self._file, self._log = paths, paths.response(name), paths.responding(name)
-        self._asked, self._before = dict(asked), pl.DataFrame(schema=dict(SCHEMA))
-        if self._file.exists():
-            self._read(name)
-        written = self._before.select(*KEY, "crc").unique()
-        self._known = {row[:-1]: row[-1] for row in written.iter_rows()}
-        self._lines = self._answered_before()
-        # written anew, because a last line may be torn
-        first = _Answered(asked=self._to_json())
-        with unavailable("write", self._log):
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            self._log.write_text(json.dumps(asdict(first)) + "\n")
-        for answered in self._lines.values():
-            self._append(answered)
-
-    def _read(self, name: str) -> None:
-        remedy_ = _again(self._paths, self._file)
-        before = _asked_in(self._file)
-        for path, one in before.items():
-            now = self._asked.setdefault(path, one)
-            if now != one:
-                raise UserError(
-                    f"{name} exists with other questions: of {path} "
-                    f"{toml_value([f'{t} at layer {n}' for t, n in one.responses])}, {one.rows} "
-                    f"rows, {one.draws} draws",
-                    file=self._file,
-                    remedy="give these answers a name of their own with --name NAME",
-                )
-        self._before = read_parquet(self._file, SCHEMA, remedy=remedy_)
-
-    def _to_json(self) -> dict[str, Any]:
-        return {path: one.to_attributes() for path, one in sorted(self._asked.items())}
-
-    def _answered_before(self) -> dict[tuple[str, int, int, int], _Answered]:
-        """Return the answers that are in the file of lines; none to other questions."""
-        try:
-            found = read_records(self._log, _Answered)
-        except DamagedFile:
-            return {}
-        if not found or found[0].asked is None:
-            return {}
-        then = {path: Asked.from_attributes(one) for path, one in found[0].asked.items()}
-        return {
-            one.key: one
-            for one in found[1:]
-            if one.found is not None and then.get(one.group) == self._asked.get(one.group)
-        }
-
-    @property
-    def runs(self) -> int:
-        """How many models answered."""
-        return len({*self._known, *self._lines})
-
-    def lacks(self, job: _Job) -> bool:
-        """Whether a model has not answered, as it is now."""
-        key = (job.group, job.cell, job.repeat, job.run)
-        held = self._lines[key].crc if key in self._lines else self._known.get(key)
-        return held != job.crc
-
-    def add(self, answered: _Answered) -> None:
-        self._lines[answered.key] = answered
-        self._append(answered)
-
-    def _append(self, answered: _Answered) -> None:
-        with unavailable("write", self._log), self._log.open("a") as file:
-            file.write(json.dumps(asdict(answered)) + "\n")
-
-    def close(self, before_rename: Callable[[], None]) -> Path:
-        """Write the table."""
-        if self._lines:
-            rows = [row for one in self._lines.values() for row in self._rows(one)]
-            now = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
-            kept = self._before.join(now, on=KEY, how="anti")
-            order = [*KEY, "transform", "layer"]
-            write_parquet(
-                self._file,
-                pl.concat([kept, now]).sort(order),
-                {"asked": json.dumps(self._to_json(), sort_keys=True)},
-                before_rename=before_rename,
-            )
-        with unavailable("remove", self._log):
-            self._log.unlink()
-        return self._file
-
-    def _rows(self, one: _Answered) -> Iterator[tuple[Any, ...]]:
-        asked, found = self._asked[one.group], one.found or {}
-        right, total, shifted_right, shifted_total = (found[name] for name in RESPONSE_ARRAYS)
-        for n, (transform, layer) in enumerate(asked.responses):
-            grid = asked.grid(transform)
-            yield (
-                *(*one.key, one.crc, transform, layer, [*grid]),
-                [draw[: len(grid)] for draw in right[n]],
-                [draw[: len(grid)] for draw in total[n]],
-                *(shifted_right[n], shifted_total[n], found.get(DBI) or []),
-            )
-
-
-def _answers(jobs: list[_Job], workers: int) -> Iterator[_Answered]:
+def _answers(jobs: list[_Job], workers: int) -> Iterator[ModelAnswers]:
     """Yield answers as they come."""
     if not jobs:
         return
@@ -462,7 +289,7 @@ def _answers(jobs: list[_Job], workers: int) -> Iterator[_Answered]:
             for future in as_completed(waiting):
                 job = waiting.pop(future)
                 found = future.result()
-                yield _Answered(job.group, job.cell, job.repeat, job.run, job.crc, found)
+                yield ModelAnswers(*job.key, job.crc, found)
         except BrokenProcessPool:
             raise UnavailableError(
                 "a process that asked models was killed; is there enough memory? "

@@ -1,0 +1,1 @@
+"""Response curves of models that were kept, measured after their training."""

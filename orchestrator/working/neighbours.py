@@ -1,4 +1,4 @@
-"""Which journals can hold runs of a task's shards: known by their names, without opening them.
+"""Which other tasks have, or had, runs of a task's shards: known without opening all of them.
 
 A journal's name says submission and task, and a submission's ``shards.json`` which shards each of
 its tasks was given. On a cluster with thousands of tasks, a task so reads the journals of a few.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from manyseed.orchestrator.disk.records import read_json, write_json
@@ -52,6 +53,27 @@ def _shard(group: object, shard: object) -> Shard:
 def shards_of(task: Task) -> set[Shard]:
     """Return the shards that hold a task's runs."""
     return {(span.group, span.shard) for span in task.spans}
+
+
+def given_since(paths: SweepPaths, submission: Path, task: Task) -> dict[int, set[int]]:
+    """Return, by group, those rows of a task's shards that later submissions were given.
+
+    Whoever submitted them took the task for dead: they are no longer its own to train, also where
+    its job was requeued, or thawed, meanwhile.
+    """
+    shards, given = shards_of(task), dict[int, set[int]]()
+    for later in paths.submissions():
+        if int(later.name) <= int(submission.name):
+            continue
+        noted = read_shards(later)
+        for number, file in enumerate(SubmissionPaths(later).tasks()):
+            if number < len(noted) and shards.isdisjoint(noted[number]):
+                continue
+            with suppress(DamagedFile, FileNotFoundError):  # it trains nothing
+                for span in Task.read(file).spans:
+                    rows = range(span.row, span.row + span.count)
+                    given.setdefault(span.group, set()).update(rows)
+    return given
 
 
 class SharedJournals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from manyseed.orchestrator.tasks.task import Span, Task
@@ -73,6 +73,16 @@ class Queue:
                 if batch.cell in cells:
                     self.settle(batch, [row for row, _ in batch.runs])
             self._waiting = deque(kept)
+
+    def leave(self, rows: Mapping[int, Collection[int]]) -> None:
+        """Hand out no more of some rows of groups, which others train."""
+        waiting, self._waiting = self._waiting, deque()
+        for batch in waiting:
+            others = rows.get(batch.group, ())
+            kept = tuple(run for run in batch.runs if run[0] not in others)
+            self.settle(batch, [row for row, _ in batch.runs if row in others])
+            if kept:
+                self._waiting.append(replace(batch, runs=kept))
 
     def learn(self, group: int, seconds: float) -> None:
         """Note how long a run of a group took."""

@@ -24,6 +24,7 @@ from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
 from manyseed.orchestrator.tasks.setback import failures
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
+from manyseed.orchestrator.working.neighbours import given_since
 from manyseed.orchestrator.working.node import Node, keep_away
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
 from manyseed.orchestrator.working.publisher import Publisher
@@ -185,6 +186,8 @@ class TaskAttempt:
 
     def _run(self, lease: Lease) -> str:
         self._report("running")
+        # after the report: whoever submits from now on sees that this attempt is alive
+        self.queue.leave(given_since(self.paths, self.submission, self.task))
         self._look()
         while self.queue.n_pending and not self.fault and not lease.is_stale:
             self._look_if_due()

@@ -38,6 +38,16 @@ def test_settled_runs_are_not_handed_out() -> None:
     assert queue.take() is None
 
 
+def test_rows_that_others_train_are_left_to_them() -> None:
+    queue = Queue(TASK, {})
+    queue.leave({0: set(range(2, 20)), 1: {0, 2}, 7: {1}})
+    assert queue.n_pending == 3
+    seen = []
+    while (batch := queue.take()) is not None:
+        seen += [(batch.group, *run) for run in batch.runs]
+    assert seen == [(0, 0, 0), (0, 1, 1), (1, 1, 1)]
+
+
 def test_batches_grow_with_the_speed_of_the_fits() -> None:
     queue = Queue(TASK, {})
     first = queue.take()

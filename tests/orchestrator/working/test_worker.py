@@ -215,3 +215,19 @@ def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_attempts_fa
     assert again.queue.n_pending == 1
     (again.folder / "failures.jsonl").write_text(told[1])  # and before it was suspended
     assert again._settled() == {0: {0, 1}}
+
+
+@pytest.mark.parametrize("damage", [None, "shards.json", "task-0000.json"])
+def test_a_requeued_task_leaves_runs_that_were_submitted_again_to_whom_they_were_given(
+    sweep: Sweep, start: Start, damage: str | None
+) -> None:
+    """As after a full disk: the job failed, `resume` ran, and somebody requeued the job."""
+    again = sweep.submit(workers=1)
+    assert again is not None
+    if damage:
+        (again.folder / damage).write_text("{")
+    task = start()
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    is_readable = damage != "task-0000.json"
+    assert last(sweep).n_done == (0 if is_readable else 2), "what cannot be read trains nothing"
+    assert sweep.status()["runs"]["missing"] == (2 if is_readable else 0)

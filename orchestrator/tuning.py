@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from manyseed.jobs import scales
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.scales import NETWORKS, Trial
 from manyseed.jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from manyseed.orchestrator.devices import gpus
-from manyseed.orchestrator.disk.records import locked, read_records
+from manyseed.orchestrator.disk.records import locked, read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
@@ -127,11 +128,9 @@ class _Log:
         self._result = (paths.scale if search.ensembling else paths.tuned)(search.id)
         self._file = paths.tuning(search.id)
         self.draws = self._judged_before()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         # written anew, because a last line may be torn
-        self._file.write_text(json.dumps(recipe.to_json()) + "\n")
-        for number, draw in self.draws.items():
-            self._append(number, draw)
+        lines = [self._line(number, draw) for number, draw in self.draws.items()]
+        write_records(self._file, [recipe.to_json(), *lines])
 
     def _judged_before(self) -> dict[int, Draw | Trial]:
         """Return the fits that are in the file; none if another recipe judged, or it is damaged.
@@ -149,12 +148,11 @@ class _Log:
 
     def add(self, number: int, draw: Draw | Trial) -> None:
         self.draws[number] = draw
-        self._append(number, draw)
-
-    def _append(self, number: int, draw: Draw | Trial) -> None:
-        line = {"number": number, "trial" if self._search.ensembling else "draw": asdict(draw)}
         with self._file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(self._line(number, draw)) + "\n")
+
+    def _line(self, number: int, draw: Draw | Trial) -> dict[str, Any]:
+        return {"number": number, "trial" if self._search.ensembling else "draw": asdict(draw)}
 
     def close(self, before_rename: Callable[[], None]) -> None:
         """Write what was found."""

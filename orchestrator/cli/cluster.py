@@ -36,6 +36,7 @@ def init(
 
         manyseed cluster check NAME
     """
+    from manyseed.orchestrator.disk.placing import place
     from manyseed.orchestrator.errors import UnavailableError, UserError
     from manyseed.slurm import ClusterError, discover
     from manyseed.slurm.profile import user_folder
@@ -50,8 +51,7 @@ def init(
         raise UserError("the profile exists", file=file, remedy="edit it, or give another name")
     if not any(partition.is_up for partition in cluster.partitions):
         raise UnavailableError(f"{cluster.name}: no partition is up")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(profile_text(cluster))
+    place(file, profile_text(cluster).encode())
     console.print(file.read_text(), end="")
     say(f"\nWrote {file}: complete it.")
     say_next("Next", "cluster", "check", name)

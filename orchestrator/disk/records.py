@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -111,6 +111,17 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
     except DamagedFile as error:
         raise DamagedFile(path, error.reason, remedy) from None
     return found
+
+
+def write_records(path: Path, values: Iterable[Any]) -> None:
+    """Write a file of one JSON value per line, which is the old one or the new one; others append.
+
+    Raises
+    ------
+    StoreUnavailable
+        Where the file system refuses; the old file, if any, is still there.
+    """
+    place(path, "".join(f"{json.dumps(value)}\n" for value in values).encode())
 
 
 def _record(text: bytes, kind: type[T], path: Path, line: str = "") -> T:

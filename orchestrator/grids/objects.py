@@ -8,7 +8,7 @@ import io
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
-from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
 
 TARGET = "y"
 
@@ -225,9 +225,19 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     UserError
         For a value that no sweep file can hold; and of those raised meanwhile, with "the mapping"
         for the file's name.
+    UnavailableError
+        Where the working folder cannot be written to.
     """
     text = "".join(f"{line}\n" for line in _lines(sweep))
-    with tempfile.NamedTemporaryFile(prefix=".manyseed-", suffix=".toml", dir=Path.cwd()) as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(
+                tempfile.NamedTemporaryFile(prefix=".manyseed-", suffix=".toml", dir=Path.cwd())
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot write to the working folder, {Path.cwd()}: {error.strerror}"
+            ) from None
         file.write(text.encode())
         file.flush()
         try:

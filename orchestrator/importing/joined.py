@@ -34,6 +34,8 @@ def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
     datasets: dict[str, PredictionFile] = {}
     for source in sources:
         first = datasets.setdefault(source.dataset, source)
+        if len(source.y_true) > len(first.y_true):  # what has most repeats speaks for the others
+            datasets[source.dataset] = source
         if not _same_tests(first, source):
             raise UserError(
                 f"its test sets are not those of {first.file}, and both go by the name "

@@ -14,7 +14,7 @@ import polars as pl
 from manyseed.jobs.response.asked import DBI, Asked
 from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.disk.records import read_records
+from manyseed.orchestrator.disk.records import read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, UserError, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
@@ -113,11 +113,7 @@ class AnswerTable:
         self._lines = self._answered_before()
         # written anew, because a last line may be torn
         first = ModelAnswers(asked=self._to_json())
-        with unavailable("write", self._log):
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            self._log.write_text(json.dumps(asdict(first)) + "\n")
-        for answered in self._lines.values():
-            self._append(answered)
+        write_records(self._log, map(asdict, [first, *self._lines.values()]))
 
     def _read(self, name: str) -> None:
         remedy_ = _again(self._paths, self._file)
@@ -165,9 +161,6 @@ class AnswerTable:
     def add(self, answered: ModelAnswers) -> None:
         """Write one more model's answers down."""
         self._lines[answered.key] = answered
-        self._append(answered)
-
-    def _append(self, answered: ModelAnswers) -> None:
         with unavailable("write", self._log), self._log.open("a") as file:
             file.write(json.dumps(asdict(answered)) + "\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from manyseed.jobs import tuning as search
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import DamagedFile, RunsError, UserError
+from manyseed.orchestrator.errors import DamagedFile, RunsError, StoreUnavailable, UserError
 from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.tuned import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
@@ -129,6 +130,21 @@ def test_draws_of_another_recipe_are_judged_again(
     log.add(0, Draw({}, 0.5, 1.0))
     assert list(tuning._Log(sweep.paths, open_search, Recipe(threads=1)).draws) == [0]
     assert not tuning._Log(sweep.paths, open_search, Recipe(threads=2)).draws
+
+
+def test_a_disk_that_is_full_as_a_search_goes_on_costs_no_draw(sweep: Sweep) -> None:
+    (open_search,) = searches(sweep.paths, sweep.survey().plan.cells)
+    log = tuning._Log(sweep.paths, open_search, Recipe())
+    for number in range(3):
+        log.add(number, Draw({}, 0.5, 1.0))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises((OSError, StoreUnavailable)):
+            tuning._Log(sweep.paths, open_search, Recipe())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tuning._Log(sweep.paths, open_search, Recipe()).draws) == [0, 1, 2]
 
 
 def test_a_search_without_any_fit_that_worked_says_why(

@@ -76,7 +76,7 @@ class OfArrays(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ModelArrays:
     """The arrays of models that have these hparams.
 
     Attributes
@@ -95,7 +95,7 @@ class Layout:
         return {"hparams": dict(self.hparams), "arrays": arrays}
 
     @classmethod
-    def from_attributes(cls, value: Mapping[str, Any]) -> Layout:
+    def from_attributes(cls, value: Mapping[str, Any]) -> ModelArrays:
         """Read what `to_attributes` wrote."""
         arrays = (StateArray(name, dtype, tuple(shape)) for name, dtype, shape in value["arrays"])
         return cls(dict(value["hparams"]), tuple(arrays))
@@ -115,7 +115,7 @@ class Layout:
         return number_type(self.arrays)
 
 
-def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Layout, ...]:
+def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[ModelArrays, ...]:
     """Return the different arrays that the models of cells will have.
 
     Parameters
@@ -131,7 +131,7 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Lay
     Refused
         Where they are not known, differ between runs of a cell, are none, or are too large.
     """
-    found: dict[tuple[tuple[str, Value], ...], Layout] = {}
+    found: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
     shape: tuple[int, ...] | None = None
     for cell in cells:
@@ -156,7 +156,7 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Lay
                 f"the sizes of {name}'s layers follow {' and '.join(moved)}, which differ between "
                 "runs where hparams are perturbed or searched for"
             )
-        one = Layout({h.name: hparams[h.name] for h in sizing}, arrays)
+        one = ModelArrays({h.name: hparams[h.name] for h in sizing}, arrays)
         needed = one.numbers * (8 if one.dtype == "float64" else 4)
         if needed > LARGEST:
             raise _refused(
@@ -190,7 +190,7 @@ def answers(
     trainer: Trainer,
     run: Run,
     asked: Asked,
-    kept: tuple[Sequence[Layout], NDArray[np.floating[Any]]],
+    kept: tuple[Sequence[ModelArrays], NDArray[np.floating[Any]]],
 ) -> Mapping[str, NDArray[Any]]:
     """Ask the model of a run, made of what was kept of it (`jobs.response.measure.answers`).
 

@@ -87,7 +87,7 @@ class UnknownColumn(NoCondition):
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _Parsed:
     """An expression, how deep it is, and its value where it is a constant."""
 
     expression: pl.Expr
@@ -144,15 +144,15 @@ class _Parser:
             raise self._unexpected()
         return found.expression
 
-    def _any(self) -> _Node:
+    def _any(self) -> _Parsed:
         return self._list("OR", self._all, lambda a, b: a | b)
 
-    def _all(self) -> _Node:
+    def _all(self) -> _Parsed:
         return self._list("AND", self._not, lambda a, b: a & b)
 
     def _list(
-        self, word: str, part: Callable[[], _Node], join: Callable[[pl.Expr, pl.Expr], pl.Expr]
-    ) -> _Node:
+        self, word: str, part: Callable[[], _Parsed], join: Callable[[pl.Expr, pl.Expr], pl.Expr]
+    ) -> _Parsed:
         """Read parts with a word between them, which make a tree as flat as can be."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -167,14 +167,14 @@ class _Parser:
             parts = [*joined, *parts[len(joined) * 2 :]]
         return parts[0]
 
-    def _not(self) -> _Node:
+    def _not(self) -> _Parsed:
         negated = 0
         while self._take("NOT"):
             negated += 1
         found = self._comparison()
         return self._deeper(~found.expression, found) if negated % 2 else found
 
-    def _comparison(self) -> _Node:
+    def _comparison(self) -> _Parsed:
         left = self._sum()
         for sign, compare in _COMPARISONS.items():
             if self._take(sign):
@@ -196,7 +196,7 @@ class _Parser:
             raise self._unexpected()
         return left
 
-    def _is(self, left: _Node) -> _Node:
+    def _is(self, left: _Parsed) -> _Parsed:
         negated = self._take("NOT")
         for word, value in _CONSTANTS.items():
             if self._take(word):
@@ -205,7 +205,7 @@ class _Parser:
                 return self._deeper(~found if negated else found, left)
         raise self._unexpected()
 
-    def _in(self, left: _Node) -> _Node:
+    def _in(self, left: _Parsed) -> _Parsed:
         self._need("(")
         values = [self._constant()]
         while self._take(","):
@@ -216,7 +216,7 @@ class _Parser:
         equal = [left.expression == pl.lit(value) for value in values]
         return self._deeper(pl.any_horizontal(equal), left)
 
-    def _like(self, left: _Node, flags: str) -> _Node:
+    def _like(self, left: _Parsed, flags: str) -> _Parsed:
         pattern = self._constant()
         if not isinstance(pattern, str):
             raise NoCondition("LIKE takes a text in single quotes")
@@ -225,7 +225,7 @@ class _Parser:
         found = left.expression.str.contains(f"(?{flags})^{expression}$")
         return self._deeper(found, left)
 
-    def _between(self, left: _Node) -> _Node:
+    def _between(self, left: _Parsed) -> _Parsed:
         low = self._sum()
         self._need("AND")
         high = self._sum()
@@ -234,15 +234,15 @@ class _Parser:
             *(left, low, high),
         )
 
-    def _sum(self) -> _Node:
+    def _sum(self) -> _Parsed:
         return self._chain(_SUMS, self._product)
 
-    def _product(self) -> _Node:
+    def _product(self) -> _Parsed:
         return self._chain(_PRODUCTS, self._signed)
 
     def _chain(
-        self, joins: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]], part: Callable[[], _Node]
-    ) -> _Node:
+        self, joins: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]], part: Callable[[], _Parsed]
+    ) -> _Parsed:
         found = part()
         while (sign := self._sign()) in joins:
             self._at += 1
@@ -251,7 +251,7 @@ class _Parser:
             found = self._deeper(joined, found, right)
         return found
 
-    def _signed(self) -> _Node:
+    def _signed(self) -> _Parsed:
         negative = False
         while self._sign() in ("-", "+"):
             negative ^= self._sign() == "-"
@@ -260,35 +260,35 @@ class _Parser:
         if not negative:
             return found
         if found.constant and isinstance(found.constant[0], int | float):
-            return _Node(pl.lit(-found.constant[0]), constant=(-found.constant[0],))
+            return _Parsed(pl.lit(-found.constant[0]), constant=(-found.constant[0],))
         return self._deeper(-found.expression, found)
 
-    def _single(self) -> _Node:
+    def _single(self) -> _Parsed:
         if self._take("("):
             found = self._any()
             self._need(")")
             return found
         for word, value in _CONSTANTS.items():
             if self._take(word):
-                return _Node(pl.lit(value), constant=(value,))
+                return _Parsed(pl.lit(value), constant=(value,))
         if self._at == len(self._tokens) or self._tokens[self._at][0] == "sign":
             raise self._unexpected()
         kind, token = self._tokens[self._at]
         self._at += 1
         if kind == "number":
             number = _number(token)
-            return _Node(pl.lit(number), constant=(number,))
+            return _Parsed(pl.lit(number), constant=(number,))
         if kind == "text":
             written = token[1:-1].replace("''", "'")
-            return _Node(pl.lit(written), constant=(written,))
+            return _Parsed(pl.lit(written), constant=(written,))
         if kind == "word" and self._take("("):
             return self._call(token)
         name = token[1:-1].replace('""', '"') if kind == "quoted" else token
         if name not in self._columns:
             raise UnknownColumn(name)
-        return _Node(pl.col(name))
+        return _Parsed(pl.col(name))
 
-    def _call(self, name: str) -> _Node:
+    def _call(self, name: str) -> _Parsed:
         if name.lower() not in FUNCTIONS:
             raise NoCondition(f"unknown function {name[:40]}; there are {', '.join(FUNCTIONS)}")
         counts, function = FUNCTIONS[name.lower()]
@@ -309,11 +309,11 @@ class _Parser:
             raise NoCondition("IN and LIKE take numbers and texts in single quotes")
         return found.constant[0]
 
-    def _deeper(self, expression: pl.Expr, *parts: _Node) -> _Node:
+    def _deeper(self, expression: pl.Expr, *parts: _Parsed) -> _Parsed:
         depth = 1 + max(part.depth for part in parts)
         if depth > MAX_DEPTH:
             raise NoCondition("it is too long a sum, or too deep")
-        return _Node(expression, depth)
+        return _Parsed(expression, depth)
 
     def _sign(self) -> str | None:
         if self._at < len(self._tokens) and self._tokens[self._at][0] == "sign":
@@ -347,7 +347,7 @@ def _number(token: str) -> int | float:
     return number
 
 
-def _digits(argument: _Node) -> int:
+def _digits(argument: _Parsed) -> int:
     digits = argument.constant[0] if argument.constant else None
     if not isinstance(digits, int) or not 0 <= digits <= _LARGEST_DIGITS:
         raise NoCondition(f"round takes 0 to {_LARGEST_DIGITS} digits")

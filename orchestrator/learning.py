@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
     import xarray as xr
 
-    from manyseed.analysis.graph.group import Progress
+    from manyseed.analysis.graph.group import ReportProgress
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.results.dee import DeepAnswers
@@ -98,7 +98,7 @@ class Learning:
         cluster: str | None = None,
         workers: int | None = None,
         metrics: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: ReportProgress | None = None,
         tell: Callable[[str], None] = lambda text: None,
     ) -> Results:
         """Compute the result tables of all that is finished, and write them.

@@ -128,7 +128,7 @@ def of_dataset(
     if not shown or own.runs.is_empty():
         return None
     classifiers = tables.cells["classifier"].cast(pl.String).unique().sort().to_list()
-    rows = _Rows.of(own.cells, cells, tables.cells)
+    rows = _Shown.of(own.cells, cells, tables.cells)
     drawn = [one for one in shown if not says_nothing(one)]
     if not drawn:
         return None
@@ -196,7 +196,7 @@ def _nothing(quantity: Quantity, repeats: pl.DataFrame) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _Shown:
     """Where cells stand: at `at`, with blocks of one description apart."""
 
     at: Mapping[int, float]
@@ -207,7 +207,7 @@ class _Rows:
     by_classifier: bool
 
     @classmethod
-    def of(cls, own: pl.DataFrame, cells: Sequence[int], all_cells: pl.DataFrame) -> _Rows:
+    def of(cls, own: pl.DataFrame, cells: Sequence[int], all_cells: pl.DataFrame) -> _Shown:
         of = dict(described(all_cells).select("cell", "_of").iter_rows())
         classifier = dict(own.select("cell", pl.col("classifier").cast(pl.String)).iter_rows())
         by_classifier = bool(differing(all_cells))
@@ -243,7 +243,7 @@ class _Rows:
 
 
 def _column(
-    axis: Axes, quantity: Quantity, rows: _Rows, classifiers: Sequence[str], rich: bool
+    axis: Axes, quantity: Quantity, rows: _Shown, classifiers: Sequence[str], rich: bool
 ) -> list[Mark]:
     """Draw a quantity of all cells; what is of one classifier is one shape each.
 

@@ -33,14 +33,14 @@ from manyseed.analysis.graph.reading import Rows, Sources, read, readers
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Block, Layout
+from manyseed.analysis.tables.schema import Block, GroupColumns
 
 PART_RUNS = 256  # of a repeat that is cut
 BLOCK_RUNS = 1024  # of small repeats together: neighbours share few chunks, each read twice
 FEWEST_BLOCKS = 16  # where that leaves blocks of `PART_RUNS`, so that there is work for all
 
 
-def build(predictions: Predictions, options: Options, layout: Layout) -> list[Delayed]:
+def build(predictions: Predictions, options: Options, layout: GroupColumns) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
     metrics = computed(predictions, options)
     needs = [metric.needs for metric in metrics]
@@ -164,7 +164,7 @@ def _compute_block(
     rows: Mapping[str, Rows],
     metrics: Sequence[Metric],
     options: Options,
-    layout: Layout,
+    layout: GroupColumns,
 ) -> Block:
     """Compute every metric of every repeat of a block."""
     # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
@@ -211,7 +211,7 @@ def _cut(
     sources: Sources,
     metrics: Sequence[Metric],
     options: Options,
-    layout: Layout,
+    layout: GroupColumns,
     max_runs: int,
 ) -> Delayed:
     """Compute the metrics of one large repeat part by part.
@@ -288,7 +288,7 @@ def _finish(
     member: Member,
     metrics: Sequence[Metric],
     options: Options,
-    layout: Layout,
+    layout: GroupColumns,
     chunked: Sequence[tuple[InputCheck, Mapping[str, Any]]],
     tiles: Mapping[str, Sequence[Any]],
 ) -> Block:

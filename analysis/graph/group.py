@@ -19,9 +19,9 @@ from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.tables.keys import RUN
-from manyseed.analysis.tables.schema import Block, Layout, Tables, combine
+from manyseed.analysis.tables.schema import Block, GroupColumns, Tables, combine
 
-Progress = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Called with (blocks done, blocks in all) after each block, and once before the first."""
 
 
@@ -31,7 +31,7 @@ class GroupAnalysis:
 
     predictions: Predictions
     options: Options
-    layout: Layout
+    layout: GroupColumns
     blocks: tuple[Delayed, ...]
 
     def _probe(self) -> str | None:
@@ -58,7 +58,7 @@ def analyze_group(predictions: Predictions, options: Options | None = None) -> G
     options = options if options is not None else Options()
     types = predictions.runs.schema
     keys = {name: types[name] for name in RUN}
-    layout = Layout(keys, schema(options.metrics))
+    layout = GroupColumns(keys, schema(options.metrics))
     return GroupAnalysis(predictions, options, layout, tuple(build(predictions, options, layout)))
 
 
@@ -67,7 +67,7 @@ def compute(
     *,
     scheduler: Any = "threads",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> list[Tables]:
     """Compute groups together and return the tables of each.
 
@@ -96,7 +96,7 @@ def compute_all(
     *,
     scheduler: Any = "threads",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> list[Any]:
     """Compute tasks and return what each gives.
 
@@ -118,7 +118,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _compute_locally(
-    blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: Progress
+    blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: ReportProgress
 ) -> list[Any]:
     waiting = {block.key for block in blocks}
 
@@ -131,7 +131,7 @@ def _compute_locally(
         return list(dask_compute(*blocks, scheduler=scheduler, num_workers=workers))
 
 
-def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: Progress) -> list[Any]:
+def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: ReportProgress) -> list[Any]:
     from distributed import as_completed
 
     futures = client.compute(list(blocks))

@@ -108,7 +108,7 @@ def _is_method(uncertainty: pl.DataFrame) -> pl.Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class CellValues:
     """A metric of what cells are compared by: ensembles of some sizes in one repeat.
 
     Attributes
@@ -127,7 +127,7 @@ class Values:
     runs: int
 
 
-def methods(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Values]:
+def methods(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], CellValues]:
     """Return of each cell and repeat whose runs are ensembles of members what these are by size.
 
     Sizes that some of the runs lack are left out.
@@ -148,7 +148,7 @@ def methods(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Val
         .sort(*REPEAT, "members")
     )
     return {
-        (cell, repeat): Values(
+        (cell, repeat): CellValues(
             tuple(rows["members"].to_list()),
             rows["mean"].to_numpy(),
             rows["std"].to_numpy(),
@@ -216,15 +216,15 @@ def _neighbours(cells: pl.DataFrame) -> Iterator[tuple[int, int, str]]:
             yield from ((cell, deep, axis) for cell in numbers for deep in numbers if cell != deep)
 
 
-def _values(curve: Curve) -> Values:
+def _values(curve: Curve) -> CellValues:
     """Return what a deep ensemble is compared by: some sizes, and all of its pool."""
     pool = curve.pool
     sizes = sorted({*(size for size in SIZES if size <= pool), pool})
     at = [size - 1 for size in sizes]
-    return Values(tuple(sizes), curve.mean[at], curve.std[at], pool)
+    return CellValues(tuple(sizes), curve.mean[at], curve.std[at], pool)
 
 
-def _rows(own: Values, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
+def _rows(own: CellValues, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
     std, less = spread(deep.std, kind), metric in LESS_IS_BETTER
     for size, value, own_std in zip(own.sizes, own.mean.tolist(), own.std.tolist(), strict=True):
         found = equivalent(value, deep.mean, std, less_is_better=less)

@@ -98,14 +98,14 @@ def _first(member: Member, runs: int) -> Member:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
+class _MemberPool:
     """Runs to draw from: ln p of each, by number, and how many there are."""
 
     logs: Callable[[int], Real]
     size: int
 
     @classmethod
-    def of(cls, member: Member, sources: Sources) -> _Pool:
+    def of(cls, member: Member, sources: Sources) -> _MemberPool:
         """Read the runs that have numbers alone, at once where they are few."""
         n = member.row.size
         if n * sources.run_bytes <= POOL_BYTES:
@@ -122,14 +122,14 @@ def _read(member: Member, sources: Sources, run: int) -> Real:
 
 
 def _measure(member: Member, sources: Sources, options: Options, draws: range) -> pl.DataFrame:
-    pool = _Pool.of(member, sources)
+    pool = _MemberPool.of(member, sources)
     rows = _rows(member, pool, options, draws) if pool.size > 1 else ()
     frame = pl.DataFrame(list(rows), schema=dict(SCHEMA), orient="row")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def _rows(
-    member: Member, pool: _Pool, options: Options, draws: range
+    member: Member, pool: _MemberPool, options: Options, draws: range
 ) -> Iterator[Mapping[str, float]]:
     held_out = member.held_out
     y_true, splits = held_out.y_true, splits_of(held_out, options)

@@ -28,7 +28,7 @@ Rows = tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RunCounts:
     """Runs of the sweep by state, as `status` counts them: `copies` are not among the done.
 
     `analysed` ones are what the tables hold, fewer than the finished where these were not all there
@@ -70,7 +70,7 @@ class Context:
     ----------
     name : str
         The sweep's name.
-    counts : Counts
+    counts : RunCounts
     answers : sequence of Said
         What the tables say, in sentences.
     colours : mapping of str to str
@@ -97,7 +97,7 @@ class Context:
     """
 
     name: str
-    counts: Counts
+    counts: RunCounts
     answers: Sequence[Said]
     colours: Mapping[str, str]
     summary: Rows
@@ -115,7 +115,7 @@ class Context:
 
 def context(
     name: str,
-    counts: Counts,
+    counts: RunCounts,
     tables: Tables,
     options: Options,
     provenance: Mapping[str, str],
@@ -138,7 +138,7 @@ def context(
     ----------
     name : str
         The sweep's name.
-    counts : Counts
+    counts : RunCounts
     tables : Tables
         With the columns of `analysis.axes.AXES` joined. Of several snapshots the summary shows
         all, everything else each cell's last.
@@ -223,7 +223,7 @@ def answered(
     by_classifier: pl.DataFrame,
     variance: pl.DataFrame | None,
     options: Options,
-    counts: Counts,
+    counts: RunCounts,
     cmi: pl.DataFrame | None = None,
 ) -> list[Sentence]:
     """Answer what tables of one snapshot answer, the same fits once, over the runs that are shown.
@@ -236,7 +236,7 @@ def answered(
     variance : polars frame or None
         The table of variances.
     options : Options
-    counts : Counts
+    counts : RunCounts
     cmi : polars frame or None
         What scores of response curves tell.
     """

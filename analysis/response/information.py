@@ -104,7 +104,7 @@ def cmi(
         raise Refused("gap", len(g), f"the measure has {len(mu)} models")
     codes = {name: _codes(name, values, len(mu)) for name, values in hparams.items()}
     codes = {name: values for name, values in codes.items() if values.any()}
-    pairs = _Pairs(g, codes)
+    pairs = _PairCounts(g, codes)
     best, given = pairs.information(mu)
     rng = np.random.default_rng(seed)
     null = [pairs.information(rng.permutation(mu))[0] for _ in range(permutations)]
@@ -126,7 +126,7 @@ def cmi(
     )
 
 
-class _Pairs:
+class _PairCounts:
     """All pairs of models, and which bin each is in, for each set of hparams.
 
     The pair (j, i) has the signs of (i, j) reversed, so half of the pairs suffice: those whose

@@ -74,7 +74,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GroupColumns:
     """The columns that the tables of a group have, computed or not.
 
     Attributes
@@ -171,7 +171,7 @@ def summary_column(column: Column, summary: str) -> Column:
 
 def combine(
     blocks: Sequence[Block],
-    layout: Layout,
+    layout: GroupColumns,
     probe: str | None,
     planned: int | Mapping[int, int] | None,
 ) -> Tables:
@@ -181,7 +181,7 @@ def combine(
     ----------
     blocks : sequence of Block
         In any order.
-    layout : Layout
+    layout : GroupColumns
     probe : str or None
         What α̂ was computed from.
     planned : int or mapping of cell to int, or None

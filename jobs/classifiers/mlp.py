@@ -42,7 +42,7 @@ def network(
     """
     from torch import nn
 
-    from manyseed.jobs.training.layers import Dropout, Linear, Residual
+    from manyseed.jobs.training.layers import Dropout, Linear, SkipConnection
 
     def dense_layer(n_in: int, n_out: int) -> list[nn.Module]:
         return [Linear(n_in, n_out, bias=False), nn.BatchNorm1d(n_out), nn.LeakyReLU()]
@@ -50,7 +50,7 @@ def network(
     def residual(width: int) -> nn.Module:
         layers = [*dense_layer(width, width), Dropout(hparams["dropout"], masks)]
         again = [*dense_layer(width, width), Dropout(hparams["dropout"], masks)]
-        return Residual(*layers, *again)
+        return SkipConnection(*layers, *again)
 
     width1, width2 = hparams["width1"], hparams["width2"]
     return nn.Sequential(

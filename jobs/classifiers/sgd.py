@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
-class Linear:
+class LinearModels:
     """The `fit` of linear models' records."""
 
     def __call__(
@@ -171,7 +171,7 @@ LR_SGD = Classifier(
     devices=("cpu",),
     library={},
     core_seconds=_lr_seconds,
-    fit=Linear(),
+    fit=LinearModels(),
 )
 
 SVM_SGD = replace(

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.training.layers import Dropout
 from manyseed.jobs.training.loop import Rate
 
 
-class Masked(Ensemble):
+class Masked(Ensembling):
     """Members are a trained network's predictions with dropout active, all else as in evaluation.
 
     Each point of each member has masks of its own, as in PIT's code; batch norm uses its running

@@ -57,7 +57,7 @@ class Material:
     generators: Generators
 
 
-class Ensemble:
+class Ensembling:
     """Takes members on the way of a training, or draws them from what it ended with.
 
     Parameters
@@ -146,7 +146,7 @@ class Ensemble:
         del state
 
 
-class Unchanged(Ensemble):
+class Unchanged(Ensembling):
     """Members are one trained network: they differ by what they see of the test set alone."""
 
     def drawn(self) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.layers import Weighted, weighted
 from manyseed.jobs.ensembling.members import Members
 
@@ -181,7 +181,7 @@ class Posteriors:
                     value.copy_(mean)
 
 
-class Laplace(Ensemble):
+class Laplace(Ensembling):
     """Members are draws from Laplace's approximation around a trained network.
 
     Parameters

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from manyseed.jobs.ensembling.dropout import Masked
-from manyseed.jobs.ensembling.ensemble import Ensemble, Material, Unchanged
+from manyseed.jobs.ensembling.ensemble import Ensembling, Material, Unchanged
 from manyseed.jobs.ensembling.laplace import Laplace
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import SINGLE
@@ -16,7 +16,7 @@ from manyseed.jobs.ensembling.vi import Variational
 from manyseed.jobs.training.layers import torch_generator
 
 
-def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str]) -> Ensemble:
+def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str]) -> Ensembling:
     """Return what takes the members of a method.
 
     Parameters

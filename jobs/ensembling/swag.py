@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyseed.jobs.ensembling.ensemble import Ensemble, kept
+from manyseed.jobs.ensembling.ensemble import Ensembling, kept
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.training.loop import batches
 
@@ -91,7 +91,7 @@ class Moments:
         self.deviations = [deviation.to(device) for deviation in state["deviations"]]
 
 
-class Swag(Ensemble):
+class Swag(Ensembling):
     """Members are draws from the Gaussian that SGD's iterates make, at a constant rate.
 
     Batch norm's statistics are made anew for each member by one pass over the training rows, in

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import PUBLISHED, member_epochs
 
@@ -84,7 +84,7 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
     return math.sqrt(2 * rate * tau / rows)
 
 
-class Trajectory(Ensemble):
+class Trajectory(Ensembling):
     """A training that yields members on its way.
 
     Parameters

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.layers import Weighted, weighted
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.training.loop import schedule
@@ -114,7 +114,7 @@ def then(own: Rate, epochs: int, rate: float, more: int) -> Rate:
     return at
 
 
-class Variational(Ensemble):
+class Variational(Ensembling):
     """Trains a network as usual, then N(μ, σ²) for each weight; members are draws of all of them.
 
     The loss is the mean cross-entropy + (β/N)·`divergence` + (λ/2)‖μ‖², σ_p² = 1/(Nλ): the means

@@ -40,7 +40,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Scheme:
+class _HparamNoise:
     method: str
     amount: float = 0.0
     scaled: bool = False
@@ -68,12 +68,12 @@ class _Scheme:
         return 0.0 if self.method == "sig-digit" else self.amount
 
 
-def _parse(text: str) -> _Scheme:
+def _parse(text: str) -> _HparamNoise:
     method, *arguments = text.strip().split(":")
     if method not in _FORMS:
         raise Refused(_AXIS, method, "unknown scheme", _FORMS)
     if method == "none" and not arguments:
-        return _Scheme("none")
+        return _HparamNoise("none")
     scaled = arguments[1:] == ["scaled"]
     amount: float
     suffix = "" if method == "none" else ", optionally followed by :scaled"
@@ -87,7 +87,7 @@ def _parse(text: str) -> _Scheme:
             amount = number("P", float(arguments[0]), above=0, below=1)
     except ValueError:
         raise wrong from None
-    return _Scheme(method, amount, scaled)
+    return _HparamNoise(method, amount, scaled)
 
 
 def canonical(scheme: str) -> str:
@@ -138,7 +138,7 @@ def perturb(
 
 
 def _move(
-    hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float, u: float, v: float
+    hparam: Hparam, anchor: Any, scheme: _HparamNoise, probability: float, u: float, v: float
 ) -> Value:
     if hparam.structural or isinstance(hparam, Free):
         return cast(Value, anchor)
@@ -173,7 +173,7 @@ def unmoved(
     return tuple(h.name for h in space if h.name in fixed | inactive)
 
 
-def _can_move(hparam: Hparam, anchor: Any, scheme: _Scheme, probability: float) -> bool:
+def _can_move(hparam: Hparam, anchor: Any, scheme: _HparamNoise, probability: float) -> bool:
     if hparam.structural or isinstance(hparam, Free):
         return False
     if isinstance(hparam, Categorical):

@@ -62,7 +62,7 @@ class MeanOfPixels(nn.Module):
         return x.mean((2, 3))
 
 
-class Residual(nn.Module):
+class SkipConnection(nn.Module):
     """Layers, and a connection that skips them."""
 
     def __init__(self, *layers: nn.Module) -> None:

@@ -137,7 +137,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-class _Stream(io.TextIOWrapper):
+class _Output(io.TextIOWrapper):
     """Standard output or error, which says in its own way that nobody reads it."""
 
     def write(self, text: str) -> int:
@@ -173,7 +173,7 @@ def _own_streams() -> None:
             continue
         held.flush()
         encoding, buffered = held.encoding, not (held.line_buffering or held.write_through)
-        stream = _Stream(
+        stream = _Output(
             held.detach(), encoding=encoding, errors=_HANDLER, line_buffering=not buffered
         )
         setattr(sys, name, stream)

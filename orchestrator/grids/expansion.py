@@ -103,7 +103,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         value.
     """
     own = OwnCode.beside(path) if own is None else own
-    resolver, tables, notes = Resolver(sweep, path, own), _Tables(), Notes()
+    resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()
     used: dict[str, set[str]] = {"dataset": set(), "classifier": set(), "ensembling": set()}
     gridded: set[str] = set()
     asked, removed, frames = 0, [], []
@@ -177,7 +177,7 @@ def _resolve(
     found: Combinations,
     where: str,
     resolver: Resolver,
-    tables: _Tables,
+    tables: _Named,
     notes: Notes,
     repeats: NDArray[np.int64],
     runs: int,
@@ -281,7 +281,7 @@ def vary_name(vary: Sequence[str]) -> str:
     return "+".join(source for source in SOURCES_OF_RANDOMNESS if source in vary)
 
 
-def _distinct(asked: pl.DataFrame, tables: _Tables, notes: Notes, path: Path) -> pl.DataFrame:
+def _distinct(asked: pl.DataFrame, tables: _Named, notes: Notes, path: Path) -> pl.DataFrame:
     """Return each cell once, as the first combination that asks for it names it."""
     keys = ["fit", *VALUES]
     names = pl.struct("dataset", "classifier").rank("dense")
@@ -312,7 +312,7 @@ def _distinct(asked: pl.DataFrame, tables: _Tables, notes: Notes, path: Path) ->
 
 
 def _note_same(
-    asked: pl.DataFrame, cells: pl.DataFrame, keys: list[str], tables: _Tables, notes: Notes
+    asked: pl.DataFrame, cells: pl.DataFrame, keys: list[str], tables: _Named, notes: Notes
 ) -> None:
     """Note which datasets and classifiers of the file are others under another name."""
     names = ["dataset", "classifier"]
@@ -330,7 +330,7 @@ def _note_same(
             notes.same(other, kept)
 
 
-class _Tables:
+class _Named:
     """Values by code, each with a cell that it was resolved in, all other axes at their defaults.
 
     The values of ``fit`` stand for all that `VALUES` leave out.

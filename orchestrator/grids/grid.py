@@ -85,7 +85,7 @@ def combine(
         For a value that is unknown or stands twice, lists that cannot go in step, a rule that
         matches nothing, and a grid that is empty or too large.
     """
-    reader = _Reader(grid, where, path)
+    reader = _GridReader(grid, where, path)
     values = reader.values()
     steps = reader.steps(values)
     codes = _multiply(values, steps, where, path)
@@ -103,7 +103,7 @@ def combine(
     return Combinations(values, {axis: column[left] for axis, column in codes.items()}, removed_by)
 
 
-class _Reader:
+class _GridReader:
     def __init__(self, grid: Grid, where: str, path: Path) -> None:
         self.grid, self.where, self.path = grid, where, path
 

@@ -131,7 +131,7 @@ def _check_member(info: zipfile.ZipInfo, file: Path) -> None:
         raise UserError("is nothing that a sweep needs", file=file, key=name, remedy=_WHOLE)
     chunk = known.re is _STORED and known["place"] is not None
     if not chunk and info.file_size > _SMALL_BYTES:
-        raise _TooLarge(file, name)
+        raise _Overlong(file, name)
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) -> None:
@@ -141,7 +141,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
         for part in (paths.cells, *paths.parts())
     )
     if lines > _MAX_RUNS:
-        raise _TooLarge(file, f"{BESIDE}/plan")
+        raise _Overlong(file, f"{BESIDE}/plan")
     plan, specs = Plan.read(paths), {spec.path: spec for spec in Groups.read(paths).specs}
     planned = plan.all_rows.group_by("group").agg(
         pl.col("row").max().cast(pl.Int64) + 1, pl.col("repeat").max().cast(pl.Int64) + 1
@@ -162,7 +162,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
         if largest is None:
             raise UserError("the plan has no place for it", file=file, key=info.filename)
         if info.file_size > largest:
-            raise _TooLarge(file, info.filename)
+            raise _Overlong(file, info.filename)
 
 
 def _largest(
@@ -194,7 +194,7 @@ def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
     """Say of the zip what is wrong with what came out of it, whatever that is."""
     try:
         yield
-    except _TooLarge:
+    except _Overlong:
         raise
     except (OSError, MemoryError, StoreUnavailable):
         raise
@@ -226,7 +226,7 @@ def _reason(error: Exception, directory: Path) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-class _TooLarge(UserError):
+class _Overlong(UserError):
     """A member of a zip that is larger than a sweep's would be."""
 
     def __init__(self, file: Path, name: str) -> None:

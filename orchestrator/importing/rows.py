@@ -44,13 +44,13 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     """
     floored, length = 0, group.spec.shard_length
     for shard in range(group.shards):
-        made = _Shard(group, source, recipe)
+        made = _ImportedShard(group, source, recipe)
         made.write(shard, order[shard * length : (shard + 1) * length])
         floored += made.floored
     return floored
 
 
-class _Shard:
+class _ImportedShard:
     """One shard, while it is written."""
 
     def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:

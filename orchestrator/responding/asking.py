@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.parameters import Layout
+from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.response.questions import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
@@ -81,7 +81,7 @@ class Responded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _Inquiry:
     """One model to be asked, as a process is told."""
 
     store: str
@@ -254,7 +254,7 @@ def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -
 
 def _jobs(
     paths: SweepPaths, plan: Plan, cells: pl.DataFrame, group: Group, asked: Mapping[str, Asked]
-) -> Iterator[_Job]:
+) -> Iterator[_Inquiry]:
     """Yield the finished models of a group that are no copies of others."""
     spec = group.spec
     status, crc = statuses(group), read_array(group, "crc")
@@ -266,7 +266,7 @@ def _jobs(
             continue
         if number not in known:
             known[number] = fitted(paths, plan.cell(number)).canonical()
-        yield _Job(
+        yield _Inquiry(
             str(paths.store),
             spec.path,
             place,
@@ -279,13 +279,13 @@ def _jobs(
         )
 
 
-def _answers(jobs: list[_Job], workers: int) -> Iterator[ModelAnswers]:
+def _answers(jobs: list[_Inquiry], workers: int) -> Iterator[ModelAnswers]:
     """Yield answers as they come."""
     if not jobs:
         return
     with spawned(min(workers, len(jobs))) as pool:
         try:
-            waiting: dict[Future[Counts], _Job] = {pool.submit(_ask, job): job for job in jobs}
+            waiting: dict[Future[Counts], _Inquiry] = {pool.submit(_ask, job): job for job in jobs}
             for future in as_completed(waiting):
                 job = waiting.pop(future)
                 found = future.result()
@@ -297,11 +297,11 @@ def _answers(jobs: list[_Job], workers: int) -> Iterator[ModelAnswers]:
             ) from None
 
 
-def _ask(job: _Job) -> Counts:
+def _ask(job: _Inquiry) -> Counts:
     """Ask a model, in a process that keeps its data between calls."""
     group = open_group(Path(job.store), job.group)
     row = read_rows(group, [PARAMETERS.name], [job.row])[PARAMETERS.name][0]
-    layouts = [Layout.from_attributes(one) for one in json.loads(group.spec.parameters)]
+    layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
     run = Run(Cell.from_canonical(job.canonical), job.repeat, job.run)
     asked = Asked.from_attributes(job.asked)
     found = parameters.answers(_trainer(), run, asked, (layouts, row))

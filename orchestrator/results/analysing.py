@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import GroupAnalysis, Progress, analyze_group, compute
+from manyseed.analysis.graph.group import GroupAnalysis, ReportProgress, analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
@@ -55,7 +55,7 @@ def analyze(
     *,
     scheduler: Any = "threads",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> Results:
     """Compute and write all result tables of what is published.

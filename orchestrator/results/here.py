@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from manyseed.analysis.graph.group import Progress
+from manyseed.analysis.graph.group import ReportProgress
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld, UserError
@@ -28,7 +28,7 @@ def analyze(
     dask: str = "threads",
     cluster: str | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Results:
     """Publish what is finished, and analyse it alone; `Sweep.analyze` says more.

@@ -221,7 +221,7 @@ def run(directory: str, number: str) -> str:
     request, walltime = intent.request, intent.walltime["cpu"]
     if request is None:
         raise DamagedFile(files.intent, "lacks 'request'")
-    attempt = _Attempt(files)
+    attempt = _AnalysisAttempt(files)
     asked: list[bool] = []
 
     def interrupt() -> None:
@@ -261,7 +261,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
     return f"{type(error).__name__}: {error}", UnavailableError.exit_code
 
 
-class _Attempt:
+class _AnalysisAttempt:
     """What the job reports."""
 
     def __init__(self, files: SubmissionPaths) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 
 from manyseed.analysis.questions.answers import Sentence
 from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.report.context import Counts, answered, context, summary, varying_axes
+from manyseed.analysis.report.context import RunCounts, answered, context, summary, varying_axes
 from manyseed.analysis.report.page import render
 from manyseed.analysis.tables.snapshots import at_last, last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, once, paired
@@ -91,9 +91,9 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     return answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
 
 
-def _counts(paths: SweepPaths, record: Analysis) -> Counts:
+def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
     counts = survey(paths).counts
-    return Counts(
+    return RunCounts(
         planned=counts["runs"],
         done=counts["done"],
         copies=counts["copy"],

@@ -89,12 +89,12 @@ def slurm_workers(
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": options},
                 security=security,
-                silence_logs=logging.CRITICAL,  # what is wrong is reported by `_Watch`
+                silence_logs=logging.CRITICAL,  # what is wrong is reported by `_Following`
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
             jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
-            with _Watch(cluster, client, jobs, report) as watch:
+            with _Following(cluster, client, jobs, report) as watch:
                 yield client
     except KilledWorker as error:
         raise UnavailableError(
@@ -213,7 +213,7 @@ class _Jobs:
                 commands.run(["scancel", f"--user={getpass.getuser()}", f"--name={name}"])
 
 
-class _Watch:
+class _Following:
     """Ends the client's work where no worker comes, or all jobs are over."""
 
     def __init__(
@@ -224,7 +224,7 @@ class _Watch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _Following:
         self._thread.start()
         return self
 

@@ -45,7 +45,7 @@ MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 _QUICK_SECONDS = 1.0
 
 
-class _Process:
+class _Training:
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
         self._trainer = Trainer()
@@ -195,7 +195,7 @@ def main(arguments: list[str]) -> int:
     paths = SweepPaths(Path(directory))
     try:
         journal = paths.journals / journal_name(attempt, int(index))
-        process = _Process(paths, Path(task_file), journal)
+        process = _Training(paths, Path(task_file), journal)
         pipe.send(Ready())
         while True:
             while not pipe.poll(SYNC_SECONDS / 6):

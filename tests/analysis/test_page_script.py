@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.context import Counts, context
+from manyseed.analysis.report.context import RunCounts, context
 from manyseed.analysis.report.page import render
 from tests.analysis.planted import planted
 
@@ -137,7 +137,7 @@ def page():
         between=0,
         sd=0.0001,
     )
-    counts = Counts(planned=132, done=132, copies=0, failed=0, missing=0)
+    counts = RunCounts(planned=132, done=132, copies=0, failed=0, missing=0)
     return render(context("planted", counts, tables, Options(resamples=4), {"Seed": "1"}))
 
 

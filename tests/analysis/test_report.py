@@ -12,7 +12,7 @@ import pytest
 from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.context import (
-    Counts,
+    RunCounts,
     context,
     summary,
 )
@@ -39,7 +39,7 @@ def page(tables):
 def content(tables, **changes):
     fields = {
         "name": NASTY,
-        "counts": Counts(planned=70, done=52, copies=12, failed=4, missing=2),
+        "counts": RunCounts(planned=70, done=52, copies=12, failed=4, missing=2),
         "tables": tables,
         "options": Options(resamples=4),
         "provenance": {"manyseed": "0.1.0", NASTY: NASTY},
@@ -158,10 +158,10 @@ def test_counts_and_warning(page):
     assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "52", "12", "4", "2"]
     assert "4 failed and 2 are missing" in page
     assert "over the 64 that are finished." in page
-    fewer = render(content(tables, counts=Counts(70, 52, 12, 4, 2, analysed=50)))
+    fewer = render(content(tables, counts=RunCounts(70, 52, 12, 4, 2, analysed=50)))
     assert "over the 50 that were analysed, of 64 that are finished: analyze again." in fewer
     nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
-    whole = render(content(nothing, counts=Counts(2000, 2000, 0, 0, 0)))
+    whole = render(content(nothing, counts=RunCounts(2000, 2000, 0, 0, 0)))
     assert "missing." not in Page(whole).text("header")
     assert "<dd>2,000</dd>" in whole
 

@@ -62,3 +62,14 @@ def test_no_module_needs_itself() -> None:
     modules = {name_of(file) for file in FILES}
     graph = {name_of(file): {*imports(file, modules)} for file in FILES}
     TopologicalSorter(graph).prepare()
+
+
+def test_a_class_shares_its_name_with_no_other() -> None:
+    """Each library's own way to refuse apart: libraries import no common module."""
+    places = defaultdict(list)
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert set(shared) == {"Refused", "UnknownOption"}, shared

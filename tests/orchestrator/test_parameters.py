@@ -12,7 +12,7 @@ import xarray as xr
 
 from manyseed import Sweep
 from manyseed.jobs import parameters
-from manyseed.jobs.parameters import Layout
+from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.state import unpacked
@@ -81,7 +81,7 @@ def runs_of(sweep: Sweep):
     plan = Plan.read(sweep.paths)
     for group in list_groups(sweep.paths.store):
         values = read_array(group, "parameters")
-        layouts = [Layout.from_attributes(one) for one in json.loads(group.spec.parameters)]
+        layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
         rows = plan.rows.filter(group=group.spec.number)
         for row in rows.iter_rows(named=True):
             run = Run(plan.cell(row["cell"]), row["repeat"], row["run"])

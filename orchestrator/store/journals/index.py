@@ -72,7 +72,7 @@ class _Journal:
     gone: bool = False
 
 
-class _Table(NamedTuple):
+class _Places(NamedTuple):
     """The records that count, by group, row, and the order in which they are preferred."""
 
     group: NDArray[np.int64]
@@ -83,7 +83,7 @@ class _Table(NamedTuple):
     seconds: NDArray[np.float32]
     recipe: NDArray[np.int64]
 
-    def of(self, group: int, start: int = 0, stop: int | None = None) -> _Table:
+    def of(self, group: int, start: int = 0, stop: int | None = None) -> _Places:
         """Return the records of a range of a group's rows."""
         first, last = np.searchsorted(self.group, [group, group + 1])
         rows = self.row[first:last]
@@ -91,9 +91,9 @@ class _Table(NamedTuple):
         high = last if stop is None else first + np.searchsorted(rows, stop)
         return self.take(slice(low, high))
 
-    def take(self, which: slice | NDArray[np.int64]) -> _Table:
+    def take(self, which: slice | NDArray[np.int64]) -> _Places:
         """Return some of the records."""
-        return _Table._make(column[which] for column in self)
+        return _Places._make(column[which] for column in self)
 
 
 class JournalIndex:
@@ -119,7 +119,7 @@ class JournalIndex:
         self._group, self._row = array("I"), array("Q")
         self._journal, self._offset = array("I"), array("Q")
         self._copy, self._seconds, self._recipe = array("B"), array("f"), array("H")
-        self._made: _Table | None = None
+        self._made: _Places | None = None
         self.refresh()
 
     def again(self) -> JournalIndex:
@@ -317,9 +317,9 @@ class JournalIndex:
         self._made = None
 
     @property
-    def _table(self) -> _Table:
+    def _table(self) -> _Places:
         if self._made is None:
-            every = _Table(
+            every = _Places(
                 _ints(self._group),
                 _ints(self._row),
                 _ints(self._journal),
@@ -335,7 +335,7 @@ class JournalIndex:
             self._made = every.take(np.lexsort(order))
         return self._made
 
-    def _valid(self, every: _Table) -> NDArray[np.int64]:
+    def _valid(self, every: _Places) -> NDArray[np.int64]:
         """Return which records count: in a journal that exists, not void, not found damaged."""
         gone = np.array([journal.gone for journal in self._journals], dtype=np.bool_)
         keep = ~gone[every.journal]

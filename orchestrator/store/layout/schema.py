@@ -83,8 +83,8 @@ class GroupSpec:
     response : str
         What response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
     parameters : str
-        Where `optional` has them, which arrays models have: a list of `jobs.parameters.Layout` as
-        JSON, or empty.
+        Where `optional` has them, which arrays models have: a list of
+        `jobs.parameters.ModelArrays` as JSON, or empty.
     """
 
     number: int

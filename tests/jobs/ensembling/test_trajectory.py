@@ -12,7 +12,7 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.ensembling.dropout import Masked
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import ARRAYS, Members
 from manyseed.jobs.ensembling.trajectory import (
     Trajectory,
@@ -187,7 +187,7 @@ def test_a_training_that_was_cut_in_mid_cycle_ends_with_the_same_bits(
 def test_drawing_members_goes_on_where_it_was_cut(name, tmp_path, monkeypatch):
     run = run_of(name)
     whole = train(run)
-    checkpoint, take = Checkpoint(tmp_path / "run", "key", every=0), Ensemble.take
+    checkpoint, take = Checkpoint(tmp_path / "run", "key", every=0), Ensembling.take
     taken = []
 
     def stopping(self, logits):
@@ -196,7 +196,7 @@ def test_drawing_members_goes_on_where_it_was_cut(name, tmp_path, monkeypatch):
             raise Interrupted
         take(self, logits)
 
-    monkeypatch.setattr(Ensemble, "take", stopping)
+    monkeypatch.setattr(Ensembling, "take", stopping)
     with pytest.raises(Interrupted):
         train(run, checkpoint=checkpoint)
     begun, cut = [], loop.batches

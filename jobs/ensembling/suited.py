@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.ensembling.methods import METHODS, Options
@@ -10,60 +12,57 @@ from manyseed.jobs.ensembling.methods import METHODS, Options
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers.record import ClassifierInfo
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Unsuited(Refused):
+    """A method that a classifier cannot have.
+
+    Parameters
+    ----------
+    method : str
+    reason : str
+    needs : mapping
+        Options of the classifier with which it could have it, None for one that must not be given;
+        empty where none does.
+    """
+
+    def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = _NOTHING) -> None:
+        super().__init__("ensembling", method, reason)
+        self.needs = needs
+
 
 def require_suited(method: Options, model: ClassifierInfo) -> None:
     """Refuse a method for a classifier that cannot have it.
 
     Raises
     ------
-    Refused
-        Of the option ``ensembling``.
+    Unsuited
     """
     name, known = method["name"], METHODS[method["name"]]
     if model.epochs is None:
         does = "trains a network on" if known.by_sgd else "makes members of a network"
-        reason = (
-            f"{name} {does}; {model.name} has no epochs: its runs of "
-            'ensembling = "none" form deep ensembles'
-        )
-        raise Refused("ensembling", name, reason)
-    if "optimizer" not in model.canonical:
-        reason = f"{name} needs one of the built-in networks, and {model.name} is none"
-        raise Refused("ensembling", name, reason)
+        alone = "has no epochs: its runs form deep ensembles without a method"
+        raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
+    optimizer = model.canonical.get("optimizer")
+    if optimizer is None:
+        raise Unsuited(name, f"{name} needs one of the built-in networks, and {model.name} is none")
     if name == "dropout":
         if "dropout" not in model.hparams:
-            raise Refused(
-                "ensembling",
-                name,
-                f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit",
-            )
+            reason = f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit"
+            raise Unsuited(name, reason)
         if model.hparams["dropout"] == 0:
-            raise Refused(
-                "ensembling",
-                name,
-                f"dropout = 0 makes all members equal: give {model.name} hparams = "
-                "{ dropout = 0.1 }",
-            )
-    if name == "kfac-laplace" and model.canonical["optimizer"] == "adamw":
-        reason = (
-            "kfac-laplace takes weight_decay for the precision of a prior, which that of adamw is "
-            f'not: give {model.name} optimizer = "sgd"'
-        )
-        raise Refused("ensembling", name, reason)
-    if known.by_sgd and model.canonical.get("optimizer") != "sgd":
-        trained_by = model.canonical.get("optimizer")
-        reason = (
-            f"{name} trains by SGD, {model.name} by {trained_by}: give {model.name} "
-            'optimizer = "sgd"'
-        )
-        raise Refused("ensembling", name, reason)
+            reason = f"{model.name} with dropout = 0 makes all members equal"
+            raise Unsuited(name, reason, {"hparams": {"dropout": 0.1}})
+    if name == "kfac-laplace" and optimizer == "adamw":
+        reason = "takes weight_decay for the precision of a prior, which that of adamw is not"
+        raise Unsuited(name, f"{name} {reason}", {"optimizer": "sgd"})
+    if known.by_sgd and optimizer != "sgd":
+        reason = f"{name} trains by SGD, {model.name} by {optimizer}"
+        raise Unsuited(name, reason, {"optimizer": "sgd"})
     if known.by_sgd and model.canonical["schedule"] == "plateau":
-        reason = (
-            f'{name} has rates of its own, and {model.name} schedule = "plateau": take that out of '
-            "its table"
-        )
-        raise Refused("ensembling", name, reason)
+        reason = f"{name} has rates of its own, and {model.name} the schedule plateau"
+        raise Unsuited(name, reason, {"schedule": None})
     if model.options.get("snapshots"):
-        reason = "the members are what is kept of a trajectory: keep.members"
-        reason = f"{model.name} has snapshots; {reason}"
-        raise Refused("ensembling", name, reason)
+        reason = f"{model.name} has snapshots; the members are what is kept of a trajectory"
+        raise Unsuited(name, reason, {"snapshots": None})

@@ -7,7 +7,7 @@ dataset and the classifier.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.ensembling.suited import Unsuited
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
@@ -220,6 +221,8 @@ class Resolver:
             if value == GRID and axis == "hparams":
                 table = f"[classifier.{toml_key(names['classifier'])}]"
                 remedies.append(f"add to {table}: grid = {{ {_example(pair)} }}")
+            if isinstance(error, Unsuited):
+                remedies += _given(f"[classifier.{toml_key(names['classifier'])}]", error.needs)
             if elsewhere:
                 remedies.append(f"or leave these runs out: exclude = [{rule}]")
             raise refused(
@@ -344,6 +347,17 @@ class Resolver:
             return refused(error, file=self._path, key=key, value=value)
         remedy = None if error.value is None else "this is what it is by default: give another"
         return refused(error, file=self._path, key=key, remedy=remedy)
+
+
+def _given(table: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to do so that a classifier has options."""
+    for option, value in options.items():
+        if value is not None:
+            yield f"add to {table}: {option} = {toml_value(value)}"
+        elif option == "snapshots":
+            yield f"take {option} out of {table}: keep.members says what is kept of members"
+        else:
+            yield f"take {option} out of {table}"
 
 
 def _example(pair: Pair) -> str:

@@ -16,7 +16,7 @@ from manyseed.jobs.classifiers.images import he_normal
 from manyseed.jobs.classifiers.record import Unsuitable
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import require_suited
+from manyseed.jobs.ensembling.suited import Unsuited, require_suited
 from manyseed.jobs.streams import stream
 from manyseed.jobs.torchvision_import import torchvision
 from tests.jobs.classifiers import examples
@@ -389,17 +389,17 @@ def test_ensembling_methods_suit_those_that_train_by_sgd(name):
     info = classifiers.resolve(name, {}, CIFAR)
     for kind in methods.names():
         method = methods.resolve(kind, {})
-        refused = None
+        refused, needs = None, {}
         try:
             require_suited(method, info)
-        except ValueError as error:
-            refused = str(error)
+        except Unsuited as error:
+            refused, needs = str(error), error.needs
         if kind == "dropout":
             expected = {"vgg": None, "wide-resnet": "makes all members equal"}.get(
                 name, "no dropout layers: take mlp, vgg, wide-resnet or vit"
             )
             assert refused is expected is None or expected in refused
         elif name == "resnet" and methods.METHODS[kind].by_sgd:
-            assert 'give resnet optimizer = "sgd"' in refused
+            assert needs == {"optimizer": "sgd"}
         else:
             assert refused is None

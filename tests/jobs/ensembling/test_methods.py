@@ -14,7 +14,7 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import require_suited
+from manyseed.jobs.ensembling.suited import Unsuited, require_suited
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.trainer import stream_keys
 
@@ -133,25 +133,31 @@ def test_an_unknown_option_names_those_there_are():
 def test_weight_decay_that_is_no_prior_is_refused():
     method = methods.resolve("kfac-laplace", {"scale": 1})
     require_suited(method, model())
-    with pytest.raises(Refused, match="that of adamw is not: give mlp optimizer"):
+    with pytest.raises(Unsuited, match="that of adamw is not") as found:
         require_suited(method, classifiers.resolve("mlp", {}, WINE))
+    assert found.value.needs == {"optimizer": "sgd"}
 
 
 @pytest.mark.parametrize(
-    ("method", "classifier", "said"),
+    ("method", "classifier", "said", "needs"),
     [
-        ("snapshot", model("xgb"), "form deep ensembles"),
-        ("dropout", model("lr-sgd"), "form deep ensembles"),
-        ("dropout", model(hparams={"dropout": 0}), "dropout = 0 makes all members equal"),
-        ("kfac-laplace", classifiers.resolve("mlp", {}, WINE), "that of adamw is not"),
-        ("fge", classifiers.resolve("mlp", {}, WINE), 'mlp by adamw: give mlp optimizer = "sgd"'),
-        ("snapshot", model(snapshots=[1]), "keep.members"),
+        ("snapshot", model("xgb"), "form deep ensembles", {}),
+        ("dropout", model("lr-sgd"), "form deep ensembles", {}),
+        (
+            "dropout",
+            model(hparams={"dropout": 0}),
+            "dropout = 0 makes all members equal",
+            {"hparams": {"dropout": 0.1}},
+        ),
+        ("fge", classifiers.resolve("mlp", {}, WINE), "mlp by adamw", {"optimizer": "sgd"}),
+        ("snapshot", model(snapshots=[1]), "mlp has snapshots", {"snapshots": None}),
     ],
 )
-def test_classifiers_that_cannot_have_a_method_are_refused(method, classifier, said):
-    with pytest.raises(Refused, match=said) as found:
+def test_classifiers_that_cannot_have_a_method_are_refused(method, classifier, said, needs):
+    with pytest.raises(Unsuited, match=said) as found:
         require_suited(methods.resolve(method, {}), classifier)
     assert found.value.option == "ensembling"
+    assert found.value.needs == needs
 
 
 def test_dropout_needs_layers_of_it():

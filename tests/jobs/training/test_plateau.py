@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import require_suited
+from manyseed.jobs.ensembling.suited import Unsuited, require_suited
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.plateau import Plateau
@@ -124,5 +124,6 @@ def test_methods_with_rates_of_their_own_are_refused():
         if not method.by_sgd:
             require_suited(asked, model)
             continue
-        with pytest.raises(ValueError, match=f'{kind} has rates of its own, and mlp schedule = "p'):
+        with pytest.raises(Unsuited, match=f"{kind} has rates of its own") as found:
             require_suited(asked, model)
+        assert found.value.needs == {"schedule": None}

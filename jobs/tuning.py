@@ -75,6 +75,11 @@ def search_id(cell: Cell) -> str:
     )
 
 
+def is_current(cell: Cell) -> bool:
+    """Return whether a tuned cell's search is in the spaces of this version."""
+    return bool(cell.hparams[SEARCH]["space"] == SPACE_VERSION)
+
+
 def n_draws(cell: Cell) -> int:
     """Return how many points a tuned cell's search draws.
 
@@ -84,7 +89,7 @@ def n_draws(cell: Cell) -> int:
         For a search in spaces of another version.
     """
     search = cell.hparams[SEARCH]
-    if search["space"] != SPACE_VERSION:
+    if not is_current(cell):
         raise ValueError(f"a search of version {search['space']}; this is {SPACE_VERSION}")
     return int(search["draws"])
 

@@ -92,6 +92,6 @@ def search(
             progress.stop()
             say_next("Go on with", "tune", sweep.directory)
             raise typer.Exit(INTERRUPTED) from None
-    hparams = [found(sweep.paths, each.id) for each in done if not each.ensembling]
-    scales = [found_scale(sweep.paths, each.id) for each in done if each.ensembling]
+    hparams = [found(sweep.paths, each.cell) for each in done if not each.ensembling]
+    scales = [found_scale(sweep.paths, each.cell) for each in done if each.ensembling]
     return [one for one in hparams if one], [one for one in scales if one]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from manyseed.jobs.scales import SCALES, Trial
+from manyseed.jobs.run import Cell
+from manyseed.jobs.scales import SCALES, Trial, scale_search_id
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
@@ -61,9 +62,24 @@ class FoundScale:
         write_json(file, value, before_rename=before_rename)
 
 
-def found_scale(paths: SweepPaths, search: str) -> FoundScale | None:
-    """Return what a search's file holds; None where it is still to be done."""
+def found_scale(paths: SweepPaths, cell: Cell) -> FoundScale | None:
+    """Return what the search for a cell's scale found; None where it is still to be done.
+
+    Raises
+    ------
+    DamagedFile
+        Also where the file is of another search.
+    """
+    search = scale_search_id(cell)
+    file = paths.scale(search)
     try:
-        return FoundScale.read(paths.scale(search))
+        result = FoundScale.read(file)
     except FileNotFoundError:
         return None
+    try:
+        is_own = scale_search_id(Cell.from_canonical(dict(result.cell))) == search
+    except (LookupError, TypeError, ValueError):
+        is_own = False
+    if not is_own:
+        raise DamagedFile(file, "is of another search", "restore it, or remove it and search again")
+    return result

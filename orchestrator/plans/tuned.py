@@ -12,7 +12,7 @@ from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.run import Cell, MachineError
 from manyseed.jobs.scales import is_searched, scale_search_id, with_scale
 from manyseed.jobs.training.handling import Device
-from manyseed.jobs.tuning import Draw, is_tuned, search_id
+from manyseed.jobs.tuning import Draw, drawn, is_current, is_tuned, search_id
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
@@ -76,7 +76,7 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
         name = search_id(cell)
         search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
         needed.setdefault(name, search)
-    return [search for search in needed.values() if found(paths, search.id) is None]
+    return [search for search in needed.values() if found(paths, search.cell) is None]
 
 
 def scale_searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
@@ -92,7 +92,7 @@ def scale_searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
             method = row["ensembling"]
             search = Search(*pair, name, cell, row["device"], ensembling=method)
             needed.setdefault(name, search)
-    return [search for search in needed.values() if found_scale(paths, search.id) is None]
+    return [search for search in needed.values() if found_scale(paths, search.cell) is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +147,22 @@ class TunedHparams:
         write_json(file, value, before_rename=before_rename)
 
 
-def found(paths: SweepPaths, search: str) -> TunedHparams | None:
-    """Return what a search's file holds; None where it is still to be done."""
+def found(paths: SweepPaths, cell: Cell) -> TunedHparams | None:
+    """Return what the search for a cell's hparams found; None where it is still to be done.
+
+    Raises
+    ------
+    DamagedFile
+        Also where the file is of another search: draws follow from the cell.
+    """
+    file = paths.tuned(search_id(cell))
     try:
-        return TunedHparams.read(paths.tuned(search))
+        result = TunedHparams.read(file)
     except FileNotFoundError:
         return None
+    if is_current(cell) and result.hparams != drawn(cell, result.draw):
+        raise DamagedFile(file, "is of another search", "restore it, or remove it and search again")
+    return result
 
 
 def fitted(paths: SweepPaths, cell: Cell) -> Cell:
@@ -166,7 +176,7 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
     ready = with_hparams(paths, cell)
     if not is_searched(cell):
         return ready
-    result = found_scale(paths, scale_search_id(cell))
+    result = found_scale(paths, cell)
     if result is None:
         raise NotSearched(paths.scale(scale_search_id(cell)), "its scale", paths.directory)
     return with_scale(ready, result.scale)
@@ -182,7 +192,7 @@ def with_hparams(paths: SweepPaths, cell: Cell) -> Cell:
     """
     if not is_tuned(cell):
         return cell
-    result = found(paths, search_id(cell))
+    result = found(paths, cell)
     if result is None:
         raise NotSearched(paths.tuned(search_id(cell)), "its hparams", paths.directory)
     return replace(cell, hparams=result.hparams)

@@ -97,6 +97,20 @@ def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
     assert [replace(recipe, tuned=None).to_json() for recipe in recipes] == [kept["recipe"]] * 2
 
 
+def test_what_another_search_found_is_not_taken(tmp_path: Path) -> None:
+    """Two files under plan/tuned that changed places."""
+    text = TEXT.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("draws = 4", "draws = 1")
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "two")
+    sweep.tune(workers=1)
+    one, two = sweep.paths.all_tuned()
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    done = command("submit", sweep.directory, "--workers", "1")
+    assert (done.returncode, "is of another search" in done.stderr) == (4, True), done.stderr
+    assert not list(sweep.paths.submissions())
+
+
 def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[int] = []
 

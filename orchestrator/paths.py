@@ -143,7 +143,7 @@ class SweepPaths:
 
     @property
     def checkpoints(self) -> Path:
-        """Long fits in training, one file each, until their run is finished."""
+        """Long fits in training, one file each or more, until their run is finished."""
         return self.tasks / "checkpoints"
 
     def checkpoint(self, group: int, row: int) -> Path:

@@ -4,7 +4,7 @@ Everything that decides how the training continues is saved after a whole epoch:
 buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout and
 augmentation, what was predicted and measured so far, members of an ensemble. The learning rate
 follows from the epoch, or its schedule is saved, too. So a continued training ends with the bits of
-one that was never interrupted.
+one that was never interrupted. Many large members lie `beside` it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.training.beside import Beside, remove_beside
 from manyseed.jobs.whole import place, remove
 
 if TYPE_CHECKING:  # whoever only names a checkpoint need not wait for torch
@@ -50,11 +51,12 @@ class Checkpoint:
     every: float = 60.0
 
     def remove(self) -> None:
-        """Remove the file, or a training function's folder, once the prediction is safe."""
+        """Remove it, or a training function's folder, once the prediction is safe."""
         if self.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
             remove(self.path)
+            remove_beside(self.path)
 
 
 class Course(Protocol):
@@ -95,7 +97,10 @@ class Course(Protocol):
         """Return what is kept of them besides."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that goes on from here, as numbers and tensors."""
+        """Return all that goes on from here, as numbers and tensors.
+
+        What is kept of single members is the list ``members``, which only grows.
+        """
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
@@ -135,6 +140,8 @@ class TrainingParts:
         Members taken so far, and the generator of noise.
     plateau : Plateau, optional
         The learning rate, where it follows from the training loss.
+    beside : Beside
+        Members that are in no checkpoint any more.
     """
 
     model: torch.nn.Module
@@ -145,12 +152,16 @@ class TrainingParts:
     augment: np.random.Generator | None = None
     trajectory: Course | None = None
     plateau: Plateau | None = None
+    beside: Beside = field(default_factory=Beside)
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:
     """Save a training between two epochs, whole or not at all."""
     import torch
 
+    trajectory = None if parts.trajectory is None else parts.trajectory.state()
+    if trajectory is not None:
+        trajectory["members"] = parts.beside.put(checkpoint.path, trajectory["members"])
     content = {
         "made": [checkpoint.key, *parts.terms],
         "model": parts.model.state_dict(),
@@ -158,7 +169,8 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
         "order": parts.order.bit_generator.state,
         "masks": None if parts.masks is None else parts.masks.get_state(),
         "augment": None if parts.augment is None else parts.augment.bit_generator.state,
-        "trajectory": None if parts.trajectory is None else parts.trajectory.state(),
+        "trajectory": trajectory,
+        "beside": parts.beside.files,
         "plateau": None if parts.plateau is None else parts.plateau.state(),
         "progress": {
             **asdict(progress),
@@ -174,14 +186,21 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
 def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     """Put a training where it was saved.
 
-    Without a file, or with one that is damaged or was saved under another key, the training stays
-    at its start: it will end the same, only later.
+    Without a file, or with one that is damaged, lacks one beside or was saved under another key,
+    the training stays at its start: it will end the same, only later.
     """
     content = _read(checkpoint)
     if content is None or content["made"] != [checkpoint.key, *parts.terms]:
         return TrainingState()
-    if (content["trajectory"] is None) != (parts.trajectory is None):
+    trajectory = content["trajectory"]
+    if (trajectory is None) != (parts.trajectory is None):
         return TrainingState()
+    if trajectory is not None:
+        beside = content.get("beside", [])  # an earlier version has none
+        members = parts.beside.get(checkpoint.path, beside, trajectory["members"])
+        if members is None:
+            return TrainingState()
+        trajectory = {**trajectory, "members": members}
     parts.model.load_state_dict(content["model"])
     parts.optimizer.load_state_dict(content["optimizer"])
     parts.order.bit_generator.state = content["order"]
@@ -190,7 +209,7 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     if parts.augment is not None:
         parts.augment.bit_generator.state = content["augment"]
     if parts.trajectory is not None:
-        parts.trajectory.restore(content["trajectory"])
+        parts.trajectory.restore(trajectory)
     if parts.plateau is not None:
         parts.plateau.restore(content["plateau"])
     progress = content["progress"]

@@ -2,7 +2,8 @@
 
 A network that trains for more than `checkpoint_seconds` saves itself there, and whoever trains the
 run next goes on from its last saved epoch. A file that another recipe made is passed over and
-overwritten.
+overwritten. Members of an ensemble that are kept one by one may lie beside it, in files whose names
+begin with its own and a dot.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def checkpoint(
 
 
 def remove_stale(paths: SweepPaths) -> int:
-    """Remove the checkpoints that no missing run goes on from; return how many there were.
+    """Remove the files that no missing run goes on from; return how many there were.
 
     For when nothing is in training.
     """
@@ -65,7 +66,7 @@ def remove_stale(paths: SweepPaths) -> int:
 
     missing = survey(paths).with_state("missing").select("group", "row")
     awaited = {paths.checkpoint(group, row).name for group, row in missing.iter_rows()}
-    stale = [file for file in files if file.name not in awaited]
+    stale = [file for file in files if file.name.partition(".")[0] not in awaited]
     for file in stale:
         if file.is_dir():
             shutil.rmtree(file, ignore_errors=True)

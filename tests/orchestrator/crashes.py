@@ -17,8 +17,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Prediction
+from manyseed.jobs.training import beside
+from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import keeping, tuning
 from manyseed.orchestrator.disk import leasefiles
@@ -299,6 +303,30 @@ def _respond(folder: Path) -> None:
     asking.respond(SweepPaths(folder / "sweep"), options, workers=1)
 
 
+def _save(folder: Path) -> None:
+    """Train a method's run as far as its last epoch: it saves itself after each, members beside."""
+    import torch
+
+    beside.LEAST = 1
+    expected = [np.random.default_rng(number).normal(size=(10, 2)) for number in range(2)]
+    paths = SweepPaths(folder / "sweep")
+    saved = Checkpoint(paths.checkpoint(0, 3), "a run and its recipe", every=0)
+    model, course = torch.nn.Linear(1, 1), Ensemble(2, lambda *_: 0.1, Members(2, ["member_score"]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parts = TrainingParts(model, optimizer, np.random.default_rng(0), trajectory=course)
+    progress = restore(saved, parts)
+    assert course.taken == progress.epoch
+    while progress.epoch < 2:
+        course.take(expected[progress.epoch])
+        progress.epoch += 1
+        save(saved, parts, progress)
+    whole = Members(2, ["member_score"])
+    for logits in expected:
+        whole.add(logits)
+    (members,) = course.arrays().values()
+    assert (members == whole.arrays()["member_score"]).all()
+
+
 def _register(folder: Path) -> None:
     for number in range(3):
         recipe = replace(Recipe.here(), tuned={"alpha": number})
@@ -332,6 +360,7 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "publish methods": _publish,
     "repair curves": _repair,
     "repair methods": _repair,
+    "save methods": _save,
     "analyze curves": _analyze,
 }
 STARTS = {
@@ -361,6 +390,7 @@ STARTS = {
     "publish methods": "half methods",
     "repair curves": "damaged curves",
     "repair methods": "damaged methods",
+    "save methods": "half methods",
     "analyze curves": "whole curves",
 }
 """In which state each verb finds a sweep."""
@@ -455,6 +485,7 @@ def check(verb: str, folder: str) -> dict[str, Any]:
     for file in (where / "out").glob("*.parquet"):
         pl.read_parquet(file)
     locks = [path.name for path in (where / "sweep").glob(".*lock*")]
+    locks += [path.name for path in paths.checkpoints.glob("*")]
     held_back = [path.name for path in where.glob(".manyseed-*") if any(path.iterdir())]
     return {
         "finished": held,

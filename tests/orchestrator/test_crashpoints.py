@@ -23,6 +23,7 @@ FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
 QUICK = (
     *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune"),
     *("publish curves", "compact", "repair methods", "drop", "import zip", "respond more"),
+    "save methods",
 )
 """Verbs of the quick test."""
 MOST = int(os.environ.get("MANYSEED_CRASH_POINTS", "3"))

@@ -50,12 +50,14 @@ batch_size = 32
 lr         = 0.05
 """
 
-# The real training process, which saves after every epoch; where epoch `stop` begins it waits.
+# The real training process, which saves after every epoch, members beside it, each two in a file;
+# where epoch `stop` begins it waits.
 PROCESS = """
 import sys
-from manyseed.jobs.training import loop
+from manyseed.jobs.training import beside, loop
 from manyseed.orchestrator.working import process
 
+beside.LEAST = 2 * 36 * 3 * 4
 stop, cut, begun = int(sys.argv[1]), loop.batches, 0
 
 def batches(*arguments):
@@ -119,8 +121,9 @@ def sweep(tmp_path: Path) -> Sweep:
 
 @pytest.fixture
 def method(tmp_path: Path) -> Sweep:
-    """The same of a run that yields members on its way, from epoch 8 to 28."""
+    """The same of a run that yields members on its way, from epoch 8 to 28, and keeps them all."""
     text = LONG.replace("snapshots = [3]", 'optimizer = "sgd"')
+    text = text.replace("[[grid]]", 'keep = { members = "all" }\n\n[[grid]]')
     text = text.replace('["mlp"]', '["mlp"]\nensembling = ["csgld"]')
     return planned_sweep(tmp_path, text + METHOD)
 
@@ -157,10 +160,18 @@ def test_a_killed_fit_goes_on_in_a_later_attempt_and_ends_bit_equal(sweep: Sweep
 
 @pytest.mark.slow
 def test_a_method_that_is_killed_in_mid_cycle_ends_bit_equal(method: Sweep) -> None:
-    Process(method, "first", stop=20).kill_at(20)  # after four members, in noise of the second
+    Process(method, "first", stop=20).kill_at(20)  # after five members, in noise of the second
+    first, *beside = saved(method)
+    assert (first, len(beside)) == ("0-0", 2)
+    method.compact()
+    assert saved(method) == [first, *beside]
+    held = {name: (method.paths.checkpoints / name).read_bytes() for name in beside}
     assert Process(method, "second").epochs() == list(range(1, 28 - 19 + 1))
     assert saved(method) == []
+    for name, content in held.items():  # of an attempt that was killed as it removed them
+        (method.paths.checkpoints / name).write_bytes(content)
     method.compact()
+    assert saved(method) == []
     assert method.verify()["runs_wrong"] == 0
     assert method.rerun("0:0:0")["equal"]
 

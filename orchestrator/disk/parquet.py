@@ -135,6 +135,22 @@ def scan_parquet(
     return frame
 
 
+def read_metadata(path: Path, remedy: str | None = None) -> dict[str, str]:
+    """Return what a table's file says of it; its checksum is not compared.
+
+    Raises
+    ------
+    FileNotFoundError
+    DamagedFile
+        For anything but a Parquet file.
+    """
+    try:
+        with open_plain(path) as file, damage_named(path, remedy):
+            return pl.read_parquet_metadata(file)
+    except DamagedFile as error:
+        raise DamagedFile(path, error.reason, remedy) from None
+
+
 @contextmanager
 def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
     """Turn what polars says of a file that it cannot decode into `DamagedFile`."""

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.jobs.response.asked import DBI, Asked
-from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
+from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.disk.records import read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, UserError, toml_value
@@ -86,10 +86,11 @@ def _again(paths: SweepPaths, file: Path) -> str:
 
 def _asked_in(file: Path) -> dict[str, Asked]:
     """Return what a table's models were asked, by group."""
+    said = read_metadata(file, "remove it")
     try:
-        text = pl.read_parquet_metadata(file)["asked"]
-        return {path: Asked.from_attributes(one) for path, one in json.loads(text).items()}
-    except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as error:
+        asked = json.loads(said["asked"])
+        return {path: Asked.from_attributes(one) for path, one in asked.items()}
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
 
 

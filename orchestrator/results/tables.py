@@ -11,7 +11,13 @@ import polars as pl
 from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES, LATER
-from manyseed.orchestrator.disk.parquet import checksum, damage_named, read_parquet, scan_parquet
+from manyseed.orchestrator.disk.parquet import (
+    checksum,
+    damage_named,
+    read_metadata,
+    read_parquet,
+    scan_parquet,
+)
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis, remedy
@@ -126,8 +132,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def metadata(self, table: str) -> dict[str, str]:
         """Return what a table's file says of it: `columns` and `conventions`, as JSON."""
-        with self.damage_named(table):
-            return pl.read_parquet_metadata(self._files[table])
+        return read_metadata(self._files[table], self._remedy)
 
     def _require_current(self, ensembles: Path) -> None:
         """Refuse ensembles of other predictions than those that were analysed."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +208,20 @@ def test_a_damaged_table_is_named_and_measured_again(measured: Sweep, tmp_path: 
     file.unlink()
     sweep.respond({"transforms": ["shift-y:0.1"]}, workers=2)
     assert pl.read_parquet(file).equals(before)
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir, Path.touch])
+def test_what_is_no_table_is_named(
+    measured: Sweep, tmp_path: Path, made: Callable[[Path], object]
+) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    file = sweep.paths.response("mine")
+    file.parent.mkdir(exist_ok=True)
+    made(file)
+    code, told = inside("analyze", sweep.directory)
+    assert (code, "mine.parquet" in told.replace("\n", "")) == (4, True)
+    code, told = inside("respond", sweep.directory, "--name", "mine")
+    assert (code, "mine.parquet" in told.replace("\n", "")) == (4, True)
 
 
 def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -63,8 +64,21 @@ def test_a_release_is_rehearsed_refused_and_made(clone: Path) -> None:
     (clone / "README.md").write_text("changed")
     assert "not committed" in release(clone, "9.8.7").stderr
     git(clone, "checkout", "README.md")
+    assert "need the address of the public repository" in release(clone, "9.8.7").stderr
+    git(clone, "remote", "add", "origin", "git@example.org:lab/manyseed.git")
     done = release(clone, "9.8.7")
     assert done.returncode == 0, done.stderr
+    urls = tomllib.loads((clone / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Repository"] == "https://example.org/lab/manyseed"
+    assert urls["Issues"] == "https://example.org/lab/manyseed/issues"
+    cited = yaml.safe_load((clone / "CITATION.cff").read_text())
+    assert cited["repository-code"] == urls["Repository"]
+    git(clone, "remote", "set-url", "origin", "https://example.org/other/manyseed")
+    (clone / "CHANGELOG.md").write_text("## Unreleased\n\n- One thing.\n")
+    git(clone, "commit", "-qam", "One thing")
+    done = release(clone, "9.8.9", "--dry-run")
+    assert "its pages: https://example.org/other/manyseed" in done.stdout
+    git(clone, "reset", "-q", "--hard", "HEAD~1")
     assert git(clone, "tag") == "v9.8.7"
     assert (clone / "dist" / "manyseed-9.8.7-py3-none-any.whl").exists()
     assert re.search(r"^## 9\.8\.7 \(", (clone / "CHANGELOG.md").read_text(), re.MULTILINE)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Prediction
@@ -311,7 +311,10 @@ def _save(folder: Path) -> None:
     expected = [np.random.default_rng(number).normal(size=(10, 2)) for number in range(2)]
     paths = SweepPaths(folder / "sweep")
     saved = Checkpoint(paths.checkpoint(0, 3), "a run and its recipe", every=0)
-    model, course = torch.nn.Linear(1, 1), Ensemble(2, lambda *_: 0.1, Members(2, ["member_score"]))
+    model, course = (
+        torch.nn.Linear(1, 1),
+        Ensembling(2, lambda *_: 0.1, Members(2, ["member_score"])),
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     parts = TrainingParts(model, optimizer, np.random.default_rng(0), trajectory=course)
     progress = restore(saved, parts)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from manyseed.jobs import whole
-from manyseed.jobs.ensembling.ensemble import Ensemble
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, Members
 from manyseed.jobs.training import beside, checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, TrainingState
@@ -25,11 +25,11 @@ def logits(number: int) -> np.ndarray:
     return np.random.default_rng(number).normal(size=(ROWS, CLASSES))
 
 
-def course(count: int = 8) -> Ensemble:
-    return Ensemble(1, lambda *_: 0.1, Members(count, MEMBER_ARRAYS[:1]))
+def course(count: int = 8) -> Ensembling:
+    return Ensembling(1, lambda *_: 0.1, Members(count, MEMBER_ARRAYS[:1]))
 
 
-def parts(members: Ensemble) -> TrainingParts:
+def parts(members: Ensembling) -> TrainingParts:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return TrainingParts(model, optimizer, np.random.default_rng(0), trajectory=members)

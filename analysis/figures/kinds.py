@@ -24,6 +24,7 @@ from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_p
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.sources import sources
 from manyseed.analysis.figures.style import CELLS, Plot
+from manyseed.analysis.figures.tace import calibration_by_bins
 from manyseed.analysis.figures.violins import levels, violins
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.standings import standings
@@ -41,7 +42,7 @@ class Given:
     ----------
     tables : Tables
         With the columns of `analysis.axes.AXES` joined, of one snapshot of each cell.
-    curves, ensembles, uncertainty, dee, responses, response_curves, cmi : polars frames or None
+    curves, ensembles, uncertainty, dee, tace, responses, response_curves, cmi : frames or None
         Further tables, where there are any.
     close : float
         The option that they were made with.
@@ -62,6 +63,7 @@ class Given:
     responses: pl.DataFrame | None = None
     response_curves: pl.DataFrame | None = None
     cmi: pl.DataFrame | None = None
+    tace: pl.DataFrame | None = None
 
     @property
     def every_epoch(self) -> pl.DataFrame:
@@ -293,6 +295,12 @@ KINDS: tuple[Kind, ...] = (
         "how many runs the members of one training are worth, metric by metric",
         _of("dee", lambda table, _: worth.equivalents_by_metric(table)),
         of="dee",
+    ),
+    Kind(
+        "tace-bins",
+        "calibrated TACE by threshold and bins, of single networks and ensembles",
+        _of("tace", lambda table, _: calibration_by_bins(table)),
+        of="tace",
     ),
     Kind(
         "response-curves",

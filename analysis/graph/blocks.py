@@ -31,6 +31,15 @@ class Member:
     row: Rows
     train_accuracy: NDArray[np.float64] | None = None
 
+    def first(self, runs: int) -> Member:
+        """Return the repeat with its first runs alone, as they are ordered."""
+        return replace(
+            self,
+            run_index=self.run_index[:runs],
+            identical=self.identical[:runs],
+            row=self.row[:runs],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:

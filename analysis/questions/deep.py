@@ -71,7 +71,7 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
                 one = partial(_measure_members, member, run, ensembled, sources, options)
                 result.append(delayed(one, pure=False)())
             continue
-        pool = _first(member, options.deep_runs)
+        pool = member.first(options.deep_runs)
         if pool.row.size < 2:
             continue
         each = pool.row.size**2 // 2 * pool.held_out.n_test * predictions.n_classes
@@ -88,24 +88,15 @@ def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
 
 
-def _first(member: Member, runs: int) -> Member:
-    return replace(
-        member,
-        run_index=member.run_index[:runs],
-        identical=member.identical[:runs],
-        row=member.row[:runs],
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _MemberPool:
+class MemberPool:
     """Runs to draw from: ln p of each, by number, and how many there are."""
 
     logs: Callable[[int], Real]
     size: int
 
     @classmethod
-    def of(cls, member: Member, sources: Sources) -> _MemberPool:
+    def of(cls, member: Member, sources: Sources) -> MemberPool:
         """Read the runs that have numbers alone, at once where they are few."""
         n = member.row.size
         if n * sources.run_bytes <= POOL_BYTES:
@@ -122,14 +113,14 @@ def _read(member: Member, sources: Sources, run: int) -> Real:
 
 
 def _measure(member: Member, sources: Sources, options: Options, draws: range) -> pl.DataFrame:
-    pool = _MemberPool.of(member, sources)
+    pool = MemberPool.of(member, sources)
     rows = _rows(member, pool, options, draws) if pool.size > 1 else ()
     frame = pl.DataFrame(list(rows), schema=dict(SCHEMA), orient="row")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
 def _rows(
-    member: Member, pool: _MemberPool, options: Options, draws: range
+    member: Member, pool: MemberPool, options: Options, draws: range
 ) -> Iterator[Mapping[str, float]]:
     held_out = member.held_out
     y_true, splits = held_out.y_true, splits_of(held_out, options)

@@ -124,6 +124,7 @@ def context(
     ensembles: pl.DataFrame | None = None,
     uncertainty: pl.DataFrame | None = None,
     dee: pl.DataFrame | None = None,
+    tace: pl.DataFrame | None = None,
     compared: Tables | None = None,
     variance: pl.DataFrame | None = None,
     sources: pl.DataFrame | None = None,
@@ -151,8 +152,9 @@ def context(
     curves, ensembles : polars frames or None
         Learning curves (`analysis.figures.curves`), and ensembles by size
         (`analysis.figures.sizes`), where there are any.
-    uncertainty, dee : polars frames or None
-        Deep ensembles by size, and cells compared with them (`analysis.figures.deep`), likewise.
+    uncertainty, dee, tace : polars frames or None
+        Deep ensembles by size, cells compared with them (`analysis.figures.deep`), and calibration
+        errors by threshold and bins (`analysis.figures.tace`), likewise.
     compared : Tables or None
         What effects are taken of, by default `tables`.
     variance : polars frame or None
@@ -185,6 +187,7 @@ def context(
         responses=responses,
         response_curves=response_curves,
         cmi=cmi,
+        tace=tace,
     )
     figures = all_figures(given)
     by_classifier = effects(compared, by=("classifier",))

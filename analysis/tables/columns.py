@@ -175,6 +175,12 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "deep_fit_seconds": ("s", "What one run of deep_cell takes: mean over the repeat."),
     },
+    "tace": {
+        "members": ("models", "Runs, or members of one run, whose probabilities are averaged."),
+        "threshold": ("probability", "θ, above which a class's probabilities count."),
+        "bins": ("bins", "M, of a class, of equally many points."),
+        "n_runs": (_RUNS, "Runs that are averaged over; 1 where all were averaged into one."),
+    },
 }
 
 ENDINGS: Mapping[str, str] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -32,17 +33,40 @@ def thresholded_adaptive_calibration_error(
     bins : int
         M.
     """
+    return float(calibration_errors(logs, y_true, [threshold], [bins])[0, 0])
+
+
+def calibration_errors(
+    logs: Real,
+    y_true: NDArray[np.integer[Any]],
+    thresholds: Sequence[float],
+    bins: Sequence[int],
+) -> Real:
+    """Return TACE by every threshold and number of bins, (threshold, bins); classes sort once.
+
+    Parameters
+    ----------
+    logs, y_true
+        As `thresholded_adaptive_calibration_error` takes them.
+    thresholds : sequence of float
+    bins : sequence of int
+    """
     if np.isnan(logs).any():
-        return float("nan")
+        return np.full((len(thresholds), len(bins)), np.nan)
     n, classes = logs.shape
-    total = 0.0
+    total = np.zeros((len(thresholds), len(bins)))
     for c in range(classes):
         p = np.exp(logs[:, c])
-        above = np.flatnonzero(p > threshold)
+        above = np.flatnonzero(p > min(thresholds))
         order = above[np.argsort(p[above], kind="stable")]
-        if order.size:
-            total += _gap(p[order], y_true[order] == c, min(bins, order.size))
-    return float(total / (n * classes))
+        p, of_class = p[order], y_true[order] == c
+        for row, threshold in enumerate(thresholds):
+            first = int(np.searchsorted(p, threshold, side="right"))
+            for column, most in enumerate(bins):
+                if p.size > first:
+                    own = p[first:]
+                    total[row, column] += _gap(own, of_class[first:], min(most, own.size))
+    return total / (n * classes)
 
 
 @numba.njit(cache=True, nogil=True)

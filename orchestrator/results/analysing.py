@@ -40,6 +40,7 @@ from manyseed.orchestrator.results.tables import (
     DEE,
     RESPONSE_CURVES,
     RESPONSES,
+    TACE,
     UNCERTAINTY,
     Results,
     read_results,
@@ -133,7 +134,7 @@ def analyze(
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
     of_deep = of_cells(deep, merged.repeats, plan.cells, pl.concat(extras), options)
-    for name in (UNCERTAINTY, DEE):
+    for name in (UNCERTAINTY, DEE, TACE):
         if name in of_deep:
             write_result(paths, name, of_deep[name].lazy(), options)
         else:

@@ -1,26 +1,29 @@
-"""Deep ensembles of the runs that were analysed: the tables uncertainty and dee."""
+"""Deep ensembles of the runs that were analysed: the tables uncertainty, dee and tace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import polars as pl
+from dask.delayed import Delayed
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions import tace
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.questions.deep import ORDER, SCHEMA, build, combine
+from manyseed.analysis.questions.deep import SCHEMA, build, combine
 from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import DEE, UNCERTAINTY
+from manyseed.orchestrator.results.tables import DEE, TACE, UNCERTAINTY
 
 
 def measured(
@@ -30,8 +33,8 @@ def measured(
     *,
     scheduler: Any,
     workers: int | None,
-) -> pl.DataFrame:
-    """Measure the deep ensembles of all groups, those that lie on disk already apart.
+) -> dict[str, pl.DataFrame]:
+    """Measure the ensembles of all groups, those that lie on disk already apart.
 
     Parameters
     ----------
@@ -44,34 +47,45 @@ def measured(
 
     Returns
     -------
-    frame
-        Columns `SCHEMA`; empty where calibrated metrics were not asked for.
+    dict of frames
+        The tables uncertainty and tace, columns `SCHEMA` of each; empty where calibrated metrics
+        were not asked for.
     """
-    held = _held(paths)
-    tasks, kept = [], []
-    for predictions, same in groups:
-        newest = predictions.trained[predictions.positions(options)[-1]]
-        known = same.filter(epoch=newest) if held is not None else same.clear()
-        runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
-        tasks += build(replace(predictions, runs=runs), options)
-        if held is not None:
-            kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
-    return combine([*kept, *compute_all(tasks, scheduler=scheduler, workers=workers)])
+    makers = {UNCERTAINTY: (build, combine, SCHEMA), TACE: (tace.build, tace.combine, tace.SCHEMA)}
+    tasks: list[Delayed] = []
+    kept: dict[str, list[pl.DataFrame]] = {}
+    many: dict[str, int] = {}
+    for name, (make, _, schema) in makers.items():
+        held, before = _held(paths, name, schema), len(tasks)
+        kept[name] = []
+        for predictions, same in groups:
+            newest = predictions.trained[predictions.positions(options)[-1]]
+            known = same.filter(epoch=newest) if held is not None else same.clear()
+            runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
+            tasks += make(replace(predictions, runs=runs), options)
+            if held is not None:
+                kept[name].append(held.join(known, on=KEY, how="semi", maintain_order="left"))
+        many[name] = len(tasks) - before
+    found = iter(compute_all(tasks, scheduler=scheduler, workers=workers))
+    return {
+        name: together([*kept[name], *islice(found, many[name])])
+        for name, (_, together, _) in makers.items()
+    }
 
 
 def of_cells(
-    measured: pl.DataFrame,
+    measured: Mapping[str, pl.DataFrame],
     repeats: pl.DataFrame,
     cells: pl.DataFrame,
     runs: pl.DataFrame,
     options: Options,
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables that there are: ensembles by size, and cells compared with them.
+    """Return the tables that there are: ensembles by size, cells compared with them, and TACE.
 
     Parameters
     ----------
-    measured : frame
-        As `measured` returns it.
+    measured : mapping of frames
+        As `measured` returns them.
     repeats : frame
         The table of repeats: those with a problem are left out.
     cells : frame
@@ -81,9 +95,10 @@ def of_cells(
     options : Options
     """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
-    own = measured.join(sound, on=KEY, how="semi", maintain_order="left")
-    if own.is_empty():
-        return {}
+    own, binned = (
+        measured[name].join(sound, on=KEY, how="semi", maintain_order="left")
+        for name in (UNCERTAINTY, TACE)
+    )
     described = cells.select("cell", "cell_id", *AXES)
     here = described.join(own, on="cell", how="semi")
     epochs = own.select(CELL_KEY).unique()
@@ -91,7 +106,7 @@ def of_cells(
         epochs, on="cell", how="left", maintain_order="left"
     )
     own, worth = timed(own, worth, runs)
-    tables = {UNCERTAINTY: own, DEE: worth}
+    tables = {UNCERTAINTY: own, DEE: worth, TACE: binned}
     return {
         name: described.join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()
@@ -128,13 +143,13 @@ def timed(
     return own, worth.join(of_deep, on=by, how="left", maintain_order="left")
 
 
-def _held(paths: SweepPaths) -> pl.DataFrame | None:
+def _held(paths: SweepPaths, name: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
     """Return what lies on disk, of the last analysis; None where that is not known."""
-    file = paths.table(UNCERTAINTY)
+    file = paths.table(name)
     try:
         require_intact(file)
-        if Analysis.read(paths).tables.get(UNCERTAINTY) != checksum(file):
+        if Analysis.read(paths).tables.get(name) != checksum(file):
             return None
-        return read_parquet(file, SCHEMA, list(SCHEMA)).select(list(SCHEMA)).sort(ORDER)
+        return read_parquet(file, schema, list(schema)).select(list(schema))
     except (FileNotFoundError, DamagedFile):
         return None

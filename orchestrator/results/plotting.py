@@ -31,6 +31,7 @@ from manyseed.orchestrator.results.tables import (
     ENSEMBLES,
     RESPONSE_CURVES,
     RESPONSES,
+    TACE,
     UNCERTAINTY,
     Results,
     read_results,
@@ -39,7 +40,7 @@ from manyseed.orchestrator.results.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE, RESPONSES, RESPONSE_CURVES, CMI)
+FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE, TACE, RESPONSES, RESPONSE_CURVES, CMI)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
 _PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")

@@ -29,6 +29,7 @@ from manyseed.orchestrator.results.tables import (
     RESPONSE_CURVES,
     RESPONSES,
     TABLES,
+    TACE,
     UNCERTAINTY,
     VARIANCE,
     Results,
@@ -46,8 +47,10 @@ FURTHER = {
         (RESPONSES, RESPONSE_CURVES, CMI),
         "it is computed where the sweep file has a table [response]",
     ),
-    UNCERTAINTY: "it is computed where the sweep file says analysis.calibration = true",
-    DEE: "it is computed where the sweep file says analysis.calibration = true",
+    **dict.fromkeys(
+        (UNCERTAINTY, DEE, TACE),
+        "it is computed where the sweep file says analysis.calibration = true",
+    ),
 }
 """Tables that may be absent, and what to do about it."""
 

@@ -16,6 +16,7 @@ from manyseed.orchestrator.results.tables import (
     OF_EFFECT,
     RESPONSE_CURVES,
     RESPONSES,
+    TACE,
     UNCERTAINTY,
     VARIANCE,
     Results,
@@ -39,6 +40,7 @@ MAIN = {
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
     UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
     DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
+    TACE: ("repeat_index", "members", "threshold", "bins", "n_runs", "tace", "c_tace"),
 }
 """What is shown of each table beside the columns that say what a cell is."""
 
@@ -70,13 +72,14 @@ BESIDE = {
     RESPONSE_CURVES: ("transform", "layer", "magnitude"),
     UNCERTAINTY: ("members",),
     DEE: ("axis", "deep_value", "metric", "members"),
+    TACE: ("members", "threshold", "bins"),
 }
 """What rows of a cell differ in beside seeds."""
 
 
 NUMBERED = (
     *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
-    *("trained_epoch", "reference_cell", "deep_cell"),
+    *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins"),
 )
 """Numbers of things, of which a mean says nothing."""
 

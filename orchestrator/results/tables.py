@@ -35,7 +35,7 @@ ENSEMBLES = "ensembles"
 CURVES = "curves"
 """What `analyze` writes where learning curves were kept."""
 
-UNCERTAINTY, DEE = "uncertainty", "dee"
+UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
 """What `analyze` writes where calibrated metrics were asked for, and runs differ."""
 
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
@@ -207,7 +207,7 @@ def read_results(paths: SweepPaths) -> Results:
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
     written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
-    names = (ENSEMBLES, CURVES, UNCERTAINTY, DEE, RESPONSES, RESPONSE_CURVES, CMI)
+    names = (ENSEMBLES, CURVES, UNCERTAINTY, DEE, TACE, RESPONSES, RESPONSE_CURVES, CMI)
     further = {name: paths.table(name) for name in names}
     files |= written | {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths), paths)

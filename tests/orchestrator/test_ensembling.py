@@ -185,6 +185,11 @@ def test_members_are_measured_by_size_and_compared(sweep: Sweep) -> None:
     assert both.height == whole.height == (7 + 2) * 4
     for name, near in (("cll", 1e-3), ("log_likelihood", 2e-3), ("error", 1e-12)):
         np.testing.assert_allclose(both[name], both[f"{name}_run"], atol=near)
+    errors = sweep.results["tace"].filter(pl.col("members") > 1, threshold=1e-3, bins=15)
+    of_runs = whole.group_by("cell", "repeat_index").agg(pl.col("c_tace").mean())
+    near = errors.join(of_runs, on=["cell", "repeat_index"], suffix="_runs")
+    assert near.height == of_runs.height
+    np.testing.assert_allclose(near["c_tace"], near["c_tace_runs"], atol=2e-3)
     dee = sweep.results["dee"]
     assert dee["axis"].unique().to_list() == ["ensembling"]
     assert dee["deep_value"].unique().to_list() == ["none"]

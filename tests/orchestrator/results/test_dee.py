@@ -31,7 +31,7 @@ def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 def test_tables_say_what_their_columns_are(analysed: Sweep) -> None:
-    for name in ("uncertainty", "dee"):
+    for name in ("uncertainty", "dee", "tace"):
         table, told = analysed.results[name], documented(name)
         assert told.keys() | {"cell", "cell_id", *AXES} == set(table.columns), name
         columns = json.loads(pl.read_parquet_metadata(analysed.paths.table(name))["columns"])
@@ -51,6 +51,21 @@ def test_ensembles_are_of_every_repeat_whose_runs_vary(analysed: Sweep) -> None:
     assert runs["cll"].is_not_null().all()
     found = ensembles.filter(members=1).join(runs, on=[*key, "cll", "aurc", "error"], how="semi")
     assert found.height == ensembles.filter(members=1).height  # each is a run
+
+
+def test_calibration_errors_are_of_every_repeat_that_has_them(analysed: Sweep) -> None:
+    table, runs = analysed.results["tace"], analysed.results["runs"].filter(~pl.col("identical"))
+    one = table.filter(threshold=OPTIONS.tace_threshold, bins=OPTIONS.tace_bins, members=1)
+    mean = runs.group_by("cell", "repeat_index").agg(pl.col("tace", "c_tace").mean())
+    both = one.join(mean, on=["cell", "repeat_index"], suffix="_run")
+    assert both.height == one.height == mean.height
+    for name in ("tace", "c_tace"):
+        np.testing.assert_allclose(both[name], both[f"{name}_run"], atol=1e-12)
+    of_all = table.filter(pl.col("members") > 1)
+    deep_ones = analysed.results["uncertainty"].select("cell", "repeat_index").unique()
+    assert set(of_all.select("cell", "repeat_index").rows()) == set(deep_ones.rows())
+    found = analysed.query("tace", by=True, columns=["c_tace"])
+    assert {"members", "threshold", "bins"} <= set(found.columns)
 
 
 def test_cells_are_compared_that_differ_in_one_axis(analysed: Sweep) -> None:
@@ -78,18 +93,22 @@ def test_a_second_analysis_measures_nothing_again(
     analysed: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
-    before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee")}
-    build, made = deep.build, []
-    monkeypatch.setattr(deep, "build", lambda *args: made.extend(build(*args)) or [])
+    before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee", "tace")}
+    made = []
+    for module in (deep, deep.tace):
+        monkeypatch.setattr(
+            module, "build", lambda *args, build=module.build: made.extend(build(*args)) or []
+        )
     sweep.analyze(OPTIONS)
     assert made == []
     assert before == {name: sweep.paths.table(name).read_bytes() for name in before}
     monkeypatch.undo()
     sweep.paths.table("uncertainty").write_bytes(b"damaged")
+    sweep.paths.table("tace").unlink()
     sweep.analyze(OPTIONS, workers=2)
     assert before == {name: sweep.paths.table(name).read_bytes() for name in before}
     sweep.analyze(Options(resamples=4))
-    assert not {"uncertainty", "dee"} & set(sweep.results)
+    assert not {"uncertainty", "dee", "tace"} & set(sweep.results)
     with pytest.raises(UserError, match="were not measured"):
         sweep.dee()
 
@@ -164,4 +183,5 @@ def test_the_page_draws_them(analysed: Sweep) -> None:
     page = analysed.report().read_text()
     for name in ("deep-likelihood", "deep-equivalent-cll", "likelihood-brier", "likelihood-error"):
         assert f'id="{name}"' in page
+    assert 'id="tace-bins"' in page
     assert np.isfinite(analysed.results["uncertainty"]["cll"].to_numpy()).all()

@@ -48,7 +48,7 @@ def test_no_match_says_so(sweep: Sweep) -> None:
     assert (code, told) == (0, "No row of the table of cells meets: classifier = 'mlp'\n")
 
 
-@pytest.mark.parametrize("table", ["uncertainty", "dee", "curves", "ensembles"])
+@pytest.mark.parametrize("table", ["uncertainty", "dee", "tace", "curves", "ensembles"])
 def test_a_table_that_is_not_there_says_how_it_comes(sweep: Sweep, table: str) -> None:
     code, told = inside("query", sweep.directory, "-t", table)
     assert (code, f'--table = "{table}": there is none yet' in told) == (2, True)

@@ -1,0 +1,109 @@
+"""TACE by its threshold and number of bins: whether it orders models depends on both."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+from matplotlib.ticker import NullLocator
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.deep import MAX_PANELS
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.sizes import labels
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.tables.means import mean_of
+
+ONE, DEEP = "none: one run", "none: deep ensemble"
+_CONTEXT = [axis for axis in AXES if axis != "ensembling"]
+_AT = ["threshold", "bins"]
+
+
+@styled
+def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
+    """Draw calibrated TACE by bins, a panel for each threshold (PIT, figure 2).
+
+    Of cells that differ in their ensembling alone there is a row of panels: a line for single
+    networks, for the average of all, and for each method's ensembles of all members.
+    """
+    plain = pl.col("ensembling").cast(pl.String) == "none"
+    named = (
+        pl.when(~plain)
+        .then(pl.col("ensembling").cast(pl.String))
+        .when(pl.col("members") == 1)
+        .then(pl.lit(ONE))
+        .otherwise(pl.lit(DEEP))
+    )
+    own = tace.filter(pl.col("c_tace").is_not_null()).with_columns(value=named)
+    if own.is_empty():
+        return None
+    thresholds = own["threshold"].unique().sort().to_list()
+    first = own.group_by(_CONTEXT, maintain_order=True).agg(of=pl.col("cell").min())
+    own = own.join(first, on=_CONTEXT, maintain_order="left")
+    panel = own.filter(pl.col("cell") == pl.col("of"))
+    chosen, left = first_of_each(panel, max(1, MAX_PANELS // len(thresholds)))
+    words = titles(panel.drop("ensembling"))
+    own = own.filter(pl.col("of").is_in(chosen))
+    values = own["value"].unique().sort().to_list()
+    plain_ones = [value for value in (ONE, DEEP) if value in values]
+    values = [*plain_ones, *(value for value in values if value not in plain_ones)]
+    means = (
+        own.group_by("of", "value", *_AT, maintain_order=True)
+        .agg(mean_of(pl.col("c_tace")).alias("mean"))
+        .sort("of", "value", *_AT)
+    )
+    places = [(cell, threshold) for cell in chosen for threshold in thresholds]
+    figure, axes = panels(
+        [f"{words[cell]}: θ\xa0=\xa0{threshold:g}" for cell, threshold in places],
+        "calibrated TACE",
+    )
+    highest = dict(means.group_by("of").agg(pl.col("mean").max()).iter_rows())
+    handles: dict[str, Handle] = {}
+    for axis, (cell, threshold) in zip(axes, places, strict=True):
+        here = means.filter(of=cell, threshold=threshold)
+        for value in here["value"].unique().to_list():
+            index, line = values.index(value), here.filter(value=value)
+            (handles[value],) = axis.plot(
+                line["bins"].to_numpy(),
+                line["mean"].to_numpy(),
+                color=colour(index),
+                marker=marker(index),
+                markersize=3,
+                linewidth=1.2,
+            )
+        ticks = here["bins"].unique().sort().to_list()
+        axis.set_xscale("log")
+        axis.set_xticks(ticks, labels(ticks))
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_ylim(0, 1.06 * highest[cell] or 1)
+        axis.set_xlabel("bins, M")
+    legend(figure, {value: handles[value] for value in values}, "ensembling")
+    repeats = own.select("cell", "repeat_index").unique().height
+    pairs, turned = _turned(means)
+    order = (
+        f" Of {pairs:,} pairs of lines {turned:,} change their order with θ or M." if pairs else ""
+    )
+    return Plot(
+        "tace-bins",
+        "Calibration error by threshold and bins",
+        "Thresholded adaptive calibration error at the temperature of the other half of the test "
+        "set: of each class the probabilities above θ, sorted, in M bins of equally many points. "
+        "Means over runs, then over repeats; ensembles of all members, or of all runs. It depends "
+        "on both parameters, and its bias differs between models: it tells of one model, and "
+        f"orders none.{order} n = {repeats:,} repeats.{not_drawn(left)}",
+        repeats,
+        figure,
+    )
+
+
+def _turned(means: pl.DataFrame) -> tuple[int, int]:
+    """Return how many pairs of lines share panels, and how many of these change their order."""
+    pairs = turned = 0
+    for own in means.partition_by("of", maintain_order=True):
+        wide = own.pivot("value", index=_AT, values="mean").drop(_AT)
+        for one, other in combinations(wide.columns, 2):
+            gap = (wide[one] - wide[other]).drop_nulls().to_numpy()
+            pairs += 1
+            turned += bool(np.any(gap > 0) and np.any(gap < 0))
+    return pairs, turned

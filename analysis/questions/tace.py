@@ -1,0 +1,135 @@
+"""TACE by its threshold and bins: whether it orders models the same with all (PIT, fig. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
+
+from manyseed.analysis.graph.blocks import Member
+from manyseed.analysis.graph.chunks import blocks
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.graph.reading import Sources
+from manyseed.analysis.metrics.tempered import splits_of
+from manyseed.analysis.options import CALIBRATION, Options
+from manyseed.analysis.questions.deep import Pool
+from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+from manyseed.analysis.uncertainty.prefixes import prefixes
+from manyseed.analysis.uncertainty.scores import calibration_errors
+from manyseed.analysis.uncertainty.temperature import calibrate
+
+Real = NDArray[np.float64]
+
+THRESHOLDS = (0.0, 1e-3, 1e-2)
+BINS = (5, 10, 15, 20, 30, 50, 100)
+FORMS = ("tace", "c_tace")
+
+SCHEMA: Mapping[str, Any] = {
+    "cell": pl.UInt32,
+    **EPOCH,
+    "repeat_index": pl.UInt16,
+    "members": pl.UInt32,
+    "threshold": pl.Float64,
+    "bins": pl.UInt32,
+    "n_runs": pl.UInt32,
+    "n_test": pl.UInt32,
+    **{f"{form}{ending}": pl.Float64 for form in FORMS for ending in ("", "_std")},
+}
+ORDER = (*REPEAT_KEY, "members", "threshold", "bins")
+
+
+def grid(options: Options) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the thresholds and numbers of bins, the options' own among them, ascending."""
+    return (
+        tuple(sorted({*THRESHOLDS, options.tace_threshold})),
+        tuple(sorted({*BINS, options.tace_bins})),
+    )
+
+
+def build(predictions: Predictions, options: Options) -> list[Delayed]:
+    """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
+
+    Of each repeat, at the last of the snapshots, there are the runs that are no copies, up to
+    `deep_runs`, and where they are single networks, two or more, the average of all as well. A task
+    holds what one of `analysis.questions.deep` does.
+    """
+    asked = CALIBRATION in options.metrics
+    if not asked or CALIBRATION in unavailable(predictions, options):
+        return []
+    position = predictions.positions(options)[-1]
+    sources = Sources.of(predictions, ["score"], options, position)
+    own = predictions.runs.filter(~pl.col("identical"))
+    of_run = 1 if predictions.ensembled is None else predictions.ensembled.members
+    return [
+        delayed(
+            partial(_measure, member.first(options.deep_runs), of_run, sources, options), pure=False
+        )()
+        for (member,) in blocks(replace(predictions, runs=own), options, 1, position)
+    ]
+
+
+def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Put frames of tasks together, in any order."""
+    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
+
+
+def _measure(member: Member, of_run: int, sources: Sources, options: Options) -> pl.DataFrame:
+    held_out = member.held_out
+    pool = Pool.of(member, sources)
+    splits = splits_of(held_out, options)
+    found = {of_run: [errors(pool.logs(run), member, splits, options) for run in range(pool.size)]}
+    if of_run == 1 and pool.size > 1:
+        *_, whole = prefixes(pool.logs, range(pool.size))
+        found[pool.size] = [errors(whole, member, splits, options)]
+    thresholds, bins = grid(options)
+    rows = []
+    for members, measured in found.items():
+        known = np.array([one for one in measured if one is not None])
+        if not known.size:
+            continue
+        mean = known.mean(axis=0)
+        std = known.std(axis=0, ddof=1) if len(known) > 1 else np.full(mean.shape, np.nan)
+        for row, threshold in enumerate(thresholds):
+            for column, of_bins in enumerate(bins):
+                at = (row, column)
+                values = [value for form in (0, 1) for value in (mean[form][at], std[form][at])]
+                rows.append(
+                    (
+                        *(member.cell, member.epoch, held_out.repeat_index, members),
+                        *(threshold, of_bins, len(known), held_out.n_test, *values),
+                    )
+                )
+    frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def errors(
+    logs: Real, member: Member, splits: NDArray[np.bool_], options: Options
+) -> tuple[Real, Real] | None:
+    """Return TACE of a prediction, as it is and calibrated; None where there is no temperature.
+
+    Parameters
+    ----------
+    logs : float array (sample, class)
+    member : Member
+        Whose true classes are meant.
+    splits : bool array (split, sample)
+    options : Options
+
+    Returns
+    -------
+    tuple of float arrays (threshold, bins), or None
+        As `grid` orders them; calibrated ones are means over the splits, of all points each.
+    """
+    y_true, parameters = member.held_out.y_true, grid(options)
+    calibrated = calibrate(logs, y_true, splits)
+    if calibrated is None:
+        return None
+    by_split = [calibration_errors(own, y_true, *parameters) for own in calibrated.logs()]
+    return calibration_errors(logs, y_true, *parameters), np.mean(by_split, axis=0)

@@ -18,7 +18,7 @@ from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.graph.reading import Sources
 from manyseed.analysis.metrics.tempered import splits_of
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions.deep import Pool
+from manyseed.analysis.questions.deep import MemberPool
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.prefixes import prefixes
 from manyseed.analysis.uncertainty.scores import calibration_errors
@@ -81,7 +81,7 @@ def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 def _measure(member: Member, of_run: int, sources: Sources, options: Options) -> pl.DataFrame:
     held_out = member.held_out
-    pool = Pool.of(member, sources)
+    pool = MemberPool.of(member, sources)
     splits = splits_of(held_out, options)
     found = {of_run: [errors(pool.logs(run), member, splits, options) for run in range(pool.size)]}
     if of_run == 1 and pool.size > 1:

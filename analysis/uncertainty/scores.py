@@ -66,7 +66,7 @@ def calibration_errors(
                 if p.size > first:
                     own = p[first:]
                     total[row, column] += _gap(own, of_class[first:], min(most, own.size))
-    return total / (n * classes)
+    return np.asarray(total / (n * classes))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -188,9 +188,9 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     for _, own in table.sort(*_CURVE, "magnitude").group_by(key, maintain_order=True):
         cells = own.select("cell").unique(maintain_order=True)
         grid = own["magnitude"].unique().sort().to_numpy()
-        curves = own["accuracy"].to_numpy().reshape(cells.height, -1)
-        if curves.shape[1] != len(grid):
+        if own.height != cells.height * len(grid):  # some curve lacks a point
             continue
+        curves = own["accuracy"].to_numpy().reshape(cells.height, -1)
         scores = gi(grid, curves)
         pair = equal_ends(curves[:, -1], scores)
         if pair is not None and (best is None or scores[pair[1]] - scores[pair[0]] > best[0]):

@@ -80,6 +80,8 @@ def test_the_pair_of_equal_ends_is_found():
     assert f"gi {steep:.3f} and 0.600 at the end (depth=1 · none)" in plot.caption
     assert plot.n == 6
     assert response_pairs(curves().filter(pl.col("cell") != 1)) == []  # no two end alike
+    of_one = (pl.col("cell") == 1) & (pl.col("magnitude") == pl.col("magnitude").max())
+    assert response_pairs(curves().filter(~of_one)) == []  # a curve without its end
 
 
 def test_equal_ends_are_those_of_a_search_over_all_pairs():

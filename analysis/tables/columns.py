@@ -134,6 +134,36 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "alpha_hat": (_LEVEL, "α̂ against the other half of the runs, mean over the ensembles."),
         "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
     },
+    "ensemble_draws": {
+        "size": ("models", "M_ens, members of the ensemble."),
+        "draw": ("", "Which ensemble of this size."),
+        "alpha_hat": (_LEVEL, "α̂ against the other half of the runs."),
+        "alpha_hat_infeasible": ("share of resamples", "Resamples that no trimming level fits."),
+        "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the resamples."),
+        "ks_rejected": ("", "Whether it is above δ: the classical two-sample KS test rejects."),
+        "accuracy": (_POINTS, "Share of the test points that the ensemble gets right."),
+        "churn": (_POINTS, "Churn against the average of the whole pool."),
+        "ece": (
+            "difference of shares",
+            "Expected calibration error; null where scores are no probabilities. No criterion to "
+            "choose by.",
+        ),
+    },
+    "margins": {
+        "bin": ("", "Which bin, from the lowest; the same in every sweep."),
+        "values": ("", "finite; or nan, -inf, inf: margins that are no numbers, or infinite."),
+        "low": ("logits", "Lower end of the bin, which it holds; null of the lowest."),
+        "high": ("logits", "Upper end of the bin; null of the highest."),
+        "n_runs": (_RUNS, "Runs of the repeat, copies left out."),
+        "points": ("points of runs", "Test points of all these runs in the bin."),
+        "share": (_POINTS, "The same as a mean over the runs."),
+        "share_min": (_POINTS, "The least of the runs: lower end of the envelope."),
+        "share_max": (_POINTS, "The most of the runs: upper end of the envelope."),
+        "ensemble": (
+            _POINTS,
+            "The same of the average of the runs' logit gaps; null of more than two classes.",
+        ),
+    },
     "uncertainty": {
         "run_index": (
             "",

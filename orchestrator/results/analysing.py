@@ -31,6 +31,8 @@ from manyseed.orchestrator.results.curves import NEEDED, learning_curves
 from manyseed.orchestrator.results.deep import measured, of_cells
 from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
+from manyseed.orchestrator.results.margins import described as margins_of
+from manyseed.orchestrator.results.margins import distributions
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable
 from manyseed.orchestrator.results.responses import Conditions, responses
@@ -38,6 +40,7 @@ from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    MARGINS,
     RESPONSE_CURVES,
     RESPONSES,
     TACE,
@@ -119,6 +122,7 @@ def analyze(
     wanted = pl.concat(inputs)
     of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]
     deep = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
+    counted = distributions(paths, of_groups, options, scheduler=scheduler, workers=workers)
     merged = held.merged(computed, pl.concat(same))
     for group, found in zip(owners, computed, strict=True):
         merged = _without_failed(merged, group.predictions, found, options)
@@ -134,9 +138,11 @@ def analyze(
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
     of_deep = of_cells(deep, merged.repeats, plan.cells, pl.concat(extras), options)
-    for name in (UNCERTAINTY, DEE, TACE):
-        if name in of_deep:
-            write_result(paths, name, of_deep[name].lazy(), options)
+    of_margins = margins_of(counted, merged.repeats, plan.cells)
+    further = of_deep | ({} if of_margins.is_empty() else {MARGINS: of_margins})
+    for name in (UNCERTAINTY, DEE, TACE, MARGINS):
+        if name in further:
+            write_result(paths, name, further[name].lazy(), options)
         else:
             paths.table(name).unlink(missing_ok=True)
     if curves:
@@ -150,7 +156,7 @@ def analyze(
             write_result(paths, name, bent[name].lazy(), options, asdict(conditions))
         else:
             paths.table(name).unlink(missing_ok=True)
-    written = [*tables, *([CURVES] if curves else []), *of_deep, *bent]
+    written = [*tables, *([CURVES] if curves else []), *further, *bent]
     Analysis(
         options=to_json(options),
         unavailable=missing,

@@ -19,7 +19,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import FEWEST, clustered, of_pairs, t_interval, total
 from manyseed.analysis.tables.means import VARIES, compares_runs
 from manyseed.analysis.tables.snapshots import last
-from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, RESPONSE_CURVES, Results
+from manyseed.orchestrator.results.tables import WITHOUT_REPEATS, Results
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
 """Endings of the columns that hold an interval, and the column that says what it is over."""
@@ -122,7 +122,7 @@ class Averages:
     def _value(self, name: str) -> pl.Expr:
         """Return a column's values, null where a row does not count."""
         value = pl.col(name)
-        if self.table not in (ENSEMBLES, CURVES, RESPONSE_CURVES) and compares_runs(name):
+        if self.table not in WITHOUT_REPEATS and compares_runs(name):
             return pl.when(VARIES).then(value)
         return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
 

@@ -18,11 +18,8 @@ from manyseed.analysis.questions import tace
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.questions.deep import SCHEMA, build, combine
 from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
-from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact
-from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.inputs import KEY
-from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.inputs import KEY, still_held
 from manyseed.orchestrator.results.tables import DEE, TACE, UNCERTAINTY
 
 
@@ -56,7 +53,7 @@ def measured(
     kept: dict[str, list[pl.DataFrame]] = {}
     many: dict[str, int] = {}
     for name, (make, _, schema) in makers.items():
-        held, before = _held(paths, name, schema), len(tasks)
+        held, before = still_held(paths, name, schema), len(tasks)
         kept[name] = []
         for predictions, same in groups:
             newest = predictions.trained[predictions.positions(options)[-1]]
@@ -141,15 +138,3 @@ def timed(
     of_deep = means.rename({"cell": "deep_cell", "_mean": "deep_fit_seconds"})
     by = ["deep_cell", "repeat_index"]
     return own, worth.join(of_deep, on=by, how="left", maintain_order="left")
-
-
-def _held(paths: SweepPaths, name: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
-    """Return what lies on disk, of the last analysis; None where that is not known."""
-    file = paths.table(name)
-    try:
-        require_intact(file)
-        if Analysis.read(paths).tables.get(name) != checksum(file):
-            return None
-        return read_parquet(file, schema, list(schema)).select(list(schema))
-    except (FileNotFoundError, DamagedFile):
-        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -27,10 +27,29 @@ from manyseed.orchestrator.results.conventions import why_not
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import ENSEMBLES, INPUT_COLUMNS
+from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES, INPUT_COLUMNS
 from manyseed.orchestrator.results.writing import write_result
 
 _PER_HALF = 1000  # runs in the reference, and in the pool, at most
+EACH = 500  # ensembles of a size that are kept one by one, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for a dataset and classifier.
+
+    Attributes
+    ----------
+    answers : list of Answer
+    table : DataFrame
+        Table I; empty where no ensembles could be drawn.
+    each : DataFrame
+        The ensembles themselves, the first `EACH` of a size.
+    """
+
+    answers: list[Answer]
+    table: pl.DataFrame = field(default_factory=pl.DataFrame)
+    each: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def for_alpha(
@@ -42,8 +61,8 @@ def for_alpha(
     draws: int,
     workers: int,
     confidence: float,
-) -> dict[int, tuple[list[Answer], pl.DataFrame]]:
-    """Return the answers for α̂ of each dataset and classifier, and Table I, by their cell.
+) -> dict[int, Drawn]:
+    """Return the answers for α̂ of each dataset and classifier, by their cell.
 
     Parameters
     ----------
@@ -90,11 +109,12 @@ def for_alpha(
         drawn = _draw(repeat, options, sizes, draws, workers)
         if isinstance(drawn, str) or isinstance(repeat, str):
             reason = drawn if isinstance(drawn, str) else str(repeat)
-            found[cell] = ensemble_size.no_ensembles(reason, options.close), pl.DataFrame()
+            found[cell] = Drawn(ensemble_size.no_ensembles(reason, options.close))
             continue
         name = named(cells.filter(cell=cell), cells)
+        table, each = drawn
         answers = ensemble_size.for_alpha(
-            drawn,
+            table,
             made=repeat.predictions.runs.height,
             epsilon=options.epsilon,
             close=options.close,
@@ -102,7 +122,7 @@ def for_alpha(
             seconds_each=seconds_per_run(here.runs.filter(cell=cell)),
             drawn_from=f"{name}, repeat {repeat.repeat_index}",
         )
-        found[cell] = answers, drawn
+        found[cell] = Drawn(answers, table, each)
     return found
 
 
@@ -181,8 +201,8 @@ def _draw(
     sizes: Sequence[int] | None,
     draws: int,
     workers: int,
-) -> pl.DataFrame | str:
-    """Return Table I of a repeat, or why there is none."""
+) -> tuple[pl.DataFrame, pl.DataFrame] | str:
+    """Return Table I of a repeat and its ensembles, or why there are none."""
     if isinstance(repeat, str):
         return repeat
     epoch = repeat.epoch
@@ -193,61 +213,79 @@ def _draw(
         drawn = ensemble_draws(pool, options, sizes, draws=draws, workers=workers)
     except Refused as error:
         return error.reason
-    table = table_one(drawn, options.close)
     n_side = side(pool.held_out.n_test, options)
-    columns: Mapping[str, pl.Expr] = {
-        "cell": pl.lit(repeat.cell, dtype=pl.UInt32),
-        "repeat_index": pl.lit(repeat.repeat_index, dtype=pl.UInt16),
-        "models": pl.lit(len(pool.members), dtype=pl.UInt32),
+    key = {"cell": pl.lit(repeat.cell, dtype=pl.UInt32)}
+    if epoch is not None:
+        key["epoch"] = pl.lit(epoch, EPOCH["epoch"])
+    key["repeat_index"] = pl.lit(repeat.repeat_index, dtype=pl.UInt16)
+    test: Mapping[str, pl.Expr] = {
         "n_side": pl.lit(n_side, dtype=pl.UInt32),
         "delta": pl.lit(dkw_threshold(n_side, options.epsilon), dtype=pl.Float64),
     }
-    if epoch is not None:
-        table = table.with_columns(pl.lit(epoch, EPOCH["epoch"]).alias("epoch"))
-    return table.with_columns(**columns)
+    models = pl.lit(len(pool.members), dtype=pl.UInt32)
+    table = table_one(drawn, options.close).with_columns(**key, models=models, **test)
+    each = drawn.drop("members").filter(pl.col("draw") < EACH).with_columns(**key, **test)
+    return table, each
 
 
 def write(
     paths: SweepPaths,
     drawn: Sequence[pl.DataFrame],
+    each: Sequence[pl.DataFrame],
     cells: pl.DataFrame,
     inputs: pl.DataFrame,
     options: Options,
 ) -> None:
-    """Write Table I of these groups, with what each was computed from; those of others stand.
+    """Write Table I of these groups and its ensembles; those of others stand.
 
     Parameters
     ----------
     paths : SweepPaths
-    drawn : sequence of frame
-        As `for_alpha` returns them; empty ones are left out.
+    drawn, each : sequence of frame
+        Table I and the single ensembles, as `for_alpha` returns them; empty ones are left out.
     cells : frame
         Of the groups that were asked for.
     inputs : frame
         Digests of what the analysis was computed from.
     options : Options
     """
-    file = paths.table(ENSEMBLES)
+    unsaid = (pl.col("delta") > options.close) & (pl.col("close") > 0)
+    said = [
+        own.with_columns(close=pl.when(~unsaid).then(pl.col("close")))
+        for own in drawn
+        if not own.is_empty()
+    ]
+    # the single ones first: where Table I is, they are
+    _write(paths, DRAWS, [own for own in each if not own.is_empty()], cells, inputs, options)
+    _write(paths, ENSEMBLES, said, cells, inputs, options)
+
+
+def _write(
+    paths: SweepPaths,
+    name: str,
+    drawn: Sequence[pl.DataFrame],
+    cells: pl.DataFrame,
+    inputs: pl.DataFrame,
+    options: Options,
+) -> None:
+    file = paths.table(name)
     try:
         held = read_parquet(file).join(cells, on=GROUP, how="anti")
         parts = [held.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")]
     except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
         parts = []  # what was drawn for others is lost, and can be drawn again
     described = cells.select("cell", "cell_id", *AXES)
-    unsaid = (pl.col("delta") > options.close) & (pl.col("close") > 0)
     parts += [
-        described.join(_with_digest(own, inputs), on="cell", how="inner").with_columns(
-            close=pl.when(~unsaid).then(pl.col("close"))
-        )
+        described.join(_with_digest(own, inputs), on="cell", how="inner", maintain_order="right")
         for own in drawn
-        if not own.is_empty()
     ]
     # what an earlier version drew lacks columns
     table = pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
     if table.is_empty():
         file.unlink(missing_ok=True)
         return
-    write_result(paths, ENSEMBLES, table.sort(*REPEAT, "size").lazy(), options)
+    order = [one for one in (*REPEAT, "size", "draw") if one in table.columns]
+    write_result(paths, name, table.sort(order).lazy(), options)
 
 
 def _with_digest(ensembles: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
@@ -261,21 +299,27 @@ def keep(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -> list[str]
         outdated = set(Analysis.read(paths).outdated)
     except (FileNotFoundError, DamagedFile):
         outdated = set()
-    file = paths.table(ENSEMBLES)
+    outdated |= _kept(paths, DRAWS, inputs, options)
+    return sorted(outdated | _kept(paths, ENSEMBLES, inputs, options))
+
+
+def _kept(paths: SweepPaths, name: str, inputs: pl.DataFrame, options: Options) -> set[str]:
+    """Keep rows of predictions that are as they were; return whose are outdated and go."""
+    file = paths.table(name)
     try:
         drawn = read_parquet(file, INPUT_COLUMNS)
         groups = _names(drawn)
     except FileNotFoundError:
-        return sorted(outdated)
+        return set()
     except (DamagedFile, pl.exceptions.ColumnNotFoundError):
         file.unlink()
-        return sorted(outdated | _names(Plan.read(paths).cells.join(inputs, on="cell", how="semi")))
+        return _names(Plan.read(paths).cells.join(inputs, on="cell", how="semi"))
     kept = drawn.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")
     if kept.is_empty():
         file.unlink()
     elif kept.height < drawn.height:
-        write_result(paths, ENSEMBLES, kept.lazy(), options)
-    return sorted((outdated | groups) - _names(kept))
+        write_result(paths, name, kept.lazy(), options)
+    return groups - _names(kept)
 
 
 def _names(frame: pl.DataFrame) -> set[str]:

@@ -21,7 +21,13 @@ from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.aggregates import COUNT, MEAN, SD, WITHIN, aggregate, spreads
 from manyseed.orchestrator.results.coverage import COVERAGE, coverage, planned
-from manyseed.orchestrator.results.tables import CURVES, ENSEMBLES, RESPONSE_CURVES, Results
+from manyseed.orchestrator.results.tables import (
+    CURVES,
+    ENSEMBLES,
+    RESPONSE_CURVES,
+    WITHOUT_REPEATS,
+    Results,
+)
 
 _BETWEEN_RUNS = (pl.col("n_distinct") - pl.col("n_repeats")).cast(pl.Int64)
 _FREEDOM: Mapping[str, pl.Expr] = {
@@ -231,11 +237,7 @@ def _values(table: str, name: str, names: Sequence[str]) -> pl.Expr:
 
 def _only_varying(table: str, name: str, names: Sequence[str]) -> bool:
     """Return whether a column says nothing of repeats of identical runs."""
-    return (
-        "repeat_index" in names
-        and table not in (ENSEMBLES, CURVES, RESPONSE_CURVES)
-        and compares_runs(name)
-    )
+    return "repeat_index" in names and table not in WITHOUT_REPEATS and compares_runs(name)
 
 
 def _freedom(table: str, name: str) -> pl.Expr | None:

@@ -154,11 +154,12 @@ def howmany(
                 classifier=described.pop("classifier"),
                 further=described,
                 cells=own.height,
-                answers=(*means, *(answer for answers, _ in of_ensembles for answer in answers)),
-                ensembles=pl.concat([table for _, table in of_ensembles], how="diagonal")
+                answers=(*means, *(answer for one in of_ensembles for answer in one.answers)),
+                ensembles=pl.concat([one.table for one in of_ensembles], how="diagonal")
                 if of_ensembles
                 else pl.DataFrame(),
             )
         )
-    write(paths, [group.ensembles for group in found], cells, inputs, options)
+    each = [one.each for one in drawn.values()]
+    write(paths, [group.ensembles for group in found], each, cells, inputs, options)
     return found

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -144,3 +145,15 @@ class Held:
     def remember(self, inputs: pl.DataFrame) -> None:
         """Record what the rows on disk were computed from."""
         write_parquet(self.paths.table(INPUTS), inputs)
+
+
+def still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
+    """Return columns of a further table on disk; None where it is not that of the last analysis."""
+    file = paths.table(table)
+    try:
+        require_intact(file)
+        if Analysis.read(paths).tables.get(table) != checksum(file):
+            return None
+        return read_parquet(file, schema, list(schema)).select(list(schema))
+    except (FileNotFoundError, DamagedFile):
+        return None

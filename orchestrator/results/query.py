@@ -23,8 +23,10 @@ from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    DRAWS,
     EFFECTS,
     ENSEMBLES,
+    MARGINS,
     OF_EFFECT,
     RESPONSE_CURVES,
     RESPONSES,
@@ -40,6 +42,8 @@ SWEEP = "sweep"
 
 FURTHER = {
     ENSEMBLES: "compute it with: manyseed howmany DIR",
+    DRAWS: "compute it with: manyseed howmany DIR",
+    MARGINS: "it is computed where α̂ is, by: manyseed analyze DIR",
     CURVES: "curves are kept where the sweep file says keep.curves = true",
     EFFECTS: "compute it with: manyseed analyze DIR",
     VARIANCE: "compute it with: manyseed analyze DIR",

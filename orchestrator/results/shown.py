@@ -11,8 +11,10 @@ from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    DRAWS,
     EFFECTS,
     ENSEMBLES,
+    MARGINS,
     OF_EFFECT,
     RESPONSE_CURVES,
     RESPONSES,
@@ -38,6 +40,8 @@ MAIN = {
     CMI: ("transform", "layer", "measure", "cmi", "cmi_sd", "null_q95", "n_models", "spearman"),
     CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
     ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
+    DRAWS: ("size", "draw", "accuracy", "churn", "ece", "alpha_hat", "ks_distance", "delta"),
+    MARGINS: ("repeat_index", "values", "low", "high", "share", "share_min", "share_max"),
     UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
     DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
     TACE: ("repeat_index", "members", "threshold", "bins", "n_runs", "tace", "c_tace"),
@@ -67,6 +71,8 @@ def rows_of(tables: Results, table: str) -> pl.LazyFrame:
 
 BESIDE = {
     ENSEMBLES: ("models", "size"),
+    DRAWS: ("size",),
+    MARGINS: ("bin", "values", "low", "high"),
     CURVES: ("trained_epoch",),
     RESPONSES: ("transform", "layer"),
     RESPONSE_CURVES: ("transform", "layer", "magnitude"),
@@ -79,7 +85,7 @@ BESIDE = {
 
 NUMBERED = (
     *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
-    *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins"),
+    *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
 )
 """Numbers of things, of which a mean says nothing."""
 

@@ -32,6 +32,12 @@ TABLES = (*PARTS, "cells", "sources", "ranking")
 ENSEMBLES = "ensembles"
 """What `howmany` adds."""
 
+DRAWS = "ensemble_draws"
+"""Each of the ensembles that ENSEMBLES summarises, which `howmany` adds too."""
+
+MARGINS = "margins"
+"""What `analyze` writes where α̂ was asked for, and margins were kept."""
+
 CURVES = "curves"
 """What `analyze` writes where learning curves were kept."""
 
@@ -40,6 +46,9 @@ UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
 
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
 """What `analyze` writes where response curves were measured."""
+
+WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
+"""Tables whose rows have no copies of runs to be left out of what compares runs."""
 
 EFFECTS, VARIANCE = "effects", "variance"
 """What `analyze` writes too; earlier versions did not."""
@@ -108,7 +117,7 @@ class Results(Mapping[str, pl.DataFrame]):
             written = self._checksums.get(table)
             if written is not None and checksum(file) != written:
                 raise DamagedFile(file, "is of another analysis than the record beside it")
-            if table == ENSEMBLES and self._checksums:  # earlier versions tied nothing
+            if table in (ENSEMBLES, DRAWS) and self._checksums:  # earlier versions tied nothing
                 self._require_current(file)
         except FileNotFoundError:
             raise DamagedFile(file, "is absent", self._remedy) from None
@@ -207,7 +216,8 @@ def read_results(paths: SweepPaths) -> Results:
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
     written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
-    names = (ENSEMBLES, CURVES, UNCERTAINTY, DEE, TACE, RESPONSES, RESPONSE_CURVES, CMI)
+    deep = (UNCERTAINTY, DEE, TACE)
+    names = (ENSEMBLES, DRAWS, MARGINS, CURVES, *deep, RESPONSES, RESPONSE_CURVES, CMI)
     further = {name: paths.table(name) for name in names}
     files |= written | {name: file for name, file in further.items() if file.exists()}
     return Results(files, record.tables, remedy(paths), paths)

@@ -240,6 +240,41 @@ def table_columns(sweep: Sweep) -> list[str]:
     return list(kept)
 
 
+def test_each_ensemble_is_kept(imported: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported.analyze(OPTIONS)
+    imported.howmany(draws=20, workers=1)
+    each, table = imported.results["ensemble_draws"], imported.results["ensembles"]
+    assert each.select("dataset", "size", "draw").rows() == [
+        (dataset, size, draw) for dataset in ("one", "two") for size in (3, 5) for draw in range(20)
+    ]
+    columns = ("accuracy", "churn", "ece", "alpha_hat", "ks_distance")
+    for row in table.iter_rows(named=True):
+        own = each.filter(dataset=row["dataset"], size=row["size"])
+        for name in columns:
+            assert own[name].mean() == pytest.approx(row[name]), name
+            assert own[name].std() == pytest.approx(row[f"{name}_std"]), name
+        assert (~own["ks_rejected"]).mean() == row["accepted"]
+        assert (own["ks_rejected"] == (own["ks_distance"] > own["delta"])).all()
+    kept = json.loads(pl.read_parquet_metadata(imported.paths.table("ensemble_draws"))["columns"])
+    told = documented("ensemble_draws")
+    assert kept.keys() == told.keys() | {"cell", "cell_id", *AXES}
+    assert {name: kept[name]["unit"] for name in told} == told
+    by_size = query(
+        imported.results, "ensemble_draws", by=["dataset", "size"], columns=["accuracy"]
+    )
+    assert by_size["n"].to_list() == [20] * 4
+    # no more than a bound, and of others than were asked for they stand
+    monkeypatch.setattr("manyseed.orchestrator.results.ensembles.EACH", 6)
+    imported.howmany(draws=9, workers=1, where="dataset = 'two'")
+    after = imported.results["ensemble_draws"]
+    assert after.filter(dataset="one").equals(each.filter(dataset="one"))
+    assert after.filter(dataset="two")["draw"].to_list() == [*range(6), *range(6)]
+    assert imported.results["ensembles"].filter(dataset="two")["draws"].to_list() == [9, 9]
+    imported.analyze(Options(resamples=11))
+    assert "ensemble_draws" not in imported.results
+    imported.analyze(OPTIONS)
+
+
 def test_answers_for_some_leave_the_ensembles_of_others(imported: Sweep) -> None:
     imported.howmany(draws=20, workers=1)
     before = imported.results["ensembles"]

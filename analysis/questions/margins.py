@@ -1,0 +1,238 @@
+"""How the margins of a repeat are distributed: counts in fixed bins, with the envelope of its runs.
+
+RKS, figure 4: a run is a histogram of its logit gaps, and the runs of a repeat have a mean and an
+envelope. The bins are the same everywhere, so that repeats, cells and sweeps can be put together:
+they are of equal width on the scale asinh(4 · margin), so 0.04 wide near 0 and a sixth of the
+margin far from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+import polars as pl
+from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
+
+from manyseed.analysis.graph.blocks import Member
+from manyseed.analysis.graph.chunks import PART_RUNS, blocks
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+
+SCALE = 4.0
+PER_UNIT = 6  # bins a unit of asinh(SCALE · margin)
+FURTHEST = 72  # bins on each side of 0, up to 20 344; one more on each side has no end
+
+EDGES: NDArray[np.float64] = np.round(
+    np.sinh(np.arange(-FURTHEST, FURTHEST + 1) / PER_UNIT) / SCALE, 6
+)
+"""Where bins meet, ascending; a bin holds its lower edge. 0 is one: of two classes, what is in the
+bins above it is predicted to be positive."""
+
+N_FINITE = EDGES.size + 1
+APART = ("nan", "-inf", "inf")
+"""What has no bin, counted behind them in this order."""
+
+SCHEMA: Mapping[str, Any] = {
+    "cell": pl.UInt32,
+    **EPOCH,
+    "repeat_index": pl.UInt16,
+    "bin": pl.UInt16,
+    "values": pl.String,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n_runs": pl.UInt32,
+    "n_test": pl.UInt32,
+    "points": pl.UInt64,
+    "share": pl.Float64,
+    "share_min": pl.Float64,
+    "share_max": pl.Float64,
+    "ensemble": pl.Float64,
+}
+ORDER = (*REPEAT_KEY, "bin")
+
+Counts = NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def histograms(values: NDArray[Any], edges: NDArray[np.float64]) -> Counts:
+    """Count the values of each run in bins.
+
+    Parameters
+    ----------
+    values : float array (run, sample)
+    edges : float64 array (edge,)
+        Ascending.
+
+    Returns
+    -------
+    int64 array (run, edge + 4)
+        Below the first edge, between two, from the last on; then NaN, -inf and inf.
+    """
+    n = edges.size
+    found = np.zeros((values.shape[0], n + 4), dtype=np.int64)
+    for run in range(values.shape[0]):
+        for point in range(values.shape[1]):
+            value = values[run, point]
+            if np.isnan(value):
+                found[run, n + 1] += 1
+            elif np.isinf(value):
+                found[run, n + 2 if value < 0 else n + 3] += 1
+            else:
+                found[run, np.searchsorted(edges, value, side="right")] += 1
+    return found
+
+
+def build(predictions: Predictions, options: Options) -> list[Delayed]:
+    """Return lazy frames of `SCHEMA`, none where α̂ is not asked for or no margin was kept.
+
+    Of each repeat and snapshot there is a row for each bin that holds a point of any run; copies of
+    a run are left out. A task reads as many runs at once as a block may hold.
+    """
+    if ALPHA_HAT.name not in options.metrics or not predictions.has_margin:
+        return []
+    own = predictions.runs.filter(~pl.col("identical"))
+    result = []
+    for position in predictions.positions(options):
+        sources = Sources.of(predictions, ["margin"], options, position).only("margin")
+        fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
+        kept = replace(predictions, runs=own)
+        for members in blocks(kept, options, fit, position):
+            step = min(PART_RUNS, fit)
+            pieces = [
+                (number, slice(start, start + step))
+                for number, member in enumerate(members)
+                for start in range(0, member.row.size, step)
+            ]
+            rows = sources.rows([members[number].row[runs] for number, runs in pieces])
+            owners = tuple(number for number, _ in pieces)
+            task = partial(_measure, members, owners, rows, gaps=predictions.n_classes == 2)
+            result.append(delayed(task, pure=False)())
+    return result
+
+
+def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Put frames of tasks together, in any order."""
+    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
+
+
+def _measure(
+    members: Sequence[Member], owners: Sequence[int], rows: Mapping[str, Rows], *, gaps: bool
+) -> pl.DataFrame:
+    """Count the repeats of a block, part by part; sums and ranges do not depend on the parts."""
+    opened = readers(rows)
+    found: dict[int, Histograms] = {}
+    for piece, owner in enumerate(owners):
+        values = read(opened, piece, members[owner].held_out)["margin"]
+        found.setdefault(owner, Histograms(members[owner].held_out.n_test)).add(values)
+    frames = [found[number].frame(member, gaps=gaps) for number, member in enumerate(members)]
+    return pl.concat(frames)
+
+
+class Histograms:
+    """The histograms of the runs of a repeat, as far as they were read."""
+
+    def __init__(self, n_test: int) -> None:
+        shape = EDGES.size + 1 + len(APART)
+        self.total = np.zeros(shape, np.int64)
+        self.least = np.full(shape, n_test, np.int64)
+        self.most = np.zeros(shape, np.int64)
+        self.sum = np.zeros(n_test)
+        self.averaged = 0
+
+    def add(self, values: NDArray[np.floating[Any]]) -> None:
+        """Add runs, in their order: their sum has the same bits however they are cut."""
+        counts = histograms(np.ascontiguousarray(values), EDGES)
+        self.total += counts.sum(axis=0)
+        np.minimum(self.least, counts.min(axis=0), out=self.least)
+        np.maximum(self.most, counts.max(axis=0), out=self.most)
+        with np.errstate(invalid="ignore"):  # infinities of two signs
+            for run in values[counts[:, N_FINITE] == 0]:
+                self.sum += run
+                self.averaged += 1
+
+    def frame(self, member: Member, *, gaps: bool) -> pl.DataFrame:
+        """Return the rows of the repeat; of gaps the ensemble's share, too."""
+        n_test, n_runs = member.held_out.n_test, member.row.size
+        ensemble = None
+        if gaps and self.averaged:
+            ensemble = histograms((self.sum / self.averaged)[None], EDGES)[0]
+        there = self.total > 0 if ensemble is None else (self.total > 0) | (ensemble > 0)
+        bins = np.flatnonzero(there)
+        named = [*["finite"] * N_FINITE, *APART]
+        low = [None, *EDGES.tolist(), *[None] * len(APART)]
+        high = [*EDGES.tolist(), None, *[None] * len(APART)]
+        size = bins.size
+        return pl.DataFrame(
+            {
+                "cell": np.full(size, member.cell),
+                "epoch": np.full(size, member.epoch),
+                "repeat_index": np.full(size, member.held_out.repeat_index),
+                "bin": bins,
+                "values": [named[b] for b in bins],
+                "low": [low[b] for b in bins],
+                "high": [high[b] for b in bins],
+                "n_runs": np.full(size, n_runs),
+                "n_test": np.full(size, n_test),
+                "points": self.total[bins],
+                "share": self.total[bins] / (n_runs * n_test),
+                "share_min": self.least[bins] / n_test,
+                "share_max": self.most[bins] / n_test,
+                "ensemble": [None] * size if ensemble is None else ensemble[bins] / n_test,
+            },
+            schema_overrides=dict(SCHEMA),
+            strict=False,
+        )
+
+
+def over_repeats(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Put repeats together: mean share over all runs, envelope and ensembles of the repeats.
+
+    A bin that no run of a repeat has a point in counts there as 0.
+
+    Parameters
+    ----------
+    table : polars frame
+        Columns `SCHEMA`, and `by`.
+    by : sequence of str
+        What stays apart; a repeat lies in one group.
+
+    Returns
+    -------
+    polars frame
+        `by`, `bin`, `values`, `low`, `high`, `share`, `share_min`, `share_max` and `ensemble`
+        (mean over repeats), sorted by `by` and `bin`.
+    """
+    repeats = table.select(*by, *REPEAT_KEY, "n_runs", "n_test").unique()
+    all_points = (pl.col("n_runs").cast(pl.Float64) * pl.col("n_test")).sum()
+    sizes = repeats.group_by(by).agg(_all=all_points, _repeats=pl.len())
+    some = pl.col("ensemble").is_not_null().any()
+    return (
+        table.group_by(*by, "bin")
+        .agg(
+            pl.col("values", "low", "high").first(),
+            pl.len().alias("_there"),
+            pl.col("points").sum(),
+            pl.col("share_min").min(),
+            pl.col("share_max").max(),
+            pl.when(some).then(pl.col("ensemble").sum()).alias("ensemble"),
+        )
+        .join(sizes, on=by)
+        .with_columns(
+            share=pl.col("points") / pl.col("_all"),
+            share_min=pl.when(pl.col("_there") == pl.col("_repeats"))
+            .then("share_min")
+            .otherwise(0.0),
+            ensemble=pl.col("ensemble") / pl.col("_repeats"),
+        )
+        .select(*by, "bin", "values", "low", "high", "share", "share_min", "share_max", "ensemble")
+        .sort(*by, "bin")
+    )

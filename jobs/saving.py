@@ -27,6 +27,9 @@ READ: Mapping[str, str] = {
 """How a file of each form is read."""
 
 
+_OF_OWN: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module": (".pt", ".npz")}
+
+
 def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the forms that models of a classifier can have, the first the most usual.
 
@@ -38,7 +41,7 @@ def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
     if "source" in canonical:  # imported: nothing is trained
         return ()
     if classifiers.is_own(canonical):
-        return (".skops",) if canonical.get("form") == "estimator" else ()
+        return _OF_OWN.get(canonical["form"], ())
     fit = classifiers.fit_of(canonical)
     if isinstance(fit, Network):
         return (".pt", ".npz")

@@ -184,9 +184,9 @@ def evaluate_in_process(
         The folder of the copy of users' own code, where there is one.
     """
     if code:
-        from manyseed.jobs.own import modules, table
+        from manyseed.jobs.own import copies
 
-        modules.use(Path(code), table.entries_of(canonical["classifier"]))
+        copies.use(Path(code), canonical["classifier"])
     return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)
 
 

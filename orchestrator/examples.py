@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One file: what it is, in a sentence, its text, and the modules that lie beside it."""
+    """One file: what it is, in a sentence, its text, and the code that lies beside it."""
 
     title: str
     text: str
@@ -24,7 +25,8 @@ def examples() -> dict[str, Example]:
     for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
         text = file.read_text(encoding="utf-8")
         title = text.partition("\n")[0].lstrip("# ").partition(" Copy to ")[0].rstrip(".")
-        named = (one for one in file.parent.glob("*.py") if f'"{one.stem}:' in text)
+        others = (one for ending in ("*.py", "*.yaml") for one in file.parent.glob(ending))
+        named = (one for one in others if re.search(rf"\b{re.escape(one.name)}\b", text))
         beside = {one.name: one.read_text(encoding="utf-8") for one in named}
         found[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.checks import Refused, UnknownOption, integer
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
@@ -20,9 +20,12 @@ Settings = Mapping[str, Any]
 Options = Mapping[str, Any]
 Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
-Form = Literal["estimator", "train"]
+Form = Literal["estimator", "train", "module", "command"]
 FORMS: tuple[Form, ...] = get_args(Form)
 """Keys of a sweep file's table by which it names code of the user's (`jobs.own.table`)."""
+
+MODELLESS: tuple[Form, ...] = ("train", "command")
+"""Those whose fits yield scores alone."""
 
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
@@ -137,6 +140,29 @@ class Classifier:
                 raise UnknownOption(f"hparams.{name}", value, allowed=space)
             values[name] = space[name].check(value)
         return values
+
+
+def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
+    """Return how long a network is trained, and the epochs whose scores are kept, the last too.
+
+    Parameters
+    ----------
+    default : int
+        Epochs where the table says nothing.
+    options : mapping
+        The sweep file's table.
+
+    Raises
+    ------
+    Refused
+    """
+    epochs = integer("epochs", options.get("epochs", default), least=1, most=1_000_000)
+    snapshots = options.get("snapshots", [])
+    if not isinstance(snapshots, list | tuple):
+        raise Refused("snapshots", snapshots, allowed="a list of epochs")
+    for snapshot in snapshots:
+        integer("snapshots", snapshot, least=1, most=epochs)
+    return epochs, tuple(sorted({*snapshots, epochs}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer
+from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers.cnn import CNN
 from manyseed.jobs.classifiers.convnet import CONVNET
 from manyseed.jobs.classifiers.mlp import MLP
@@ -20,6 +20,7 @@ from manyseed.jobs.classifiers.record import (
     ClassifierInfo,
     Defaults,
     Unsuitable,
+    epochs_of,
 )
 from manyseed.jobs.classifiers.resnet import RESNET
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
@@ -135,7 +136,9 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     defaults: Defaults = _one_of("defaults", options.get("defaults", "study"), get_args(Defaults))
     hparams = record.anchors(overrides, library=defaults == "library")
     configurations(kind, options)
-    epochs, snapshots = _epochs(record, options)
+    epochs, snapshots = None, tuple[int, ...]()
+    if record.epochs is not None:
+        epochs, snapshots = epochs_of(record.epochs, options)
     canonical = {"name": kind, "version": record.version, **record.settings(dataset, options)}
     return ClassifierInfo(
         name=name,
@@ -294,18 +297,6 @@ def _one_of(option: str, value: object, known: tuple[T, ...]) -> T:
         if value == each:
             return each
     raise Refused(option, value, allowed=known)
-
-
-def _epochs(record: Classifier, options: Mapping[str, Any]) -> tuple[int | None, tuple[int, ...]]:
-    if record.epochs is None:
-        return None, ()
-    epochs = integer("epochs", options.get("epochs", record.epochs), least=1, most=1_000_000)
-    snapshots = options.get("snapshots", [])
-    if not isinstance(snapshots, list | tuple):
-        raise Refused("snapshots", snapshots, allowed="a list of epochs")
-    for snapshot in snapshots:
-        integer("snapshots", snapshot, least=1, most=epochs)
-    return epochs, tuple(sorted({*snapshots, epochs}))
 
 
 def fit(

@@ -45,7 +45,7 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         alone = "has no epochs: its runs form deep ensembles without a method"
         raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
     optimizer = model.canonical.get("optimizer")
-    if optimizer is None:
+    if optimizer is None or "own" in model.canonical:
         raise Unsuited(name, f"{name} needs one of the built-in networks, and {model.name} is none")
     if name == "dropout":
         if "dropout" not in model.hparams:

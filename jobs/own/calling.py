@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 class OwnError(RuntimeError):
     """Users' code did what no fit may do; the run fails, not the machine."""
+
+
+class CommandError(Exception):
+    """A user's command failed; the run fails, also where the command says that memory is full."""
 
 
 def load(entry: str) -> Any:
@@ -32,6 +37,28 @@ def load(entry: str) -> Any:
             found = getattr(found, name)
         except AttributeError:
             raise ImportError(f"{module_name} has no {names}") from None
+    return found
+
+
+def asked(function: Any, offered: Sequence[str]) -> list[str]:
+    """Return what a function of a user's takes, of what it is offered by name.
+
+    Raises
+    ------
+    OwnError
+        Where it is none, or needs something else.
+    """
+    if not callable(function):
+        raise OwnError(f"it is {type(function).__name__}, no function")
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if is_named and name in offered:
+            found.append(name)
+        elif is_named and parameter.default is parameter.empty:
+            raise OwnError(f"it asks for {name}; there are {', '.join(offered)}")
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
+            raise OwnError(f"{name} cannot be given by its name")
     return found
 
 

@@ -21,7 +21,7 @@ PROBE_ROWS = 64
 """Training rows of a probe, at least; there are more where there are many classes."""
 
 _MOST_SECONDS = 600
-_LAST_LINES = 12
+LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Findings:
     notes : tuple of str
         What the user might not expect, to follow the classifier's name.
     streams : tuple of str
-        Of a training function: the varying streams that it draws from, of ``init`` and ``batch``.
+        Of what is no estimator: the varying streams that it draws from, of ``init`` and ``batch``.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -84,14 +84,9 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         "form": own.form,
         "entry": own.entry,
         "entries": own.entries,
-        "version": own.version,
-        "params": dict(own.params),
-        "space": own.declared,
+        "code": bool(code.files),
+        "table": dict(own.options),
         "hparams": {hparam.name: hparam.default for hparam in own.space},
-        "encode": own.encode,
-        "scores": own.scores,
-        "seeds": own.seeds,
-        "fits": own.probe,
         "n_continuous": dataset.n_continuous,
         "n_categorical": dataset.n_categorical,
         "n_classes": len(dataset.class_names),
@@ -119,7 +114,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         try:
             answer = json.loads((folder / "answer.json").read_text())
         except (OSError, ValueError):
-            said = ended.stdout.decode(errors="replace").splitlines()[-_LAST_LINES:]
+            said = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
             last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
             raise Refused(own.form, own.entry, f"cannot be probed: {last}") from None
     if "refused" in answer:

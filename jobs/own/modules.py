@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.whole import Taken, appearing
@@ -65,6 +66,28 @@ class Code:
                     file.write_bytes(content)
         except Taken:  # another process was faster
             pass
+
+
+def find_of(
+    form: str, entries: Sequence[str], canonical: Mapping[str, Any], roots: Sequence[Path]
+) -> Code:
+    """Find the code of a table, or of a canonical description; as `find` does.
+
+    Parameters
+    ----------
+    form : str
+        Its form, which is the key that names it.
+    entries : sequence of str
+        `jobs.own.table.entries_of`.
+    canonical : mapping
+        Of a command with its words and files.
+    roots : sequence of Path
+    """
+    if form != "command":
+        return find(form, entries, roots)
+    from manyseed.jobs.own.scripts import find_files
+
+    return find_files(canonical["command"], canonical.get("files", ()), roots)
 
 
 def find(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:
@@ -118,8 +141,8 @@ def differing(before: Path, now: Code) -> Iterator[tuple[str, str, str]]:
     """Yield the files in which a copy and the code differ: name, text before, text now."""
     held = {
         file.relative_to(before).as_posix(): file.read_bytes()
-        for file in before.rglob("*.py")
-        if file.is_file()
+        for file in before.rglob("*")
+        if file.is_file() and file.parent.name != "__pycache__"
     }
     for name in sorted(held.keys() | now.files.keys()):
         one, other = held.get(name, b""), now.files.get(name, b"")
@@ -160,8 +183,30 @@ def forget(folder: Path) -> None:
 
 
 def _local(option: str, entry: str, module: str, root: Path) -> Code:
+    files = closure(option, entry, root, [module.partition(".")[0]])
+    wanted = module.replace(".", "/")
+    if not {f"{wanted}.py", f"{wanted}/__init__.py"} & files.keys():
+        raise Refused(option, entry, f"there is no {wanted}.py in {root}")
+    return Code(root.resolve(), files)
+
+
+def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[str, bytes]:
+    """Return modules of a folder, by their path in it, with all of it that they import.
+
+    Parameters
+    ----------
+    option, entry : str
+        What named them, for what is refused.
+    root : Path
+    tops : sequence of str
+        First names of the modules; those that are not there are passed over.
+
+    Raises
+    ------
+    Refused
+    """
     files: dict[str, bytes] = {}
-    waiting, seen = [module.partition(".")[0]], set()
+    waiting, seen = [*tops], set()
     while waiting:
         top = waiting.pop()
         if top in seen or (place := _place(root, top)) is None:
@@ -177,13 +222,10 @@ def _local(option: str, entry: str, module: str, root: Path) -> Code:
                 reason = f"{root} holds more than {_MOST_FILES:,} modules that it imports"
                 raise Refused(option, entry, reason)
             try:
-                waiting += _imported(files[name])
+                waiting += imported(files[name])
             except (SyntaxError, ValueError) as error:
                 raise Refused(option, entry, f"{file} is no Python: {error}") from None
-    wanted = module.replace(".", "/")
-    if not {f"{wanted}.py", f"{wanted}/__init__.py"} & files.keys():
-        raise Refused(option, entry, f"there is no {wanted}.py in {root}")
-    return Code(root.resolve(), files)
+    return files
 
 
 def _place(root: Path, top: str) -> Path | None:
@@ -194,7 +236,7 @@ def _place(root: Path, top: str) -> Path | None:
     return package if (package / "__init__.py").is_file() else None
 
 
-def _imported(content: bytes) -> Iterator[str]:
+def imported(content: bytes) -> Iterator[str]:
     """Yield the first names of what a module imports, anywhere in it."""
     for node in ast.walk(ast.parse(content)):
         if isinstance(node, ast.Import):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.own import estimator, modules, table, training
-from manyseed.jobs.own.calling import OwnError, load
-from manyseed.jobs.own.findings import PROBE_ROWS, Findings
+from manyseed.jobs.own import command, estimator, modules, network, table, training, words
+from manyseed.jobs.own.calling import CommandError, OwnError, asked, load
+from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Prediction, TrainingSet
@@ -28,6 +28,7 @@ from manyseed.jobs.training.handling import PLAIN
 from manyseed.jobs.training.prediction import prediction
 
 _TEST_ROWS = 33
+_EPOCHS = 2
 _LONG_SECONDS = 60.0
 """Of a fit: after one that takes longer no other is made."""
 
@@ -40,11 +41,12 @@ class _Wrong(Exception):
 
 def answer(folder: Path) -> dict[str, Any]:
     """Return what was found, or why the code cannot be used."""
-    request = json.loads((folder / "request.json").read_text())
     copy = folder / "code"
+    request = {**json.loads((folder / "request.json").read_text()), "copy": str(copy)}
     try:
-        _use(request, copy)
-        _imported(request, copy)
+        if request["form"] != "command":
+            _use(request, copy)
+            _imported(request, copy)
         return _found(request).to_json()
     except _Wrong as error:
         return {"refused": str(error), "option": error.option}
@@ -68,13 +70,19 @@ def _imported(request: Mapping[str, Any], copy: Path) -> None:
 
 
 def _found(request: Mapping[str, Any]) -> Findings:
-    params = {**request["params"], **request["hparams"]}
-    found = _of_function(request) if request["form"] == "train" else _of_estimator(request, params)
+    own = table.read(request["table"], of_images=request["image"] is not None)
+    found = _FORMS[own.form](own, request["hparams"])
     seeds, notes = found.seeds, [*found.notes]
-    draws = ", ".join(found.streams) if request["form"] == "train" else ", ".join(seeds)
-    if not request["fits"]:
+    draws = ", ".join(seeds if own.form == "estimator" else found.streams)
+    if not own.probe:
         return found
-    settings = description(_own(request), found)
+    settings = description(own, found)
+    if own.command and request["code"]:
+        command.use(Path(request["copy"]), settings)
+    whole = 1.0
+    if own.training:
+        whole = own.training["epochs"] / min(own.training["epochs"], _EPOCHS)
+        settings["epochs"] = min(own.training["epochs"], _EPOCHS)
     data = _rows(request)
 
     def fitted(seed: int) -> tuple[Prediction, float]:
@@ -94,12 +102,12 @@ def _found(request: Mapping[str, Any]) -> Findings:
     first, seconds = fitted(1)
     if seconds > _LONG_SECONDS:
         note = f"a probe took {seconds:.0f} s, so that no second fit was compared with it"
-        return replace(found, seconds=seconds, notes=(*notes, note))
+        return replace(found, seconds=whole * seconds, notes=(*notes, note))
     again, seconds = fitted(1)
     if not np.array_equal(first.scores, again.scores):
         raise _Wrong(
             "two fits with the same seeds differ: it draws random numbers that do not come from "
-            f"its {'streams' if request['form'] == 'train' else 'seeds'} ({draws or 'none'})"
+            f"its {'streams' if own.form in ('train', 'module') else 'seeds'} ({draws or 'none'})"
         )
     other, _ = fitted(2)
     if draws and np.array_equal(first.scores, other.scores):
@@ -110,38 +118,53 @@ def _found(request: Mapping[str, Any]) -> Findings:
             f"fits with other seeds were equal in a probe; if {draws} never matters, {said}, and "
             "one run of a repeat is trained"
         )
-    return replace(found, seconds=seconds, notes=tuple(notes))
+    return replace(found, seconds=whole * seconds, notes=tuple(notes))
 
 
-def _of_function(request: Mapping[str, Any]) -> Findings:
-    try:
-        asked = training.asked(load(request["entry"]))
-    except OwnError as error:
-        raise _Wrong(str(error)) from error
-    streams = training.draws_from(asked)
+def _of_function(own: Own, _: Mapping[str, Any]) -> Findings:
+    streams = training.draws_from(_asked(own, training.OFFERED))
     note = f"draws from {', '.join(streams) or 'no stream that varies'}"
-    scores = request["scores"] or table.SCORES["train"][0]
+    scores = own.scores or table.SCORES[own.form][0]
     return Findings(scores=scores, notes=(note,), streams=tuple(streams))
 
 
-def _of_estimator(request: Mapping[str, Any], params: Mapping[str, Any]) -> Findings:
-    entry = request["entry"]
+def _of_module(own: Own, _: Mapping[str, Any]) -> Findings:
+    _asked(own, network.OFFERED)
+    return Findings(scores=table.SCORES[own.form][0], streams=("batch", "init"))
+
+
+def _of_command(own: Own, _: Mapping[str, Any]) -> Findings:
+    names = [name for name in words.placeholders(own.command["command"]) if name in words.SEEDS]
+    seeds = ", ".join(f"{{{name}}} from {words.SEEDS[name]}" for name in names) or "none"
+    streams = tuple(words.draws_from(own.command["command"]))
+    scores = own.scores or table.SCORES[own.form][0]
+    return Findings(scores=scores, notes=(f"seeds: {seeds}",), streams=streams)
+
+
+def _asked(own: Own, offered: Sequence[str]) -> list[str]:
     try:
-        model = estimator.build(entry, params)
+        return asked(load(own.entry), offered)
+    except OwnError as error:
+        raise _Wrong(str(error)) from error
+
+
+def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
+    try:
+        model = estimator.build(own.entry, {**own.params, **hparams})
         free, given = estimator.takes_seeds(model)
-        scores = request["scores"] or estimator.says(model)
+        scores = own.scores or estimator.says(model)
     except Exception as error:
         raise _Wrong(f"cannot be built: {_said(error)}") from error
     if not callable(getattr(model, scores, None)):
         raise _Wrong(f"{type(model).__name__} has no {scores}", "scores")
-    seeds = dict(request["seeds"]) if request["seeds"] is not None else dict.fromkeys(free, "batch")
+    seeds = dict(own.seeds) if own.seeds is not None else dict.fromkeys(free, "batch")
     if seeds:
         try:
             model.set_params(**dict.fromkeys(seeds, 1))
         except Exception as error:
             raise _Wrong(f"cannot be given {', '.join(seeds)}: {_said(error)}", "seeds") from error
     notes = []
-    if request["seeds"] is None:
+    if own.seeds is None:
         notes.append(f"seeds: {_seeds(seeds)}")
     if fixed := [name for name in given if name not in seeds]:
         notes.append(f"{', '.join(fixed)} is given a value: the runs do not differ by it")
@@ -152,19 +175,12 @@ def _seeds(seeds: Mapping[str, str]) -> str:
     return ", ".join(f"{name} from {of}" for name, of in seeds.items()) or "none"
 
 
-def _own(request: Mapping[str, Any]) -> Own:
-    return Own(
-        form=request["form"],
-        entry=request["entry"],
-        version=request["version"],
-        params=request["params"],
-        space=(),
-        declared=request["space"],
-        encode=request["encode"],
-        scores=request["scores"],
-        seeds=request["seeds"],
-        probe=True,
-    )
+_FORMS: Mapping[str, Callable[[Own, Mapping[str, Any]], Findings]] = {
+    "estimator": _of_estimator,
+    "train": _of_function,
+    "module": _of_module,
+    "command": _of_command,
+}
 
 
 def _rows(request: Mapping[str, Any]) -> TrainingSet:
@@ -194,8 +210,10 @@ def _rows(request: Mapping[str, Any]) -> TrainingSet:
 def _said(error: BaseException, copy: Path | None = None) -> str:
     """Return what was raised, and the line of the user's code that did."""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    if isinstance(error, OwnError):
+    if isinstance(error, OwnError | CommandError):
         text = str(error)
+    for note in getattr(error, "__notes__", ()):
+        text += "\n  " + "\n  ".join(note.splitlines()[-LAST_LINES:])
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -33,13 +33,15 @@ def description(own: Own, findings: Findings) -> dict[str, Any]:
         "encode": own.encode,
         "scores": own.scores or findings.scores,
         **_randomness(own, findings),
+        **own.training,
+        **own.command,
         **({"params": dict(own.params)} if own.params else {}),
         **({"space": own.declared} if own.declared else {}),
     }
 
 
 def _randomness(own: Own, findings: Findings) -> dict[str, Any]:
-    if own.form == "train":
+    if own.form != "estimator":
         return {"streams": [*findings.streams]}
     return {"seeds": dict(findings.seeds if own.seeds is None else own.seeds)}
 
@@ -66,7 +68,7 @@ def resolve(
     Unsuitable
         For a dataset that it cannot be trained on.
     """
-    own = table.read(options)
+    own = table.read(options, of_images=dataset.image is not None)
     require_suitable(own, dataset)
     canonical = description(own, findings)
     record = of_description(canonical, own.space, _seconds(findings))
@@ -82,8 +84,8 @@ def resolve(
         record=record,
         canonical=canonical,
         hparams=hparams,
-        epochs=None,
-        snapshots=(),
+        epochs=own.training.get("epochs"),
+        snapshots=own.snapshots,
         consumes=record.consumes(hparams),
         device=device,
         options=options,
@@ -117,27 +119,35 @@ def of_description(
     core_seconds : callable, optional
         As `Classifier.core_seconds`.
     """
-    is_function = canonical["form"] == "train"
-    devices: tuple[Device, ...] = ("cpu", "gpu") if is_function else ("cpu",)
-    drawn = canonical["streams"] if is_function else canonical["seeds"].values()
+    form = canonical["form"]
+    devices: tuple[Device, ...] = ("cpu",) if form == "estimator" else ("cpu", "gpu")
+    drawn = canonical["seeds"].values() if form == "estimator" else canonical["streams"]
     return Classifier(
         name=canonical["name"],
         version=canonical["version"],
-        space=tuple(map(table.hparam, canonical.get("space", ()))) if space is None else space,
+        space=_declared(canonical) if space is None else space,
         probability=_PROBABILITY.get(canonical["scores"], "none"),
         streams=frozenset(drawn),
         fit=fit,
         core_seconds=core_seconds,
         devices=devices,
+        epochs=canonical.get("epochs"),
+        augments=form == "module" and canonical["encode"] == "pixels",
+        packages=("torch",) if form == "module" else (),
     )
 
 
+def _declared(canonical: Mapping[str, Any]) -> tuple[Hparam, ...]:
+    declared = canonical.get("space", ())
+    return (*table.of_loop(canonical["form"], declared), *map(table.hparam, declared))
+
+
 def whole_space(canonical: Mapping[str, Any], hparams: Mapping[str, Any]) -> tuple[Hparam, ...]:
-    """Return all hparams of a cell: those declared, then its single values, as its table has them.
+    """Return all hparams of a cell: those that can be moved, then its single values.
 
     Draws go through them in this order.
     """
-    declared = tuple(map(table.hparam, canonical.get("space", ())))
+    declared = _declared(canonical)
     others = sorted({*hparams} - {each.name for each in declared} - {"tuned"})
     return (*declared, *(Free(name, hparams[name]) for name in others))
 
@@ -156,12 +166,17 @@ def fit(
     OwnError
         For what would otherwise be taken for the machine's fault, or end the process.
     """
-    from manyseed.jobs.own import estimator, training
+    from manyseed.jobs.own import command, estimator, network, training
     from manyseed.jobs.own.calling import OwnError
 
-    form = training.fit if settings["form"] == "train" else estimator.fit
+    forms = {
+        "estimator": estimator.fit,
+        "train": training.fit,
+        "module": network.fit,
+        "command": command.fit,
+    }
     try:
-        return form(settings, hparams, data, generators, handling)
+        return forms[settings["form"]](settings, hparams, data, generators, handling)
     except (OSError, SystemExit) as error:
         raise OwnError(f"{type(error).__name__}: {error}") from error
 

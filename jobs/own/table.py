@@ -6,11 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from manyseed.jobs.checks import Refused, UnknownOption, integer, number
-from manyseed.jobs.classifiers.record import FORMS, Form
+from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
+from manyseed.jobs.classifiers.optimizers import with_optimizer
+from manyseed.jobs.classifiers.record import FORMS, Form, epochs_of
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal
+from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.own import words
 
 ENCODINGS = ("raw", "dense", "pixels")
 SOURCES = ("init", "batch")
@@ -19,12 +24,23 @@ SOURCES = ("init", "batch")
 SCORES: Mapping[Form, tuple[str, ...]] = {
     "estimator": ("predict_proba", "decision_function", "predict"),
     "train": ("logits", "probabilities", "decisions"),
+    "module": ("logits",),
+    "command": ("logits", "probabilities", "decisions", "labels"),
 }
 """What a fit's scores are, by form."""
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-OPTIONS = ("version", "params", "space", "encode", "scores", "seeds", "probe")
-_COMMON = ("hparams", "grid", "device")
+ROWS = ("npz", "csv", "parquet")
+"""Forms of a command's files of rows."""
+
+_COMMON = ("version", "params", "space", "encode", "probe", "hparams", "grid", "device")
+OPTIONS: Mapping[Form, tuple[str, ...]] = {
+    "estimator": (*_COMMON, "scores", "seeds"),
+    "train": (*_COMMON, "scores"),
+    "module": (*_COMMON, *OF_OPTIMIZERS, "epochs", "snapshots"),
+    "command": (*_COMMON, "scores", "rows", "files", "timeout"),
+}
+"""Keys of a table beside the one that names its code, by form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +71,15 @@ class Own:
         Parameters that take a seed, each with the stream it is drawn from; None: as `scores`.
     probe : bool
         Whether planning may fit it.
+    training : mapping
+        Of a module, how it is trained: optimizer, schedule, epochs; part of the identity.
+    snapshots : tuple of int
+        Of a module, epochs whose scores are kept.
+    command : mapping
+        Of a command its words, the form of its files of rows, and which files beside those that
+        the words name are copied; part of the identity.
+    options : mapping
+        The table.
     """
 
     form: Form
@@ -67,15 +92,25 @@ class Own:
     scores: str | None
     seeds: Mapping[str, str] | None
     probe: bool
+    training: Mapping[str, Any]
+    snapshots: tuple[int, ...]
+    command: Mapping[str, Any]
+    options: Mapping[str, Any]
 
     @property
     def entries(self) -> tuple[str, ...]:
         """All code that the table names, the entry point first."""
-        return entries_of({"name": self.entry, "params": self.params})
+        return entries_of({"name": self.entry, "params": self.params, **self.command})
 
 
 def entries_of(canonical: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return all code that a canonical description names, the entry point first."""
+    """Return all code that a canonical description names, the entry point first.
+
+    Of a command what follows tells it from others of the same script.
+    """
+    if "command" in canonical:
+        whole = [canonical["command"], canonical.get("files", [])]
+        return canonical["name"], f"#{text_identity(canonical_json(whole))[:8]}"
 
     def named(value: Any) -> Iterator[str]:
         if isinstance(value, Mapping):
@@ -94,8 +129,15 @@ def form_of(options: Mapping[str, Any]) -> Form | None:
     return next((form for form in FORMS if form in options), None)
 
 
-def read(options: Mapping[str, Any]) -> Own:
+def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     """Check the ``[classifier.NAME]`` table of a classifier of one's own.
+
+    Parameters
+    ----------
+    options : mapping
+        The table.
+    of_images : bool
+        Whether the dataset's rows are images: modules are given them as such by default.
 
     Raises
     ------
@@ -106,13 +148,14 @@ def read(options: Mapping[str, Any]) -> Own:
     assert form is not None
     if clash := [other for other in FORMS if other != form and other in options]:
         raise Refused(clash[0], options[clash[0]], f"beside {form}: leave one of them out")
-    others = [option for option in OPTIONS if form == "estimator" or option != "seeds"]
-    allowed = (form, *others, *_COMMON)
+    allowed = (form, *OPTIONS[form])
     for option in options:
         if option not in allowed:
             raise UnknownOption(option, options[option], allowed=allowed)
     entry = options[form]
-    if not isinstance(entry, str) or _ENTRY.fullmatch(entry) is None:
+    if form == "command":
+        entry = words.entry(words.split(form, entry))
+    elif not isinstance(entry, str) or _ENTRY.fullmatch(entry) is None:
         raise Refused(form, entry, allowed='"module:name", such as "mymodel:build"')
     params = options.get("params", {})
     if not isinstance(params, Mapping):
@@ -125,10 +168,26 @@ def read(options: Mapping[str, Any]) -> Own:
             raise Refused(f"params.{name}", value, f"space has {name}, with its default")
         _check_param(f"params.{name}", value)
         (lasting if isinstance(value, Mapping | list) else single)[name] = value
+    if form == "command" and lasting:
+        name, value = next(iter(lasting.items()))
+        raise Refused(f"params.{name}", value, allowed="text, a number, true or false")
     space = (
+        *of_loop(form, declared),
         *map(hparam, declared),
         *(Free(name, single[name]) for name in sorted(single)),
     )
+    for given in of_loop(form, ()):
+        if given.name in params:
+            reason = f"is how it is trained: hparams = {{ {given.name} = … }}"
+            raise Refused(f"params.{given.name}", params[given.name], reason)
+    training: dict[str, Any] = {}
+    snapshots = tuple[int, ...]()
+    if form == "module":
+        from manyseed.jobs.own.network import EPOCHS, OPTIMIZER
+
+        epochs, snapshots = epochs_of(EPOCHS, options)
+        training = {**with_optimizer(OPTIMIZER, options), "epochs": epochs}
+    by_default = "raw" if form != "module" else "pixels" if of_images else "dense"
     return Own(
         form=form,
         entry=entry,
@@ -136,11 +195,68 @@ def read(options: Mapping[str, Any]) -> Own:
         params=lasting,
         space=space,
         declared=declared,
-        encode=_one_of("encode", options.get("encode", "raw"), ENCODINGS),
+        encode=_one_of("encode", options.get("encode", by_default), ENCODINGS),
         scores=_one_of("scores", options["scores"], SCORES[form]) if "scores" in options else None,
         seeds=_seeds(options["seeds"]) if "seeds" in options else None,
         probe=_flag("probe", options.get("probe", True)),
+        training=training,
+        snapshots=snapshots,
+        command=_command(options, [each.name for each in space]) if form == "command" else {},
+        options=options,
     )
+
+
+def _command(options: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Any]:
+    found = words.split("command", options["command"])
+    words.check("command", found, hparams)
+    timeout(options)
+    files = options.get("files", [])
+    if not isinstance(files, list) or not all(_is_inside(each) for each in files):
+        what = 'a list of files, folders or patterns beside the script, such as ["conf", "*.R"]'
+        raise Refused("files", files, allowed=what)
+    return {
+        "command": [*found],
+        "rows": _one_of("rows", options.get("rows", "npz"), ROWS),
+        **({"files": sorted({*files})} if files else {}),
+    }
+
+
+def timeout(options: Mapping[str, Any]) -> float:
+    """Return after how many seconds a command is ended; 0 for never. No part of the identity."""
+    if "timeout" not in options:
+        return 0.0
+    return number("timeout", options["timeout"], above=0, most=31_536_000, what="seconds")
+
+
+def _is_inside(pattern: object) -> bool:
+    if not isinstance(pattern, str) or not pattern:
+        return False
+    path = PurePosixPath(pattern)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, ...]:
+    """Return the hparams of the loop that trains a module, but for those that a table declares.
+
+    Raises
+    ------
+    Refused
+        Where a declared one is none that the loop can take.
+    """
+    if form != "module":
+        return ()
+    from manyseed.jobs.own.network import TRAINED_BY
+
+    names = {each["name"]: each for each in declared}
+    for name, least in (("lr", 0.0), ("weight_decay", 0.0), ("batch", 2)):
+        if (each := names.get(name)) is None:
+            continue
+        lowest = min(each["levels"]) if "levels" in each else each["low"]
+        is_number = isinstance(lowest, int | float) and not isinstance(lowest, bool)
+        if not is_number or lowest < least or (name == "batch" and type(lowest) is not int):
+            what = "whole numbers" if name == "batch" else "numbers"
+            raise Refused(f"space.{name}", lowest, allowed=f"{what} from {least:g}")
+    return tuple(each for each in TRAINED_BY if each.name not in names)
 
 
 def hparam(declared: Mapping[str, Any]) -> Hparam:

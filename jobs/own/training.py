@@ -5,7 +5,6 @@ It takes what it names among its parameters, by these names and no others: `OFFE
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.own import scores
-from manyseed.jobs.own.calling import OwnError, built, encoded, load
+from manyseed.jobs.own.calling import asked, built, encoded, load
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Fitted, Handling
@@ -58,36 +57,14 @@ def fit(
         "checkpoint": lambda: None if handling.checkpoint is None else folder(handling.checkpoint),
     }
     offer |= {name: partial(getattr, generators, name) for name in STREAMS}
-    arguments = {name: offer[name]() for name in asked(function)}
+    arguments = {name: offer[name]() for name in asked(function, OFFERED)}
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     with threadpool_limits(limits=1):  # the last bits depend on threads
         value = function(**arguments)
     seconds = perf_counter() - started
-    found = _read(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
+    found = in_form(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
     return Fitted(found[np.newaxis], seconds)
-
-
-def asked(function: Any) -> list[str]:
-    """Return what a training function takes, of `OFFERED`.
-
-    Raises
-    ------
-    OwnError
-        Where it is none, or needs something else.
-    """
-    if not callable(function):
-        raise OwnError(f"it is {type(function).__name__}, no function")
-    found = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if is_named and name in OFFERED:
-            found.append(name)
-        elif is_named and parameter.default is parameter.empty:
-            raise OwnError(f"it asks for {name}; there are {', '.join(OFFERED)}")
-        elif parameter.kind is parameter.POSITIONAL_ONLY:
-            raise OwnError(f"{name} cannot be given by its name")
-    return found
 
 
 def draws_from(names: list[str]) -> list[str]:
@@ -107,8 +84,28 @@ def folder(checkpoint: Checkpoint) -> Path:
     return checkpoint.path
 
 
-def _read(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
+def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
+    """Return scores as they are kept.
+
+    Parameters
+    ----------
+    value : array
+        A score per class of each test row, or of two classes a number of each row; or labels.
+    how : str
+        Of `table.SCORES`.
+    what : str
+        What returned it.
+    n, k : int
+        Test rows, classes.
+
+    Raises
+    ------
+    OwnError
+        For another shape, or what cannot be read so.
+    """
     present = np.arange(k)
+    if how == "labels":
+        return scores.of_labels(value, what, n, present, k)
     if how == "probabilities":
         return scores.of_probabilities(value, what, n, present, k)
     if how == "decisions" and k > 2:

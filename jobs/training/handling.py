@@ -91,6 +91,8 @@ class Handling:
     ensembling : mapping, optional
         The method that makes several members of the training, as `jobs.ensembling.methods.resolve`
         returns it: a part of what the run is, which the trainer sets from its cell.
+    timeout : float
+        Seconds after which a user's command is ended; 0 for never.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -101,6 +103,7 @@ class Handling:
     response: Asked | None = None
     after_training: AfterTraining | None = None
     ensembling: Mapping[str, Any] | None = None
+    timeout: float = 0.0
 
 
 PLAIN = Handling()

@@ -59,6 +59,9 @@ class Network:
         function that cuts the model there as `halves` does; None where nothing is hidden.
     width : callable, optional
         ``width(settings)``: how many `features` there are.
+    masks : callable, optional
+        ``masks(stream, device)`` returns the generator that dropout draws from; by default one of
+        its own.
     """
 
     build: Build
@@ -68,6 +71,7 @@ class Network:
     smallest_batch: int = 1
     first_block: FirstBlock | None = None
     width: Callable[[Named], int] | None = None
+    masks: Callable[[np.random.Generator, torch.device], torch.Generator] | None = None
 
     def __call__(
         self,
@@ -92,7 +96,7 @@ class Network:
             assert self.features is not None
             X, X_test = self.features(data, settings, place)
             started = perf_counter()
-        masks = layers.torch_generator(generators.dropout, place)
+        masks = (self.masks or layers.torch_generator)(generators.dropout, place)
         model = self.build(X.shape[1:], data.n_classes, settings, hparams, masks)
         (self.initialise or layers.initialise)(model, generators.init)
         model.to(place)

@@ -11,12 +11,14 @@ from typing import Any, get_args
 
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHEDULES
+from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam
 from manyseed.jobs.images.schemes import AUGMENTATIONS
-from manyseed.jobs.own.table import ENCODINGS, SCORES
+from manyseed.jobs.own.network import EPOCHS
+from manyseed.jobs.own.table import ENCODINGS, ROWS, SCORES
 from manyseed.jobs.own.table import SOURCES as SOURCES_OF_SEEDS
 from manyseed.jobs.perturb import names as schemes
 from manyseed.orchestrator.grids.grid import HPARAMS
@@ -186,6 +188,37 @@ def _own() -> Schema:
         | {"description": 'What makes an estimator: "module:name", a class or a function.'},
         "train": entry
         | {"description": 'A function that trains and returns scores: "module:name".'},
+        "module": entry | {"description": 'What makes a torch.nn.Module: "module:name".'},
+        "command": {
+            "description": "What is run, a word after the other, with placeholders in braces.",
+            "type": "string",
+        },
+        "rows": {
+            "description": "Of a command, the form of its files of rows (default: npz).",
+            "enum": [*ROWS],
+        },
+        "files": {
+            "description": "Of a command, what is copied beside the files that it names.",
+            "type": "array",
+            "items": {"type": "string"},
+        },
+        "timeout": {
+            "description": "Of a command, after how many seconds it is ended (default: never).",
+            "type": "number",
+            "exclusiveMinimum": 0,
+        },
+        **{key: _OPTIMIZERS[key] for key in OF_OPTIMIZERS},
+        "epochs": {
+            "description": f"Of a module, how long to train (default: {EPOCHS}).",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1_000_000,
+        },
+        "snapshots": {
+            "description": "Of a module, epochs whose predictions are kept beside the last one's.",
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1},
+        },
         "version": {
             "description": "Your number for what the code does: part of the identity (default: 1).",
             "type": "integer",

@@ -86,7 +86,7 @@ class OwnCode:
         """
         from manyseed.jobs.own import record, table
 
-        own = table.read(options)
+        own = table.read(options, of_images=dataset.image is not None)
         record.require_suitable(own, dataset)
         findings = self._findings(own, dataset)
         self.notes[name] = findings.notes
@@ -103,7 +103,7 @@ class OwnCode:
             return Findings.from_json(self.used[key].findings)
         known = self._pins.get(key)
         try:
-            code = modules.find(own.form, own.entries, self._roots)
+            code = modules.find_of(own.form, own.entries, own.command, self._roots)
         except Refused:
             if known is None:
                 raise
@@ -133,6 +133,8 @@ def _key(own: Own, dataset: DatasetInfo) -> str:
         "scores": own.scores,
         "seeds": None if own.seeds is None else dict(own.seeds),
         "probe": own.probe,
+        **({"training": dict(own.training)} if own.training else {}),
+        **own.command,
         "two": len(dataset.class_names) == 2,
         "image": dataset.image,
     }

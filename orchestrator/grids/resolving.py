@@ -27,6 +27,7 @@ from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
+_FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +316,7 @@ class Resolver:
                     key=f"classifier.{toml_key(name)}" + (".kind" if table.kind else ""),
                     value=kind,
                     remedy=f"{nearest(kind, classifiers.names())}; "
-                    'a name of your own needs kind = "…", estimator = "…" or train = "…"',
+                    f'a name of your own needs kind = "…" or {_FORMS}',
                 )
             if name in classifiers.names() and kind != name:
                 key = kind if kind in classifiers.FORMS else "kind"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ class CodeHere:
         self._lost: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._keys: dict[int, str] = {}
+        self._timeouts: dict[int, float] = {}
         by_text: dict[str, str] = {}
         for cell, name, text in cells.select("cell", "classifier", "canonical").iter_rows():
             if '"own":' not in text:
@@ -60,11 +62,12 @@ class CodeHere:
                 if own not in by_text:
                     by_text[own] = self._find(canonical, name)
                 self._keys[cell] = by_text[own]
+                self._timeouts[cell] = _timeout(paths, name) if "command" in canonical else 0.0
 
     @property
-    def digests(self) -> dict[int, str]:
-        """By cell, the digest of its code."""
-        return {cell: self._digest(key) for cell, key in self._keys.items()}
+    def of_tasks(self) -> dict[int, tuple[str, float]]:
+        """By cell, the digest of its code, and after how many seconds a command is ended."""
+        return {cell: (self._digest(key), self._timeouts[cell]) for cell, key in self._keys.items()}
 
     def _digest(self, key: str) -> str:
         return self._lost[key] if key in self._lost else self._code[key].digest
@@ -138,7 +141,8 @@ class CodeHere:
         entries = table.entries_of(canonical)
         roots = [Path(pin.root) for pin in self._pins(entries[0]) if pin.root]
         try:
-            self._code[key] = modules.find(canonical["form"], entries, [*roots, Path.cwd()])
+            places = [*roots, Path.cwd()]
+            self._code[key] = modules.find_of(canonical["form"], entries, canonical, places)
         except Refused as error:
             recipes = read_recipes(self._paths.recipes).values()
             copied = [digest for r in recipes if (digest := (r.own or {}).get(key))]
@@ -158,6 +162,17 @@ class CodeHere:
     def _pins(self, entry: str) -> list[Pin]:
         # the latest planning knows best where it is
         return [pin for pin in reversed([*read_pins(self._paths).values()]) if pin.entry == entry]
+
+
+def _timeout(paths: SweepPaths, name: str) -> float:
+    """Return what the sweep's file says of a command now: it is no part of what a cell is."""
+    from manyseed.jobs.own.table import timeout
+
+    try:
+        tables = tomllib.loads(paths.sweep_file.read_text(encoding="utf-8-sig"))["classifier"]
+        return timeout(tables[name])
+    except (OSError, ValueError, LookupError):
+        return 0.0
 
 
 def _difference(before: Path, now: Code) -> Iterator[str]:

@@ -13,6 +13,7 @@ import google_crc32c
 import polars as pl
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.ensembling.methods import member_epochs, sizes
 from manyseed.jobs.response.questions import resolve
 from manyseed.jobs.run import Cell
@@ -195,7 +196,7 @@ class Groups:
                     key="response",
                     remedy="leave it out, or let a sweep file of their own have these cells",
                 )
-            if expansion.classifiers[classifier, dataset].canonical.get("form") == "train":
+            if expansion.classifiers[classifier, dataset].canonical.get("form") in MODELLESS:
                 _require_no_model(dataset, classifier, file, path)
             number = numbers.get(key) if group is None else group
             _check_names(dataset, classifier, ensembling, path, new=number is None)
@@ -272,15 +273,15 @@ def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, 
 
 
 def _require_no_model(dataset: str, classifier: str, file: SweepFile, path: Path) -> None:
-    """Refuse what is measured of models where a training function returns scores alone."""
+    """Refuse what is measured of models where a function or a command yields scores alone."""
     asked = {
         "response": file.response is not None,
         "keep.train_accuracy": file.keep_of(dataset).train_accuracy,
     }
     for key in (key for key, is_asked in asked.items() if is_asked):
         raise UserError(
-            f"{classifier} is a training function, which returns scores of the test set and no "
-            "model that could be asked about other rows",
+            f"{classifier} is a training function or a command, which returns scores of the test "
+            "set and no model that could be asked about other rows",
             file=path,
             key=key,
             remedy="leave it out, or let a sweep file of their own have these cells",

@@ -224,10 +224,10 @@ def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> Non
     """
     if not code.startswith("sha256:"):
         return
-    from manyseed.jobs.own import modules, table
+    from manyseed.jobs.own import copies
 
     try:
-        modules.use(paths.code(code), table.entries_of(classifier))
+        copies.use(paths.code(code), classifier)
     except ImportError as error:
         raise MachineError(str(error)) from error
 
@@ -235,9 +235,9 @@ def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> Non
 def forget_code(paths: SweepPaths, code: str) -> None:
     """Undo `use_code`, in a process that goes on with something else."""
     if code.startswith("sha256:"):
-        from manyseed.jobs.own import modules
+        from manyseed.jobs.own import copies
 
-        modules.forget(paths.code(code))
+        copies.forget(paths.code(code))
 
 
 def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:

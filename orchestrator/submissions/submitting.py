@@ -138,7 +138,7 @@ def submit(
         keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
         number = _next_number(paths)
         code.copy()
-        submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.digests)
+        submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
@@ -153,7 +153,7 @@ class _Submitter:
         groups: Groups,
         request: Request,
         lease: Lease,
-        code: Mapping[int, str],
+        code: Mapping[int, tuple[str, float]],
     ) -> None:
         self.lease, self.code = lease, code
         self.paths, self.number, self.plan, self.request = paths, number, plan, request

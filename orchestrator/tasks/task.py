@@ -62,6 +62,8 @@ class TaskCell:
     """The resource class requested; met where the task's own is ``gpu``."""
     code: str = ""
     """Of users' own code: its digest, or the library's version."""
+    timeout: float = 0.0
+    """Seconds after which a user's command is ended; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,12 @@ class Task:
             "plan": self.plan,
             "groups": self.groups,
             "cells": {
-                number: [cell.canonical, cell.snapshots, cell.device, *filter(None, [cell.code])]
+                number: [
+                    cell.canonical,
+                    cell.snapshots,
+                    cell.device,
+                    *filter(None, [cell.code, cell.timeout]),
+                ]
                 for number, cell in self.cells.items()
             },
             "spans": [
@@ -219,7 +226,7 @@ def make_tasks(
     plan: Plan,
     rows: pl.DataFrame,
     shard_lengths: dict[int, int],
-    code: Mapping[int, str] = MappingProxyType({}),
+    code: Mapping[int, tuple[str, float]] = MappingProxyType({}),
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, by number.
 
@@ -231,7 +238,7 @@ def make_tasks(
     shard_lengths : dict
         Of every group.
     code : mapping
-        Of cells with users' own code, its digest.
+        Of cells with users' own code, its digest, and the timeout of a command.
     """
     import polars as pl  # a task, which reads what this makes, does without
 
@@ -262,7 +269,7 @@ def make_tasks(
             json.loads(row["canonical"]),
             tuple(row["snapshots"]),
             row["device"],
-            code.get(row["cell"], ""),
+            *code.get(row["cell"], ()),
         )
         for row in used.iter_rows(named=True)
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 
+from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.run import Run
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.orchestrator.disk.lease import seconds_of
@@ -46,7 +47,8 @@ def checkpoint(
     every : float
         `checkpoint_seconds`.
     """
-    if "epochs" not in run.cell.classifier and run.cell.classifier.get("form") != "train":
+    model = run.cell.classifier
+    if "epochs" not in model and model.get("form") not in MODELLESS:
         return None
     key = f"{run.cell.id}:{run.repeat}:{run.run}, recipe {recipe}"
     return Checkpoint(paths.checkpoint(group, row), key, every)

@@ -53,7 +53,7 @@ class _Training:
         self._paths, self._journal = paths, JournalWriter(journal, self._task.plan)
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
-        self._used: set[str] = set()
+        self._used: set[int] = set()
         self._save_seconds = checkpoint_seconds()
 
     def train(self, batch: Batch) -> Outcome:
@@ -79,6 +79,7 @@ class _Training:
                         saved,
                         group.spec.measures,
                         group.spec.asked,
+                        timeout=self._task.cells[batch.cell].timeout,
                     )
                     prediction = self._trainer.train(fit, handling)
                     values = encode_row(group.spec, prediction, y_true)
@@ -157,9 +158,9 @@ class _Training:
     def _use_code(self, cell: int) -> None:
         """Let the code of a cell be imported from the copy that was made of it."""
         code = self._task.cells[cell].code
-        if code and code not in self._used:
+        if code and cell not in self._used:
             use_code(self._paths, code, self._asked(cell).classifier)
-            self._used.add(code)
+            self._used.add(cell)
 
     def _device(self, cell: int) -> Device:
         """Return where a cell's runs are trained: on a GPU where it is requested and given."""
@@ -176,13 +177,15 @@ class _Training:
 
 
 def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
+    said = traceback.TracebackException.from_exception(error)
+    said.__notes__ = None  # what a command printed: failures of one cause are one error
     return Failure(
         group=batch.group,
         row=row,
         cell=batch.cell,
         repeat=batch.repeat,
         run=run,
-        error="".join(traceback.format_exception_only(error)).strip(),
+        error="".join(said.format_exception_only()).strip(),
         traceback=traceback.format_exc(),
     )
 

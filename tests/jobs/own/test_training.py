@@ -10,7 +10,7 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.own import record, table, training
-from manyseed.jobs.own.calling import OwnError
+from manyseed.jobs.own.calling import OwnError, asked
 from manyseed.jobs.own.findings import Findings
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -70,7 +70,7 @@ def only_by_place(X: Any, /) -> None: ...
 
 def settings(name: str, scores: str = "logits", **changes: Any) -> dict[str, Any]:
     own = table.read({"train": f"{HERE}:{name}", "scores": scores})
-    streams = tuple(training.draws_from(training.asked(globals()[name])))
+    streams = tuple(training.draws_from(asked(globals()[name], training.OFFERED)))
     return {**record.description(own, Findings(streams=streams)), **changes}
 
 
@@ -122,7 +122,7 @@ def test_probabilities_of_two_classes_and_of_more() -> None:
 )
 def test_a_signature_that_cannot_be_met_is_named(name: str, said: str) -> None:
     with pytest.raises(OwnError, match=said):
-        training.asked(globals()[name])
+        asked(globals()[name], training.OFFERED)
 
 
 def test_another_shape_fails_the_run() -> None:

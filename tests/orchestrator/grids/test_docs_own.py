@@ -20,17 +20,19 @@ HEAD = 'name = "x"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["sklea
 def test_every_key_has_a_row() -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", PAGE, re.M)
     keys = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
-    assert keys == {*FORMS, *table.OPTIONS, "hparams", "grid", *OFFERED}
+    options = {key for form in FORMS for key in table.OPTIONS[form]}
+    assert keys == {*FORMS, *options, *OFFERED}
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(6))
 def test_what_the_page_shows_plans(tmp_path: Path, number: int) -> None:
-    for name in ("mymodel.py", "mytrain.py"):
+    for name in ("mymodel.py", "mytrain.py", "mynet.py", "train.py"):
         (tmp_path / name).write_text((ROOT / "examples" / "own" / name).read_text())
     text = re.findall(r"```toml\n(.*?)```", PAGE, re.S)[number]
+    head = HEAD.replace("wine", "digits") if "module " in text else HEAD
     names = re.findall(r"^\[classifier\.([\w-]+)\]", text, re.M)
     file = tmp_path / "sweep.toml"
-    file.write_text(f"{HEAD}classifier = {names}\n{text}".replace("'", '"'))
+    file.write_text(f"{head}classifier = {names}\n{text}".replace("'", '"'))
     change = plan_change(file, tmp_path / "out")
     assert change.summary()["runs"] == 2 * len(names)
 
@@ -42,3 +44,21 @@ def test_the_example_plans(tmp_path: Path) -> None:
     change = plan_change(ROOT / "examples" / "own" / "function.toml", tmp_path / "other")
     assert change.summary()["runs"] == 3 * 2 * 20
     assert "net: draws from batch, init" in change.summary()["notes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "note"),
+    [
+        ("command", 80, "softmax: seeds: {seed} from batch"),
+        ("hydra", 80, "app: seeds: {seed} from batch"),
+        ("lightning", 120, "lit: seeds: {seeds.init} from init, {seeds.batch} from batch"),
+        ("module", 240, ""),
+    ],
+)
+def test_other_examples_plan(tmp_path: Path, name: str, runs: int, note: str) -> None:
+    if name == "hydra":
+        pytest.importorskip("hydra")
+    file = ROOT / "examples" / "own" / f"{name}.toml"
+    summary = plan_change(file, tmp_path / "out").summary()
+    assert summary["runs"] == runs
+    assert not note or note in summary["notes"]

@@ -1,0 +1,264 @@
+"""A command of a user's, run once a run: ``command = "python train.py …"``; any language.
+
+It runs in a folder of its own below the node's temporary folder, which holds a copy of its files
+and is gone afterwards. Rows are given as files; it writes a file of scores or labels. `guard` sees
+to it that nothing of it is left, also where this process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.own import guard, scores, words
+from manyseed.jobs.own.calling import CommandError, OwnError, encoded
+from manyseed.jobs.own.table import ROWS, entries_of
+from manyseed.jobs.own.training import folder, in_form
+from manyseed.jobs.run import Generators, MachineError, TrainingSet
+from manyseed.jobs.streams import seed31
+from manyseed.jobs.training.handling import Fitted, Handling
+
+PREFIX = "manyseed-run-"
+OUT = "out"
+_LOG_BYTES = 16_000
+_PLACES: dict[tuple[str, ...], Path] = {}
+"""By what a command and its version are called: the copy of its files."""
+
+
+def use(copy: Path, canonical: Mapping[str, Any]) -> None:
+    """Let a command be run, in this process, with a copy of its files."""
+    _PLACES[_called(canonical)] = copy
+
+
+def _called(canonical: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*entries_of(canonical), str(canonical["version"]))
+
+
+def forget(copy: Path) -> None:
+    """Undo `use`."""
+    for called in [called for called, place in _PLACES.items() if place == copy]:
+        del _PLACES[called]
+
+
+def fit(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> Fitted:
+    """Run a command and read what it wrote; see `jobs.classifiers.fit`.
+
+    Raises
+    ------
+    CommandError
+        Where it fails, with the end of what it printed; or writes no scores of the test rows.
+    MachineError
+        Where its program is not there, or the temporary folder cannot be written.
+    """
+    X, X_test = encoded(settings["encode"], data)
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        raise MachineError(f"no folder for a command can be made: {error}") from error
+    try:
+        values = _values(settings, hparams, data, generators, handling)
+        try:
+            for name, rows, y in (("train", X, data.y), ("test", X_test, None)):
+                values[name] = _written(scratch / name, settings["rows"], rows, y)
+            place = scratch / "work"
+            copied(_PLACES.get(_called(settings)), place)
+        except OSError as error:
+            raise MachineError(f"{scratch} cannot be written: {error}") from error
+        values["out"] = str(scratch / OUT)
+        started = perf_counter()
+        _run(words.filled(settings["command"], values), place, scratch, handling.timeout)
+        seconds = perf_counter() - started
+        found = read(scratch, settings["scores"])
+        shown = _said(scratch)
+        try:
+            value = in_form(found, settings["scores"], "the command", len(X_test), data.n_classes)
+        except OwnError as error:
+            raise _with_log(str(error), shown) from None
+        if not np.isfinite(value).all():
+            raise _with_log("the command returned scores that are not finite", shown)
+        return Fitted(value[np.newaxis], seconds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _values(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> dict[str, Any]:
+    """Return what placeholders stand for, but for those of files; each stream gives one word."""
+    asked = words.placeholders(settings["command"])
+    drawn = {words.SEEDS[name] for name in asked if name in words.SEEDS}
+    seeds = {name: seed31(getattr(generators, name)) for name in sorted(drawn)}
+    values: dict[str, Any] = {name: seeds[of] for name, of in words.SEEDS.items() if of in seeds}
+    values |= {f"{words.HPARAM}{name}": value for name, value in hparams.items()}
+    values |= {
+        "device": "cuda" if handling.device == "gpu" else "cpu",
+        "n_classes": data.n_classes,
+    }
+    if words.CHECKPOINT in asked:
+        # empty where nothing is kept, as in a probe
+        kept = handling.checkpoint
+        values[words.CHECKPOINT] = "" if kept is None else str(folder(kept))
+    return values
+
+
+def copied(files: Path | None, place: Path) -> None:
+    """Copy a command's files to where it runs, so that nothing it writes reaches the copy."""
+    if files is None:
+        place.mkdir()
+        return
+    shutil.copytree(files, place, copy_function=shutil.copyfile)
+    for each in place.rglob("*"):
+        each.chmod(0o755)
+
+
+def _written(path: Path, form: str, X: NDArray[Any], y: NDArray[Any] | None) -> str:
+    """Write rows to a file, whose name is returned; those of tests come without classes."""
+    file = path.with_suffix(f".{form}")
+    if form == "npz":
+        arrays = {"X": X} if y is None else {"X": X, "y": y.astype(np.int64)}
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+        return str(file)
+    import polars as pl
+
+    flat = np.ascontiguousarray(X.reshape(len(X), -1))
+    table = pl.DataFrame({f"x{i}": flat[:, i] for i in range(flat.shape[1])})
+    if y is not None:
+        table = table.with_columns(pl.Series("y", y.astype(np.int64)))
+    if form == "csv":
+        table.fill_nan(None).write_csv(file)
+    else:
+        table.write_parquet(file)
+    return str(file)
+
+
+def _run(command: Sequence[str], place: Path, scratch: Path, timeout: float) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, (scratch / "log.txt").open("wb") as log:
+        with theirs:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", guard.__file__),
+                    *(str(theirs.fileno()), str(scratch), str(timeout), *command),
+                ],
+                pass_fds=[theirs.fileno()],
+                cwd=place,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        with process:
+            try:
+                ending, _, more = ours.recv(4096).decode(errors="replace").partition(" ")
+            finally:
+                ours.close()  # whatever ends the wait ends the command
+    if ending == "missing":
+        raise MachineError(f"the command cannot be started: {more}")
+    if ending == "timeout":
+        raise _with_log(f"the command was ended after {timeout:g} s, its timeout", _said(scratch))
+    if ending != "code" or more == "-9":
+        reason = "the command was killed, as systems do that run out of memory"
+        raise _with_log(reason, _said(scratch))
+    if more != "0":
+        said = _said(scratch)
+        how = f"by signal {more[1:]}" if more.startswith("-") else f"with code {more}"
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+        raise _with_log(f"the command ended {how}" + (f": {last}" if last else ""), said)
+
+
+def environment() -> dict[str, str]:
+    """Return that of a command: ``python`` is this one, and finds modules beside its script."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
+    return {**own, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _said(scratch: Path) -> str:
+    with (scratch / "log.txt").open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        return file.read().decode(errors="replace").strip()
+
+
+def _with_log(reason: str, said: str) -> CommandError:
+    error = CommandError(reason)
+    error.add_note(f"It printed last:\n{said}" if said else "It printed nothing.")
+    return error
+
+
+def read(scratch: Path, how: str) -> NDArray[np.float64]:
+    """Read what a command wrote, whatever ending it added to the file's name.
+
+    Parameters
+    ----------
+    scratch : Path
+    how : str
+        Which array of several is meant.
+
+    Raises
+    ------
+    CommandError
+        With the end of what it printed.
+    """
+    names = [OUT, *(f"{OUT}.{ending}" for ending in (*ROWS, "npy"))]
+    files = [file for name in names if (file := scratch / name).is_file()]
+    if len(files) != 1:
+        several = ", ".join(file.name for file in files)
+        what = f"several files ({several})" if files else "nothing to {out}"
+        raise _with_log(f"the command wrote {what}", _said(scratch))
+    try:
+        return scores.array(_content(files[0], how), "the command")
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:
+        reason = f"the command wrote what cannot be read: {type(error).__name__}: {error}"
+        raise _with_log(reason, _said(scratch)) from None
+
+
+def _content(file: Path, how: str) -> Any:
+    with file.open("rb") as opened:
+        begins = opened.read(6)
+    if begins.startswith((b"PK", b"\x93NUMPY")):
+        found = np.load(file, allow_pickle=False)
+        if not isinstance(found, np.lib.npyio.NpzFile):
+            return found
+        with found:
+            name = next((name for name in (how, "scores") if name in found), None)
+            if name is None and len(found.files) != 1:
+                raise ValueError(f"none of its arrays {', '.join(found.files)} is called {how}")
+            return found[name or found.files[0]]
+    if begins.startswith(b"PAR1"):
+        import polars as pl
+
+        value = pl.read_parquet(file).to_numpy()
+    else:
+        with file.open() as text:
+            first = text.readline()
+        try:
+            [float(cell.strip().strip('"')) for cell in first.split(",")]
+            is_headed = False
+        except ValueError:
+            is_headed = True
+        value = np.loadtxt(file, delimiter=",", skiprows=int(is_headed), ndmin=2, quotechar='"')
+    return value[:, 0] if value.shape[1] == 1 else value

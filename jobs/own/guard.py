@@ -1,0 +1,105 @@
+"""Beside a command of a user's: ends all that it started, whatever becomes of who asked for it.
+
+A script of the standard library alone: ``python -I -S guard.py PIPE SCRATCH SECONDS WORD …``. It
+runs the words, then writes how they ended to the pipe: ``code N``, ``timeout`` or ``missing WHY``.
+When the other end of the pipe is closed, its process is gone: then the scratch folder goes, too.
+Orphans become this process's children on Linux, so none of them outlives it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_DEATH_SIGNAL, _SUBREAPER = 1, 36
+_TICK = 0.05
+_LINUX = sys.platform == "linux"
+
+
+def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
+    """Run a command until it ends, its time is over, or nobody waits for it any more."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    library = ctypes.CDLL(None) if _LINUX else None
+    if library is not None:
+        library.prctl(_SUBREAPER, 1, 0, 0, 0)
+
+    def begin() -> None:
+        if library is not None:
+            library.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    try:
+        command = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, preexec_fn=begin, process_group=0
+        )
+    except OSError as error:
+        os.write(pipe, f"missing {words[0]}: {error.strerror}".encode())
+        return
+    ending = _waited(command, pipe, seconds)
+    _end_all(command)
+    if ending is None:
+        shutil.rmtree(scratch, ignore_errors=True)
+    else:
+        os.write(pipe, ending.encode())
+
+
+def _waited(command: subprocess.Popen[bytes], pipe: int, seconds: float) -> str | None:
+    until = time.monotonic() + seconds if seconds else float("inf")
+    watched = [pipe]
+    ended = os.pidfd_open(command.pid) if hasattr(os, "pidfd_open") else None
+    if ended is not None:
+        watched.append(ended)
+    while True:
+        left = max(0.0, until - time.monotonic())
+        wait = min(left, 3600.0) if ended is not None else min(left, _TICK)
+        readable, _, _ = select.select(watched, [], [], wait)
+        if pipe in readable:
+            return None
+        if command.poll() is not None:
+            return f"code {command.returncode}"
+        if time.monotonic() >= until:
+            return "timeout"
+
+
+def _end_all(command: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a command, also what left its process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(command.pid, signal.SIGKILL)
+    command.wait()
+    while _LINUX and (found := [*_descendants(os.getpid())]):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    try:
+        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
+        children = {int(one) for task in tasks for one in (task / "children").read_text().split()}
+    except OSError:
+        return
+    for child in children:
+        yield child
+        yield from _descendants(child)
+
+
+if __name__ == "__main__":
+    run(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4:])

@@ -1,0 +1,138 @@
+"""A PyTorch module of a user's, trained by the loop of all networks: ``module = "module:name"``.
+
+The entry point is a factory: it takes what it names among its parameters, of `OFFERED`. Layers of
+users draw from torch's global generator, while they are made and while dropout masks them: it is
+seeded from the run's streams for as long as the run lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.classifiers.images import ranges
+from manyseed.jobs.hparams.kinds import Hparam
+from manyseed.jobs.own.calling import OwnError, asked, built, load
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.jobs.streams import raw
+from manyseed.jobs.training.device import torch_device
+from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
+from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.network import Network
+
+if TYPE_CHECKING:
+    import torch
+
+OFFERED = ("shape", "n_classes", "hparams", "cardinality")
+
+TRAINED_BY: tuple[Hparam, ...] = ranges(lr=1e-3, weight_decay=1e-8, batch=32)
+"""Hparams of the loop; a table's ``space`` may declare others of these names."""
+
+EPOCHS = 20
+OPTIMIZER: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
+
+
+class _Raw(Encoder):
+    """Gives rows as they are."""
+
+    def __call__(self, X: NDArray[np.float64]) -> NDArray[Any]:
+        return X
+
+
+def raw_encoder(data: TrainingSet) -> Encoder:
+    """Return what leaves rows as they are."""
+    n = data.X.shape[1]
+    none = np.zeros(0, dtype=np.int32)
+    every = np.ones(n, dtype=np.bool_)
+    return _Raw(np.zeros(n), np.ones(n), every, none, none.astype(np.bool_), np.float64, (n,))
+
+
+_ENCODERS = {"raw": raw_encoder, "dense": dense_encoder, "pixels": pixel_encoder}
+
+
+def fit(
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    data: TrainingSet,
+    generators: Generators,
+    handling: Handling,
+) -> Fitted:
+    """Train a module that a factory makes; see `jobs.classifiers.fit`."""
+    import torch
+
+    place = torch_device(handling.device)
+    on_gpu = [torch.cuda.current_device()] if place.type == "cuda" else []
+    with torch.random.fork_rng(devices=on_gpu):
+        network = Network(
+            build=partial(_made, data.cardinality, generators.init),
+            encoder=_ENCODERS[settings["encode"]],
+            initialise=lambda *_: None,
+            smallest_batch=2,
+            masks=_global,
+        )
+        return network(settings, hparams, data, generators, handling)
+
+
+def _global(stream: np.random.Generator, place: torch.device) -> torch.Generator:
+    """Return the generator that users' layers draw from, seeded by one word of a stream."""
+    import torch
+
+    found: torch.Generator = torch.default_generator
+    if place.type == "cuda":
+        found = torch.cuda.default_generators[torch.cuda.current_device()]
+    return found.manual_seed(_word(stream))
+
+
+def _word(stream: np.random.Generator) -> int:
+    return int(raw(stream, 1)[0])
+
+
+def _made(
+    cardinality: NDArray[np.int32],
+    init: np.random.Generator,
+    shape: tuple[int, ...],
+    n_classes: int,
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    *_: object,
+) -> torch.nn.Module:
+    """Return a new module as the factory initialises it, on the CPU."""
+    import torch
+
+    entry, is_image = settings["name"], settings["encode"] == "pixels"
+    factory = load(entry)
+    lasting = {name: built(value) for name, value in settings.get("params", {}).items()}
+    offer = {
+        "shape": (shape[2], *shape[:2]) if is_image else shape,
+        "n_classes": n_classes,
+        "hparams": lasting | dict(hparams),
+        "cardinality": cardinality,
+    }
+    arguments = {name: offer[name] for name in asked(factory, OFFERED)}
+    masks = torch.default_generator.get_state()
+    torch.default_generator.manual_seed(_word(init))
+    model = factory(**arguments)
+    torch.default_generator.set_state(masks)
+    if not isinstance(model, torch.nn.Module):
+        what = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise OwnError(f"{entry} returned {what}, which is no torch.nn.Module")
+
+    def first(_: object, rows: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (rows[0].permute(0, 3, 1, 2).contiguous(), *rows[1:])
+
+    def last(_: object, rows: tuple[torch.Tensor, ...], logits: object) -> None:
+        wanted = (len(rows[0]), n_classes)
+        if not isinstance(logits, torch.Tensor):
+            raise OwnError(f"the module of {entry} returned {type(logits).__name__}, no tensor")
+        if logits.shape != wanted:
+            shown = tuple(logits.shape)
+            raise OwnError(f"the module of {entry} returned shape {shown}; {wanted} is needed")
+
+    if is_image:
+        model.register_forward_pre_hook(first)
+    model.register_forward_hook(last)
+    return model

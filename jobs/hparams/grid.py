@@ -10,11 +10,15 @@ import itertools
 import math
 from collections.abc import Mapping
 
-from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Value
+from manyseed.jobs.checks import Refused, UnknownOption, integer, number
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 
 MAX_CONFIGURATIONS = 32_767
 """Of a grid, and of a sweep: the store numbers them by 16 bits."""
+
+
+RANGES = ("linspace", "logspace")
+_RANGE = "{ linspace = [first, last, count] }, or logspace"
 
 
 def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, Value], ...]:
@@ -55,6 +59,8 @@ def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, 
 
 def _checked(hparam: Hparam, values: object) -> list[Value]:
     option = f"grid.{hparam.name}"
+    if isinstance(values, Mapping):
+        values = ranged(hparam, values)
     if not isinstance(values, list | tuple) or not values:
         raise Refused(option, values, allowed="a list of values")
     found: list[Value] = []
@@ -67,6 +73,43 @@ def _checked(hparam: Hparam, values: object) -> list[Value]:
             raise Refused(option, value, "stands twice in the list")
         found.append(checked)
     return found
+
+
+def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
+    """Return the values that a range stands for.
+
+    Those between its ends are rounded to twelve digits, which are the same on every machine; of an
+    hparam of whole numbers to these, each once.
+
+    Parameters
+    ----------
+    hparam : Hparam
+    value : mapping
+        ``{linspace: [first, last, count]}`` for equal steps, or ``logspace`` for equal ratios.
+
+    Raises
+    ------
+    Refused
+    """
+    option = f"grid.{hparam.name}"
+    kind, given = next(iter(value.items())) if len(value) == 1 else ("", None)
+    if kind not in RANGES or not isinstance(given, list | tuple) or len(given) != 3:
+        raise Refused(option, dict(value), allowed=f"a list, or {_RANGE}")
+    if isinstance(hparam, Categorical):
+        raise Refused(option, dict(value), f"{hparam.name} is no number: give a list")
+    above = 0.0 if kind == "logspace" else -math.inf
+    first, last = (number(option, end, above=above) for end in given[:2])
+    count = integer(option, given[2], least=2, most=MAX_CONFIGURATIONS)
+    shares = [place / (count - 1) for place in range(1, count - 1)]
+    if kind == "linspace":
+        between = [first + (last - first) * share for share in shares]
+    else:
+        between = [first * (last / first) ** share for share in shares]
+    found = [first, *(float(f"{each:.12g}") for each in between), last]
+    is_whole = isinstance(hparam, Ordinal)
+    if is_whole or (isinstance(hparam, Free) and type(hparam.default) is int):
+        return [*dict.fromkeys(round(each) for each in found)]
+    return [*found]
 
 
 def _value(hparam: Hparam, value: object, option: str) -> Value:

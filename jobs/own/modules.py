@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.whole import Taken, appearing
@@ -66,28 +65,6 @@ class Code:
                     file.write_bytes(content)
         except Taken:  # another process was faster
             pass
-
-
-def find_of(
-    form: str, entries: Sequence[str], canonical: Mapping[str, Any], roots: Sequence[Path]
-) -> Code:
-    """Find the code of a table, or of a canonical description; as `find` does.
-
-    Parameters
-    ----------
-    form : str
-        Its form, which is the key that names it.
-    entries : sequence of str
-        `jobs.own.table.entries_of`.
-    canonical : mapping
-        Of a command with its words and files.
-    roots : sequence of Path
-    """
-    if form != "command":
-        return find(form, entries, roots)
-    from manyseed.jobs.own.scripts import find_files
-
-    return find_files(canonical["command"], canonical.get("files", ()), roots)
 
 
 def find(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:

@@ -24,6 +24,15 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="The sweep directory.", show_default="./<name>"),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A value in the place of the file's, as classifier.mlp.epochs=5; may be repeated.",
+        show_default=False,
+    ),
+]
 By = Annotated[
     str,
     typer.Option(

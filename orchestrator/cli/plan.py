@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.common import Json, Out, SweepToml
+from manyseed.orchestrator.cli.common import Json, Out, Settings, SweepToml
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -33,6 +33,7 @@ _UNITS = {"h": "hours", "min": "minutes"}
 def plan(
     sweep_file: SweepToml,
     out: Out = None,
+    settings: Settings = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show the plan; write nothing.")
     ] = False,
@@ -55,14 +56,17 @@ def plan(
         manyseed plan sweep.toml --dry-run
 
         manyseed plan sweep.toml --out /scratch/me/sweep
+
+        manyseed plan sweep.toml --set runs=2 --set classifier.mlp.epochs=5 --out trial
     """
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
-    directory = out or Path(read_sweep_file(sweep_file).name)
-    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory)
+    given = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, given).name)
+    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, given)
     too_long = [] if hours is None else beyond(change.after, hours, change.observed).to_dicts()
     no_room = None
     if dry_run:

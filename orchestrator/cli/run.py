@@ -15,6 +15,7 @@ from manyseed.orchestrator.cli.common import (
     OtherRecipe,
     Out,
     OwnMetrics,
+    Settings,
     SweepToml,
     Workers,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 def run(
     sweep_file: SweepToml,
     out: Out = None,
+    settings: Settings = None,
     cluster: Cluster = "auto",
     workers: Workers = None,
     other_recipe: OtherRecipe = False,
@@ -59,12 +61,14 @@ def run(
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
 
-    directory = out or Path(read_sweep_file(sweep_file).name)
-    plan_change(sweep_file, directory)  # what is wrong in the file is said before all else
+    given = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, given).name)
+    again = ["run", sweep_file, "--out", directory, *(w for one in given for w in ("--set", one))]
+    plan_change(sweep_file, directory, given)  # what is wrong in the file is said before all else
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)
-    change = plan_sweep(sweep_file, directory)
+    change = plan_sweep(sweep_file, directory, given)
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)
     plan = change.summary()
@@ -82,14 +86,14 @@ def run(
             if watched.cluster != LOCAL:
                 say(f"\nIts jobs on {watched.cluster} go on.")
                 say_next("Stop them", "cancel", directory)
-                say_next("Follow them", "run", sweep_file, "--out", directory)
+                say_next("Follow them", *again)
                 raise typer.Exit(INTERRUPTED) from None
             say(
                 "\nStopping: fits in flight are finished first. "
                 "Ctrl-C again: end them, to be trained again."
             )
             _stop(sweep)
-            say_next("Go on with", "run", sweep_file, "--out", directory)
+            say_next("Go on with", *again)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)

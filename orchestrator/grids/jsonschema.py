@@ -15,6 +15,7 @@ from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
 from manyseed.jobs.classifiers.record import Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.hparams.grid import RANGES
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam
 from manyseed.jobs.images.schemes import AUGMENTATIONS
 from manyseed.jobs.own.network import EPOCHS
@@ -123,10 +124,7 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             "properties": {
                 hparam.name: {
                     "description": f"Values of {hparam.name}.",
-                    "type": "array",
-                    "items": _hparam(hparam),
-                    "minItems": 1,
-                    "uniqueItems": True,
+                    **_values(_hparam(hparam)),
                 }
                 for hparam in record.space
             },
@@ -253,12 +251,7 @@ def _own() -> Schema:
             "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
             "type": "object",
             "minProperties": 1,
-            "additionalProperties": {
-                "type": "array",
-                "items": value,
-                "minItems": 1,
-                "uniqueItems": True,
-            },
+            "additionalProperties": _values(value),
         },
         "device": {
             "description": "Where to train; no part of the identity (default: cpu).",
@@ -270,6 +263,21 @@ def _own() -> Schema:
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
+    }
+
+
+def _values(of: Schema) -> Schema:
+    """Return a list of values, or the range that it is."""
+    ends: Schema = {"type": "array", "items": {"type": "number"}, "minItems": 3, "maxItems": 3}
+    return {
+        "type": ["array", "object"],
+        "items": of,
+        "minItems": 1,
+        "uniqueItems": True,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": {kind: ends | {"description": "First, last, how many."} for kind in RANGES},
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.schema_errors import key_text, user_error
+from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
 
 
@@ -26,19 +27,25 @@ def _whole_numbers(
         yield location, value
 
 
-def read_sweep_file(path: Path) -> SweepFile:
+def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
     """Read and check a sweep file.
+
+    Parameters
+    ----------
+    path : Path
+    settings : sequence of str
+        Values in the place of its own (`settings.with_settings`).
 
     Raises
     ------
     UserError
         With the file, the first wrong key, its value and a remedy.
     """
-    return load_sweep_file(path)[0]
+    return load_sweep_file(path, settings)[0]
 
 
-def load_sweep_file(path: Path) -> tuple[SweepFile, bytes]:
-    """Return a checked sweep file, and its text as it lies on disk."""
+def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile, bytes]:
+    """Return a checked sweep file, and its text as it lies on disk but for settings."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -52,6 +59,9 @@ def load_sweep_file(path: Path) -> tuple[SweepFile, bytes]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError("the sweep file is not UTF-8 text", file=path) from None
+    if settings:
+        text = with_settings(text, settings, path)
+        content = text.encode()
     return parse_sweep_file(text, path), content
 
 

@@ -228,7 +228,7 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     UnavailableError
         Where the working folder cannot be written to.
     """
-    text = "".join(f"{line}\n" for line in _lines(sweep))
+    text = "".join(f"{line}\n" for line in lines(sweep))
     with ExitStack() as stack:
         try:
             file = stack.enter_context(
@@ -248,7 +248,7 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
             raise error.in_file("the mapping") from None
 
 
-def _lines(sweep: Mapping[str, Any]) -> Iterator[str]:
+def lines(sweep: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a sweep file: values, then ``[[grid]]``, then tables."""
     tables = {}
     for key, value in sweep.items():

@@ -93,7 +93,7 @@ class OwnCode:
         return record.resolve(name, options, dataset, findings)
 
     def _findings(self, own: Own, dataset: DatasetInfo) -> Findings:
-        from manyseed.jobs.own import modules
+        from manyseed.jobs.own import copies
         from manyseed.jobs.own.findings import Findings, probe
 
         if not self._is_probing:
@@ -103,7 +103,7 @@ class OwnCode:
             return Findings.from_json(self.used[key].findings)
         known = self._pins.get(key)
         try:
-            code = modules.find_of(own.form, own.entries, own.command, self._roots)
+            code = copies.find(own.form, own.entries, own.command, self._roots)
         except Refused:
             if known is None:
                 raise

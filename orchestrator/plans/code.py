@@ -134,7 +134,7 @@ class CodeHere:
         )
 
     def _find(self, canonical: Mapping[str, Any], name: str) -> str:
-        from manyseed.jobs.own import modules, table
+        from manyseed.jobs.own import copies, table
 
         key = code_key(canonical)
         self._names.setdefault(key, name)
@@ -142,7 +142,7 @@ class CodeHere:
         roots = [Path(pin.root) for pin in self._pins(entries[0]) if pin.root]
         try:
             places = [*roots, Path.cwd()]
-            self._code[key] = modules.find_of(canonical["form"], entries, canonical, places)
+            self._code[key] = copies.find(canonical["form"], entries, canonical, places)
         except Refused as error:
             recipes = read_recipes(self._paths.recipes).values()
             copied = [digest for r in recipes if (digest := (r.own or {}).get(key))]

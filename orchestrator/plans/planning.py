@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,21 @@ MAX_RUNS = 10**8
 """Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
 
 
-def plan_change(sweep_file: Path, directory: Path) -> Change:
+def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
     """Return what planning `sweep_file` into `directory` would do. Nothing is written.
+
+    Parameters
+    ----------
+    sweep_file, directory : Path
+    settings : sequence of str
+        Values in the place of the file's (`grids.settings.with_settings`).
 
     Raises
     ------
     UserError
         For what is wrong in the file, or a change that would alter runs that exist.
     """
-    sweep, text = load_sweep_file(sweep_file)
+    sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
     expansion = expand(sweep, sweep_file, own)
@@ -83,8 +89,13 @@ def plan_change(sweep_file: Path, directory: Path) -> Change:
     return Change(sweep, text, expansion, twins, before, after, added, groups, observed, own.used)
 
 
-def plan_sweep(sweep_file: Path, directory: Path) -> Change:
+def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
     """Plan `sweep_file` into `directory`; an interrupted planning leaves what was there.
+
+    Parameters
+    ----------
+    sweep_file, directory, settings
+        As `plan_change`.
 
     Raises
     ------
@@ -97,10 +108,10 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
     try:
         if paths.is_sweep:
             with locked(paths.lock, "planning") as lease:
-                change = _ready(sweep_file, directory)
+                change = _ready(sweep_file, directory, settings)
                 _write(paths, change, lease.check)
         else:
-            change = _ready(sweep_file, directory)
+            change = _ready(sweep_file, directory, settings)
             with appearing(directory) as new:
                 _write(new, change)
     except OSError as error:
@@ -108,9 +119,9 @@ def plan_sweep(sweep_file: Path, directory: Path) -> Change:
     return change
 
 
-def _ready(file: Path, directory: Path) -> Change:
+def _ready(file: Path, directory: Path, settings: Sequence[str]) -> Change:
     """Return a change that can be written: there is room, and workers will find what they need."""
-    change = plan_change(file, directory)
+    change = plan_change(file, directory, settings)
     require_room(change, file, directory)
     for model in change.expansion.classifiers.values():
         try:

@@ -12,6 +12,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.hparams import Categorical, Continuous, grid
+from manyseed.jobs.hparams.kinds import Free, Ordinal
 
 MLP, SGD = (classifiers.CLASSIFIERS[name].space for name in ("mlp", "lr-sgd"))
 WINE = resolve("sklearn:wine")
@@ -157,3 +158,49 @@ def test_every_kind_has_a_grid_of_any_of_its_hparams():
             )
             found = classifiers.configurations(name, {"grid": {hparam.name: list(ends)}})
             assert len(found) == len(ends)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"logspace": [1e-4, 1e-1, 4]}, [1e-4, 1e-3, 1e-2, 1e-1]),
+        ({"linspace": [0.1, 0.3, 3]}, [0.1, 0.2, 0.3]),
+        ({"linspace": [0.3, 0.1, 2]}, [0.3, 0.1]),
+        ({"logspace": [0.001, 0.01, 3]}, [0.001, 0.00316227766017, 0.01]),
+    ],
+)
+def test_a_range_stands_for_its_values(value: dict[str, object], expected: list[float]) -> None:
+    lr = Continuous("lr", 1e-5, 0.5, 3e-4, log=True)
+    found = grid.configurations((lr,), {"lr": value})
+    assert [each["lr"] for each in found] == expected
+    assert found == grid.configurations((lr,), {"lr": expected})
+
+
+def test_a_range_of_whole_numbers_holds_each_once() -> None:
+    width = Ordinal("width", range(1, 1025), 8)
+    found = grid.configurations((width,), {"width": {"logspace": [1, 8, 7]}})
+    assert [each["width"] for each in found] == [1, 2, 3, 4, 6, 8]
+    assert all(type(each["width"]) is int for each in found)
+    free = Free("n", 10)
+    found = grid.configurations((free,), {"n": {"linspace": [1, 4, 3]}})
+    assert [each["n"] for each in found] == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"linspace": [1, 2]}, "linspace = "),
+        ({"geomspace": [1, 2, 3]}, "linspace = "),
+        ({"linspace": [1, 2, 3], "logspace": [1, 2, 3]}, "linspace = "),
+        ({"logspace": [0, 0.1, 3]}, "above 0"),
+        ({"linspace": [0.1, 0.2, 1]}, "from 2"),
+        ({"linspace": [0.1, 7.0, 3]}, "at most 0.5"),
+    ],
+)
+def test_what_is_no_range_is_refused(value: dict[str, object], said: str) -> None:
+    lr = Continuous("lr", 1e-5, 0.5, 3e-4, log=True)
+    with pytest.raises(Refused, match=said):
+        grid.configurations((lr,), {"lr": value})
+    kind = Categorical("kind", ("a", "b"), "a")
+    with pytest.raises(Refused, match="is no number"):
+        grid.configurations((kind,), {"kind": {"linspace": [0, 1, 2]}})

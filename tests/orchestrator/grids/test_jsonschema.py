@@ -105,7 +105,11 @@ def test_a_planted_mistake_is_seen_where_it_stands(schema: dict[str, Any], mista
         ('[classifier.own]\nkind = "xgb"\nepochs = 2\n', "$.classifier.own: Additional properties"),
         ('[classifier.lr-sgd]\ndevice = "gpu"\n', "['lr-sgd'].device: 'gpu' is not one of ['cpu']"),
         ("[classifier.mlp]\ngrid = { lr = [1] }\n", "mlp.grid.lr[0]: 1 is greater than the"),
-        ("[classifier.mlp]\ngrid = { lr = 0.1 }\n", "mlp.grid.lr: 0.1 is not of type 'array'"),
+        (
+            "[classifier.mlp]\ngrid = { lr = 0.1 }\n",
+            "mlp.grid.lr: 0.1 is not of type 'array', 'object'",
+        ),
+        ("[classifier.mlp]\ngrid = { lr = { linspace = [1] } }\n", "lr.linspace: [1] is too short"),
         ("[classifier.mlp]\ngrid = { epochs = [1] }\n", "mlp.grid: Additional properties"),
         ('[classifier.mlp]\noptimizer = "SGD"\n', ".mlp.optimizer: 'SGD' is not one of ['adam'"),
         ("[classifier.cnn]\nbatch_size = 8\n", "$.classifier.cnn: Additional properties"),

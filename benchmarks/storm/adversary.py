@@ -173,10 +173,11 @@ class Storm:
         """Plan the sweep file to its end."""
         for _ in range(20):
             self.ground.due()  # commands that are refused are too short for it
+            disturbed = self.disturbed  # room may be made while the command ends
             told = self.judge(self.ground.run(*self.words("plan")))
             if told.code == 0:
                 break
-            if "locked" not in told.output and not self.disturbed:
+            if "locked" not in told.output and not (disturbed or self.disturbed):
                 self.breach("stuck", str(told))
                 return
             time.sleep(1)

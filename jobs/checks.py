@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 _LISTED = 20
 
@@ -109,3 +111,51 @@ def number(
         bounds = [f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
         raise Refused(option, value, allowed=" ".join([what, " and ".join(bounds)]).strip())
     return float(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What an option may be: one of some words, or a number within bounds.
+
+    Attributes
+    ----------
+    name : str
+    about : str
+        What it is, in a sentence.
+    words : tuple of str
+        Those that it may be; beside numbers, one.
+    numbers : {"none", "whole", "all"}
+    least, above, most, below : float
+        Bounds of numbers, of which `above` and `below` are open.
+    """
+
+    name: str
+    about: str = ""
+    words: tuple[str, ...] = ()
+    numbers: Literal["none", "whole", "all"] = "all"
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+
+    def check(self, value: object) -> int | float | str:
+        """Return a value, numbers as a float unless they are whole.
+
+        Raises
+        ------
+        Refused
+        """
+        if isinstance(value, str) and value in self.words:
+            return value
+        if self.numbers == "none":
+            raise Refused(self.name, value, allowed=self.words)
+        if self.words and isinstance(value, str):
+            start = f"from {self.least:g}" if math.isfinite(self.least) else f"above {self.above:g}"
+            said = " or ".join(map(repr, self.words))
+            raise Refused(self.name, value, allowed=f"a number {start}, or {said}")
+        if self.numbers == "whole":
+            most = int(self.most) if math.isfinite(self.most) else None
+            return integer(self.name, value, least=int(self.least), most=most)
+        return number(
+            self.name, value, least=self.least, above=self.above, most=self.most, below=self.below
+        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Settings
+from manyseed.jobs.classifiers.work import Convolution, core_seconds
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Ordinal
 from manyseed.jobs.training.encode import pixel_encoder
@@ -127,4 +128,42 @@ def network_on_pixels(
             smallest_batch=smallest_batch,
             first_block=first_block,
         ),
+    )
+
+
+def deep_network(
+    name: str,
+    build: Build,
+    layers: Callable[[DatasetInfo, Mapping[str, Any]], Iterable[Convolution]],
+    *,
+    space: tuple[Hparam, ...],
+    hparams: tuple[Hparam, ...],
+    epochs: int,
+    first_block: str,
+    settings: Callable[[DatasetInfo, Options], Settings] = by_sgd,
+) -> Classifier:
+    """Return the record of a deep network of convolutions.
+
+    Parameters
+    ----------
+    name, build, space, hparams, epochs, first_block, settings
+        As `network_on_pixels` has them; by default it is trained by SGD.
+    layers : callable
+        ``layers(dataset, hparams)``: all of its convolutions, by which it is priced.
+    """
+
+    def seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+        return core_seconds(info, rows, layers(dataset, info.hparams))
+
+    return network_on_pixels(
+        name,
+        build,
+        space=space,
+        hparams=hparams,
+        settings=settings,
+        epochs=epochs,
+        core_seconds=seconds,
+        initialise=he_normal,
+        smallest_batch=2,
+        first_block=first_block,
     )

@@ -9,14 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Option, Refused
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
-SCHEDULES = ("constant", "cosine", "piecewise-linear", "plateau")
-OPTIONS = ("optimizer", "momentum", "schedule")
+OPTIMIZER = Option(
+    name="optimizer",
+    about="What trains it; by default the classifier's own.",
+    words=("adam", "adamw", "sgd"),
+    numbers="none",
+)
+MOMENTUM = Option(name="momentum", about="Of optimizer = sgd (default: 0.9).", least=0, below=1)
+SCHEDULE = Option(
+    name="schedule",
+    about="Of the learning rate; by default the classifier's own; of sgd linear.",
+    words=("constant", "cosine", "piecewise-linear", "plateau"),
+    numbers="none",
+)
+BATCH_SIZE = Option(
+    name="batch_size",
+    about="Rows a step; by default the dataset's size decides.",
+    numbers="whole",
+    least=2,
+    most=1_000_000,
+)
+OPTIONS = (OPTIMIZER.name, MOMENTUM.name, SCHEDULE.name)
 """Options of all networks; those whose hparams have no batch also take ``batch_size``."""
 
-LARGEST_BATCH = 1_000_000
+DECLARED = {option.name: option for option in (OPTIMIZER, MOMENTUM, SCHEDULE, BATCH_SIZE)}
 
 
 def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,24 +55,16 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     Refused
         For a value that is not allowed.
     """
-    optimizer = _known("optimizer", options.get("optimizer", own["optimizer"]), OPTIMIZERS)
+    optimizer = OPTIMIZER.check(options.get("optimizer", own["optimizer"]))
     is_sgd = optimizer == "sgd"
     default = "piecewise-linear" if is_sgd else own["schedule"]
-    schedule = _known("schedule", options.get("schedule", default), SCHEDULES)
+    schedule = SCHEDULE.check(options.get("schedule", default))
     settings = {**own, "optimizer": optimizer, "schedule": schedule}
     if is_sgd:
-        momentum = options.get("momentum", 0.9)
-        settings["momentum"] = number("momentum", momentum, least=0, below=1)
+        settings["momentum"] = MOMENTUM.check(options.get("momentum", 0.9))
     elif "momentum" in options:
         reason = f"{optimizer} has none to set; it goes with optimizer = 'sgd'"
         raise Refused("momentum", options["momentum"], reason)
     if "batch_size" in options:
-        size = options["batch_size"]
-        settings["batch_size"] = integer("batch_size", size, least=2, most=LARGEST_BATCH)
+        settings["batch_size"] = BATCH_SIZE.check(options["batch_size"])
     return settings
-
-
-def _known(option: str, value: object, known: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise Refused(option, value, allowed=known)
-    return value

@@ -5,13 +5,11 @@ Shapes and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import by_sgd, he_normal, network_on_pixels, ranges
-from manyseed.jobs.classifiers.record import ClassifierInfo
-from manyseed.jobs.classifiers.work import Convolution, core_seconds, residual
+from manyseed.jobs.classifiers.images import deep_network, ranges
+from manyseed.jobs.classifiers.work import Convolution, residual
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
 
@@ -54,22 +52,9 @@ def network(
     hparams : mapping
         With depth, width (channels of the first stage) and bottleneck.
     """
-    from torch import nn
+    from manyseed.jobs.training.residual import pre_activated
 
-    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels
-    from manyseed.jobs.training.residual import PreActivated
-
-    channels = hparams["width"]
-    layers: dict[str, nn.Module] = {
-        "images": ChannelsFirst(),
-        "stem": Conv2d(shape[2], channels, 3, padding=1, bias=False),
-    }
-    for number, steps in enumerate(blocks(hparams), 1):
-        layers[f"block{number}"] = PreActivated(channels, steps)
-        channels = steps[-1][0]
-    layers |= {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU(), "mean": MeanOfPixels()}
-    layers["logits"] = Linear(channels, n_classes)
-    return nn.Sequential(OrderedDict(layers))
+    return pre_activated(shape[2], hparams["width"], blocks(hparams), n_classes)
 
 
 def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
@@ -79,24 +64,17 @@ def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convol
     yield from residual((height, width), hparams["width"], blocks(hparams), dataset)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    return core_seconds(info, rows, _layers(dataset, info.hparams))
-
-
-PRERESNET = network_on_pixels(
+PRERESNET = deep_network(
     "preresnet",
     network,
+    _layers,
     space=ranges(lr=0.1, weight_decay=3e-4, batch=128),
     hparams=(
         Ordinal("depth", DEPTHS, 110, structural=True),
         Ordinal("width", range(1, 129), 16, structural=True),
         Categorical("bottleneck", (False, True), default=True, structural=True),
     ),
-    settings=by_sgd,
     epochs=300,
-    core_seconds=_core_seconds,
-    initialise=he_normal,
-    smallest_batch=2,
     # the stem is linear: its output's interpolations are those of the input
     first_block="block1",
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer
+from manyseed.jobs.checks import Option, Refused, UnknownOption, integer
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
@@ -26,6 +26,8 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 MODELLESS: tuple[Form, ...] = ("train", "command")
 """Those whose fits yield scores alone."""
+
+EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
 
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
@@ -156,7 +158,7 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
     ------
     Refused
     """
-    epochs = integer("epochs", options.get("epochs", default), least=1, most=1_000_000)
+    epochs = int(EPOCHS_OPTION.check(options.get("epochs", default)))
     snapshots = options.get("snapshots", [])
     if not isinstance(snapshots, list | tuple):
         raise Refused("snapshots", snapshots, allowed="a list of epochs")

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import he_normal, network_on_pixels, ranges
+from manyseed.jobs.classifiers.images import deep_network, ranges
 from manyseed.jobs.classifiers.optimizers import with_optimizer
-from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings
-from manyseed.jobs.classifiers.work import Convolution, core_seconds, residual
+from manyseed.jobs.classifiers.record import Options, Settings
+from manyseed.jobs.classifiers.work import Convolution, residual
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Ordinal
 
@@ -100,17 +100,14 @@ def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convol
     yield from residual((height, width), hparams["width"], blocks(hparams), dataset)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    return core_seconds(info, rows, _layers(dataset, info.hparams))
-
-
 def _settings(_: DatasetInfo, options: Options) -> Settings:
     return with_optimizer({"optimizer": "adam", "schedule": "plateau"}, options)
 
 
-RESNET = network_on_pixels(
+RESNET = deep_network(
     "resnet",
     network,
+    _layers,
     space=ranges(lr=1e-4, weight_decay=1e-8, batch=1024),
     hparams=(
         Ordinal("depth", tuple(BLOCKS), 18, structural=True),
@@ -118,8 +115,5 @@ RESNET = network_on_pixels(
     ),
     settings=_settings,
     epochs=100,
-    core_seconds=_core_seconds,
-    initialise=he_normal,
-    smallest_batch=2,
     first_block="stem",
 )

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import by_sgd, he_normal, network_on_pixels, ranges
-from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings, Unsuitable
-from manyseed.jobs.classifiers.work import Convolution, core_seconds
+from manyseed.jobs.classifiers.images import by_sgd, deep_network, ranges
+from manyseed.jobs.classifiers.record import Options, Settings, Unsuitable
+from manyseed.jobs.classifiers.work import Convolution
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
 
@@ -106,10 +106,6 @@ def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convol
     yield Convolution(units, len(dataset.class_names), 1, 1)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    return core_seconds(info, rows, _layers(dataset, info.hparams))
-
-
 def _settings(dataset: DatasetInfo, options: Options) -> Settings:
     assert dataset.image is not None
     height, width, _ = dataset.image
@@ -122,9 +118,10 @@ def _settings(dataset: DatasetInfo, options: Options) -> Settings:
     return by_sgd(dataset, options)
 
 
-VGG = network_on_pixels(
+VGG = deep_network(
     "vgg",
     network,
+    _layers,
     space=ranges(lr=0.05, weight_decay=5e-4, batch=128),
     hparams=(
         Continuous("dropout", 0.0, 0.8, 0.5),
@@ -134,8 +131,5 @@ VGG = network_on_pixels(
     ),
     settings=_settings,
     epochs=400,
-    core_seconds=_core_seconds,
-    initialise=he_normal,
-    smallest_batch=2,
     first_block="relu1",
 )

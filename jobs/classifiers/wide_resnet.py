@@ -5,13 +5,11 @@ Defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import by_sgd, he_normal, network_on_pixels, ranges
-from manyseed.jobs.classifiers.record import ClassifierInfo
-from manyseed.jobs.classifiers.work import Convolution, core_seconds, residual
+from manyseed.jobs.classifiers.images import deep_network, ranges
+from manyseed.jobs.classifiers.work import Convolution, residual
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 
@@ -51,22 +49,16 @@ def network(
     masks : torch.Generator
         Draws dropout.
     """
-    from torch import nn
+    from manyseed.jobs.training.residual import pre_activated
 
-    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels
-    from manyseed.jobs.training.residual import PreActivated
-
-    layers: dict[str, nn.Module] = {
-        "images": ChannelsFirst(),
-        "stem": Conv2d(shape[2], STEM, 3, padding=1, bias=False),
-    }
-    channels, dropout = STEM, (hparams["dropout"], masks)
-    for number, steps in enumerate(blocks(hparams), 1):
-        layers[f"block{number}"] = PreActivated(channels, steps, dropout, activated_shortcut=True)
-        channels = steps[-1][0]
-    layers |= {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU(), "mean": MeanOfPixels()}
-    layers["logits"] = Linear(channels, n_classes)
-    return nn.Sequential(OrderedDict(layers))
+    return pre_activated(
+        shape[2],
+        STEM,
+        blocks(hparams),
+        n_classes,
+        dropout=(hparams["dropout"], masks),
+        activated_shortcut=True,
+    )
 
 
 def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
@@ -76,24 +68,17 @@ def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convol
     yield from residual((height, width), STEM, blocks(hparams), dataset)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    return core_seconds(info, rows, _layers(dataset, info.hparams))
-
-
-WIDE_RESNET = network_on_pixels(
+WIDE_RESNET = deep_network(
     "wide-resnet",
     network,
+    _layers,
     space=ranges(lr=0.1, weight_decay=5e-4, batch=128),
     hparams=(
         Continuous("dropout", 0.0, 0.8, 0.0),
         Ordinal("depth", tuple(range(10, 41, 6)), 28, structural=True),
         Ordinal("width", range(1, 21), 10, structural=True),
     ),
-    settings=by_sgd,
     epochs=300,
-    core_seconds=_core_seconds,
-    initialise=he_normal,
-    smallest_batch=2,
     # the stem is linear: its output's interpolations are those of the input
     first_block="block1",
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer, number
+from manyseed.jobs.checks import Option, Refused, UnknownOption
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")
@@ -37,6 +37,34 @@ NOISE = 1.3
 
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {
+        option.name: option
+        for option in (
+            Option(
+                name="members",
+                about="Networks that a run yields (default: 100).",
+                numbers="whole",
+                least=2,
+                most=MAX_MEMBERS,
+            ),
+            *(
+                Option(name=name, numbers="whole", least=1, most=MAX_EPOCHS)
+                for name in ("cycle", "noise_epochs", "saves", "pretrain", "epochs")
+            ),
+            Option(name="rank", numbers="whole", least=2, most=MAX_MEMBERS),
+            Option(name="batch_size", numbers="whole", least=2, most=1_000_000),
+            Option(name="momentum", least=0, below=1),
+            Option(name="temperature", words=(PUBLISHED,), least=0),
+            Option(name="scale", words=(SEARCHED,), above=0),
+            Option(name="beta", least=0),
+            Option(name="log_sd", least=-30, most=3),
+            *(Option(name=name, above=0) for name in ("lr", "lr_high", "lr_low")),
+        )
+    }
+)
+"""Those of all methods, by name."""
+
 Options = Mapping[str, Any]
 
 
@@ -49,9 +77,7 @@ class Method:
     name : str
         As sweep files call it; part of identities and of keys of streams.
     defaults : mapping
-        Of every option but `members`.
-    check : callable
-        ``check(name, value)`` returns the value of one of these options, typed, or raises Refused.
+        Of every option but `members`; `OPTIONS` has what they may be.
     member_epochs : callable
         ``member_epochs(options, epochs)``: after how many epochs each member is taken, where the
         classifier's own training takes `epochs`.
@@ -70,41 +96,12 @@ class Method:
 
     name: str
     defaults: Options
-    check: Callable[[str, object], Any]
     member_epochs: Callable[[Options, int], tuple[int, ...]]
     streams: tuple[Literal["langevin", "posterior"], ...] = ()
     by_sgd: bool = False
     own_rate: bool = False
     passes: Callable[[Options, int], float] | None = None
     version: int = 1
-
-
-def _checked(option: str, value: object) -> Any:
-    match option:
-        case "cycle" | "noise_epochs" | "saves" | "pretrain" | "epochs":
-            return integer(option, value, least=1, most=MAX_EPOCHS)
-        case "rank":
-            return integer(option, value, least=2, most=MAX_MEMBERS)
-        case "batch_size":
-            return integer(option, value, least=2, most=1_000_000)
-        case "momentum":
-            return number(option, value, least=0, below=1)
-        case "temperature" if value == PUBLISHED:
-            return value
-        case "temperature" if isinstance(value, str):
-            raise Refused(option, value, allowed=f"a number from 0, or {PUBLISHED!r}")
-        case "temperature":
-            return number(option, value, least=0)
-        case "scale" if value == SEARCHED:
-            return value
-        case "scale" if isinstance(value, str):
-            raise Refused(option, value, allowed=f"a number above 0, or {SEARCHED!r}")
-        case "beta":
-            return number(option, value, least=0)
-        case "log_sd":
-            return number(option, value, least=-30, most=3)
-        case _:  # rates
-            return number(option, value, above=0)
 
 
 def _of_snapshot(options: Options, epochs: int) -> tuple[int, ...]:
@@ -166,7 +163,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name="snapshot",
                 defaults={"cycle": 40, "lr": 0.2, **_CYCLIC},
-                check=_checked,
                 member_epochs=_of_snapshot,
                 by_sgd=True,
                 own_rate=True,
@@ -181,7 +177,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                     "saves": 3,
                     "temperature": 1.0,
                 },
-                check=_checked,
                 member_epochs=_of_csgld,
                 streams=("langevin",),
                 by_sgd=True,
@@ -191,14 +186,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name="fge",
                 defaults={"pretrain": 160, "cycle": 4, "lr_high": 0.05, "lr_low": 5e-4},
-                check=_checked,
                 member_epochs=_of_fge,
                 by_sgd=True,
             ),
             Method(
                 name="swag",
                 defaults={"pretrain": 160, "epochs": 300, "lr": 0.01, "rank": 20},
-                check=_checked,
                 member_epochs=_of_swag,
                 streams=("posterior",),
                 by_sgd=True,
@@ -207,7 +200,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name="vi",
                 defaults={"epochs": 100, "lr": 1e-3, "beta": 1e-4, "log_sd": -5.0},
-                check=_checked,
                 member_epochs=_of_vi,
                 streams=("posterior",),
                 by_sgd=True,
@@ -216,7 +208,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name="kfac-laplace",
                 defaults={"scale": SEARCHED},
-                check=_checked,
                 member_epochs=_of_trained,
                 streams=("posterior",),
                 passes=_with_factors,
@@ -224,13 +215,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name=SINGLE,
                 defaults={},
-                check=_checked,
                 member_epochs=_of_trained,
             ),
             Method(
                 name="dropout",
                 defaults={},
-                check=_checked,
                 member_epochs=_of_trained,
                 streams=("posterior",),
             ),
@@ -274,10 +263,10 @@ def resolve(kind: str, options: Options) -> dict[str, Any] | None:
     found = {
         "name": kind,
         "version": method.version,
-        "members": integer("members", options.get("members", 100), least=2, most=MAX_MEMBERS),
+        "members": OPTIONS["members"].check(options.get("members", 100)),
     }
     for option, default in method.defaults.items():
-        found[option] = method.check(option, options.get(option, default))
+        found[option] = OPTIONS[option].check(options.get(option, default))
     _check_together(found)
     if method.member_epochs(found, 1)[-1] > MAX_EPOCHS:
         raise Refused("members", found["members"], f"they take more than {MAX_EPOCHS:,} epochs")

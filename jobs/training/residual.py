@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from manyseed.jobs.training.layers import Conv2d, Dropout
+from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Dropout, Linear, MeanOfPixels
 
 Step = tuple[int, int, int]
 """A convolution without bias: channels out, the kernel's side, the stride."""
@@ -93,3 +94,37 @@ class PreActivated(nn.Module):
             x = self.shortcut(activated if self.activated_shortcut else x)
         out: Tensor = x + self.block(activated)
         return out
+
+
+def pre_activated(
+    inputs: int,
+    channels: int,
+    blocks: Iterable[Sequence[Step]],
+    n_classes: int,
+    *,
+    dropout: tuple[float, torch.Generator] | None = None,
+    activated_shortcut: bool = False,
+) -> nn.Sequential:
+    """Build a 3×3 convolution, pre-activated blocks, batch norm, ReLU, the mean, logits.
+
+    Parameters
+    ----------
+    inputs, channels : int
+        Of an image, and of the first convolution.
+    blocks : iterable of sequences of Step
+    n_classes : int
+    dropout, activated_shortcut
+        As `PreActivated` has them.
+    """
+    layers: dict[str, nn.Module] = {
+        "images": ChannelsFirst(),
+        "stem": Conv2d(inputs, channels, 3, padding=1, bias=False),
+    }
+    for number, steps in enumerate(blocks, 1):
+        layers[f"block{number}"] = PreActivated(
+            channels, steps, dropout, activated_shortcut=activated_shortcut
+        )
+        channels = steps[-1][0]
+    layers |= {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU(), "mean": MeanOfPixels()}
+    layers["logits"] = Linear(channels, n_classes)
+    return nn.Sequential(OrderedDict(layers))

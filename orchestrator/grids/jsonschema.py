@@ -6,13 +6,15 @@ what `jobs` knows of each. The schema knows single values; what fits together, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.classifiers.optimizers import LARGEST_BATCH, OPTIMIZERS, SCHEDULES
+from manyseed.jobs.checks import Option
+from manyseed.jobs.classifiers.optimizers import DECLARED as OPTIMIZERS
 from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
-from manyseed.jobs.classifiers.record import Classifier, Defaults
+from manyseed.jobs.classifiers.record import EPOCHS_OPTION, Classifier, Defaults
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import RANGES
@@ -31,29 +33,6 @@ Schema = dict[str, Any]
 
 _OWN = "own"
 """Among the names of classifiers' tables: that of users' code."""
-
-_OPTIMIZERS: Mapping[str, Schema] = {
-    "optimizer": {
-        "description": "What trains it; by default the classifier's own.",
-        "enum": [*OPTIMIZERS],
-    },
-    "momentum": {
-        "description": "Of optimizer = sgd (default: 0.9).",
-        "type": "number",
-        "minimum": 0,
-        "exclusiveMaximum": 1,
-    },
-    "schedule": {
-        "description": "Of the learning rate; by default the classifier's own; of sgd linear.",
-        "enum": [*SCHEDULES],
-    },
-    "batch_size": {
-        "description": "Rows a step; by default the dataset's size decides.",
-        "type": "integer",
-        "minimum": 2,
-        "maximum": LARGEST_BATCH,
-    },
-}
 
 
 def schema() -> Schema:
@@ -135,12 +114,7 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
         },
     }
     if record.epochs is not None:
-        options["epochs"] = {
-            "description": f"How long to train (default: {record.epochs}).",
-            "type": "integer",
-            "minimum": 1,
-            "maximum": 1_000_000,
-        }
+        options["epochs"] = _option(EPOCHS_OPTION, f"How long to train (default: {record.epochs}).")
         options["snapshots"] = {
             "description": "Epochs whose predictions are kept beside the last one's.",
             "type": "array",
@@ -152,7 +126,9 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             "enum": [*get_args(Defaults)],
         }
     options |= {
-        key: dict(_OPTIMIZERS.get(key, {"description": f"Option of {record.name}."}))
+        key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about)
+        if key in OPTIMIZERS
+        else {"description": f"Option of {record.name}."}
         for key in record.options
     }
     kind = table["properties"]["kind"] | {"const": record.name}
@@ -205,13 +181,8 @@ def _own() -> Schema:
             "type": "number",
             "exclusiveMinimum": 0,
         },
-        **{key: _OPTIMIZERS[key] for key in OF_OPTIMIZERS},
-        "epochs": {
-            "description": f"Of a module, how long to train (default: {EPOCHS}).",
-            "type": "integer",
-            "minimum": 1,
-            "maximum": 1_000_000,
-        },
+        **{key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about) for key in OF_OPTIMIZERS},
+        "epochs": _option(EPOCHS_OPTION, f"Of a module, how long to train (default: {EPOCHS})."),
         "snapshots": {
             "description": "Of a module, epochs whose predictions are kept beside the last one's.",
             "type": "array",
@@ -314,29 +285,27 @@ def _of_methods() -> Mapping[str, Schema]:
         option: ", ".join(f"{name} (default: {default})" for name, default in of.items())
         for option, of in found.items()
     }
-    members = {
-        "description": "Networks that a run yields (default: 100).",
-        "type": "integer",
-        "minimum": 2,
-        "maximum": methods.MAX_MEMBERS,
-    }
-    options: dict[str, Schema] = {
-        option: {"description": f"Of {of}.", "type": _type_of(next(iter(found[option].values())))}
-        for option, of in described.items()
-    }
-    options["temperature"] = {
-        "description": f"Of {described['temperature']}.",
-        "anyOf": [{"type": "number", "minimum": 0}, {"const": methods.PUBLISHED}],
-    }
-    options["scale"] = {
-        "description": f"Of {described['scale']}.",
-        "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": methods.SEARCHED}],
-    }
-    return {"members": members, **options}
+    members = methods.OPTIONS["members"]
+    options = {name: _option(methods.OPTIONS[name], f"Of {of}.") for name, of in described.items()}
+    return {"members": _option(members, members.about), **options}
 
 
-def _type_of(default: object) -> str:
-    return "integer" if isinstance(default, int) else "number"
+def _option(option: Option, about: str) -> Schema:
+    """Return what an option may be."""
+    described: Schema = {"description": about}
+    if option.numbers == "none":
+        return described | {"enum": [*option.words]}
+    bounds = {
+        "minimum": option.least,
+        "exclusiveMinimum": option.above,
+        "maximum": option.most,
+        "exclusiveMaximum": option.below,
+    }
+    number: Schema = {"type": "integer" if option.numbers == "whole" else "number"}
+    number |= {word: bound for word, bound in bounds.items() if math.isfinite(bound)}
+    if not option.words:
+        return described | number
+    return described | {"anyOf": [number, *({"const": word} for word in option.words)]}
 
 
 def _known() -> Mapping[str, list[str]]:

@@ -114,6 +114,12 @@ def test_a_planted_mistake_is_seen_where_it_stands(schema: dict[str, Any], mista
         ('[classifier.mlp]\noptimizer = "SGD"\n', ".mlp.optimizer: 'SGD' is not one of ['adam'"),
         ("[classifier.cnn]\nbatch_size = 8\n", "$.classifier.cnn: Additional properties"),
         ("[classifier.mlp]\nbatch_size = 1\n", ".mlp.batch_size: 1 is less than the minimum of 2"),
+        (
+            "[ensembling.fge]\ncycle = 0\n",
+            "$.ensembling.fge.cycle: 0 is less than the minimum of 1",
+        ),
+        ("[ensembling.vi]\nlog_sd = 4\n", ".vi.log_sd: 4 is greater than the maximum of 3"),
+        ("[ensembling.swag]\nlr = 0\n", ".swag.lr: 0 is less than or equal to the minimum of 0"),
         ("[keep]\ntrain_accuracy = 1\n", "$.keep.train_accuracy: 1 is not of type 'boolean'"),
         ("[tune]\ndraws = 0\n", "$.tune.draws: 0 is less than the minimum of 1"),
     ],

@@ -10,17 +10,13 @@ import polars as pl
 
 from manyseed.analysis.figures.responses import coloured_by, levels_of
 from manyseed.analysis.figures.style import (
-    VECTORS,
     Handle,
     Mark,
     Plot,
-    addresses,
-    colour,
+    dots,
     legend,
-    marker,
     panels,
     styled,
-    thinned,
 )
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
 
@@ -60,25 +56,12 @@ def _gap(
     levels = levels_of(models, by)
     figure, axes = panels([_said(row, models) for row in rows], "generalisation gap")
     handles: dict[str, Handle] = {}
-    marks = []
+    marks: list[Mark] = []
     for axis, row in zip(axes, rows, strict=True):
         known = models.filter(pl.col(row["measure"]).is_not_null())
-        for index, level in enumerate(levels):
-            of = known.filter(pl.col(by).cast(pl.String) == level).sort(row["measure"], "gap")
-            of = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
-            x, y = of[row["measure"]].to_numpy(), of["gap"].to_numpy()
-            marks.append(Mark(axis, x, y, addresses(of)))
-            handles[level] = axis.scatter(
-                x,
-                y,
-                s=14,
-                color=colour(index),
-                marker=marker(index),
-                alpha=0.65,
-                linewidths=0,
-                rasterized=models.height > VECTORS,
-            )
-        axis.grid(visible=True, axis="both")
+        columns = (row["measure"], "gap")
+        named_dots, handles = dots(axis, known, columns, (by, levels), models.height)
+        marks += named_dots
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(row["measure"].replace("_", " "))
     if len(levels) > 1:

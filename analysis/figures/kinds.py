@@ -167,8 +167,14 @@ def _gaps(table: pl.DataFrame, given: Given) -> list[Plot]:
     return [] if given.responses is None else gaps(given.responses, table)
 
 
-def _of(table: str, draw: Callable[[pl.DataFrame, Given], list[Plot] | Plot | None]) -> Draw:
-    return lambda given: draw(getattr(given, table), given)
+def _of(
+    table: str,
+    name: str,
+    shows: str,
+    draw: Callable[[pl.DataFrame, Given], list[Plot] | Plot | None],
+) -> Kind:
+    """Return a kind that is drawn of a further table."""
+    return Kind(name, shows, lambda given: draw(getattr(given, table), given), of=table)
 
 
 KINDS: tuple[Kind, ...] = (
@@ -220,29 +226,29 @@ KINDS: tuple[Kind, ...] = (
         "rank correlations between metrics of runs, within repeats",
         lambda given: correlations(given.tables),
     ),
-    Kind(
+    _of(
+        "ensembles",
         "ensembles-close",
         "share of ensembles of each size that stand for the training",
-        _of("ensembles", lambda table, given: ensembles_close(table, given.close)),
-        of="ensembles",
+        lambda table, given: ensembles_close(table, given.close),
     ),
-    Kind(
+    _of(
+        "ensembles",
         "ensembles-accuracy",
         "accuracy of ensembles of each size",
-        _of("ensembles", lambda table, _: ensembles_accuracy(table)),
-        of="ensembles",
+        lambda table, _: ensembles_accuracy(table),
     ),
-    Kind(
+    _of(
+        "curves",
         "curves-accuracy",
         "accuracy after each epoch",
-        _of("curves", lambda table, given: learning_curves(table, "accuracy", given.tables.cells)),
-        of="curves",
+        lambda table, given: learning_curves(table, "accuracy", given.tables.cells),
     ),
-    Kind(
+    _of(
+        "curves",
         "curves-loss",
         "cross-entropy after each epoch",
-        _of("curves", lambda table, given: learning_curves(table, "loss", given.tables.cells)),
-        of="curves",
+        lambda table, given: learning_curves(table, "loss", given.tables.cells),
     ),
     Kind(
         "likelihood-brier",
@@ -254,77 +260,77 @@ KINDS: tuple[Kind, ...] = (
         "log-likelihood against error, before and after calibration",
         lambda given: deep.likelihood_against(given.tables.runs, "error"),
     ),
-    Kind(
+    _of(
+        "uncertainty",
         "deep-likelihood",
         "log-likelihood by the number of runs averaged",
-        _of("uncertainty", lambda table, _: deep.likelihood_by_size(table)),
-        of="uncertainty",
+        lambda table, _: deep.likelihood_by_size(table),
     ),
-    Kind(
+    _of(
+        "uncertainty",
         "member-likelihood",
         "log-likelihood by the number of members, of ensembling methods",
-        _of("uncertainty", lambda table, _: members_by_size(table)),
-        of="uncertainty",
+        lambda table, _: members_by_size(table),
     ),
-    Kind(
+    _of(
+        "dee",
         "deep-equivalent-cll",
         "how many runs averaged runs of another cell are worth, by likelihood",
-        _of("dee", lambda table, _: deep.equivalents(table, "cll")),
-        of="dee",
+        lambda table, _: deep.equivalents(table, "cll"),
     ),
-    Kind(
+    _of(
+        "dee",
         "deep-equivalent-error",
         "how many runs averaged runs of another cell are worth, by error",
-        _of("dee", lambda table, _: deep.equivalents(table, "error")),
-        of="dee",
+        lambda table, _: deep.equivalents(table, "error"),
     ),
-    Kind(
+    _of(
+        "dee",
         "method-equivalent-cll",
         "how many runs the members of one training are worth, by likelihood",
-        _of("dee", lambda table, _: deep.equivalents(table, "cll", methods=True)),
-        of="dee",
+        lambda table, _: deep.equivalents(table, "cll", methods=True),
     ),
-    Kind(
+    _of(
+        "dee",
         "method-equivalent-averaged-cll",
         "the same, averaged over the cells of a dataset",
-        _of("dee", lambda table, _: worth.averaged_equivalents(table, "cll")),
-        of="dee",
+        lambda table, _: worth.averaged_equivalents(table, "cll"),
     ),
-    Kind(
+    _of(
+        "dee",
         "method-equivalents",
         "how many runs the members of one training are worth, metric by metric",
-        _of("dee", lambda table, _: worth.equivalents_by_metric(table)),
-        of="dee",
+        lambda table, _: worth.equivalents_by_metric(table),
     ),
-    Kind(
+    _of(
+        "tace",
         "tace-bins",
         "calibrated TACE by threshold and bins, of single networks and ensembles",
-        _of("tace", lambda table, _: calibration_by_bins(table)),
-        of="tace",
+        lambda table, _: calibration_by_bins(table),
     ),
-    Kind(
+    _of(
+        "response_curves",
         "response-curves",
         "accuracy on training rows the further these are moved",
-        _of("response_curves", lambda table, _: response_curves(table, integral=False)),
-        of="response_curves",
+        lambda table, _: response_curves(table, integral=False),
     ),
-    Kind(
+    _of(
+        "response_curves",
         "response-cumulative",
         "cumulative response curves, beside a model that is never wrong",
-        _of("response_curves", lambda table, _: response_curves(table, integral=True)),
-        of="response_curves",
+        lambda table, _: response_curves(table, integral=True),
     ),
-    Kind(
+    _of(
+        "response_curves",
         "response-pair",
         "two response curves that end alike and have unequal gi",
-        _of("response_curves", lambda table, _: response_pairs(table)),
-        of="response_curves",
+        lambda table, _: response_pairs(table),
     ),
-    Kind(
+    _of(
+        "cmi",
         "response-gap",
         "generalisation gap of each model against scores of its response curve",
-        _of("cmi", _gaps),
-        of="cmi",
+        _gaps,
     ),
 )
 """Those with a name of their own, in the page's order."""

@@ -23,10 +23,8 @@ from manyseed.analysis.figures.style import (
     Handle,
     Mark,
     Plot,
-    addresses,
-    colour,
+    dots,
     legend,
-    marker,
     panels,
     styled,
     thinned,
@@ -59,25 +57,11 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
     datasets = _values(shown, "dataset")
     figure, axes = panels(datasets, "α̂", BESIDE)
     handles: dict[str, Handle] = {}
-    marks = []
+    marks: list[Mark] = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = shown.filter(pl.col("dataset") == dataset)
-        for index, level in enumerate(levels):
-            of = here.filter(pl.col(by).cast(pl.String) == level).sort(other, "alpha_hat")
-            drawn = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
-            x, y = drawn[other].to_numpy(), drawn["alpha_hat"].to_numpy()
-            marks.append(Mark(axis, x, y, addresses(drawn)))
-            handles[level] = axis.scatter(
-                x,
-                y,
-                s=14,
-                color=colour(index),
-                marker=marker(index),
-                alpha=0.65,
-                linewidths=0,
-                rasterized=shown.height > VECTORS,
-            )
-        axis.grid(visible=True, axis="both")
+        named_dots, handles = dots(axis, here, (other, "alpha_hat"), (by, levels), shown.height)
+        marks += named_dots
         axis.set_xlabel(UNITS.get(other, labelled(other)))
         axis.locator_params(axis="x", nbins=3 if _columns(axis) > 2 else 5)
         upright_axis_of_levels(axis)

@@ -210,6 +210,48 @@ def marker(index: int) -> str:
     return MARKERS[index // len(COLOURS) % len(MARKERS)]
 
 
+def dots(
+    axis: Axes,
+    rows: pl.DataFrame,
+    drawn: tuple[str, str],
+    by: tuple[str, Sequence[str]],
+    total: int,
+) -> tuple[list[Mark], dict[str, Handle]]:
+    """Draw a dot per run; return what names them, and the handle of each level.
+
+    Parameters
+    ----------
+    axis : Axes
+    rows : polars frame
+        A row per run.
+    drawn : tuple of str
+        Columns: across and up.
+    by : tuple
+        The column that they are coloured by, and its levels.
+    total : int
+        Dots of all panels: many are drawn as pixels.
+    """
+    marks: list[Mark] = []
+    handles: dict[str, Handle] = {}
+    for index, level in enumerate(by[1]):
+        of = rows.filter(pl.col(by[0]).cast(pl.String) == level).sort(*drawn)
+        of = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
+        x, y = (of[column].to_numpy() for column in drawn)
+        marks.append(Mark(axis, x, y, addresses(of)))
+        handles[level] = axis.scatter(
+            x,
+            y,
+            s=14,
+            color=colour(index),
+            marker=marker(index),
+            alpha=0.65,
+            linewidths=0,
+            rasterized=total > VECTORS,
+        )
+    axis.grid(visible=True, axis="both")
+    return marks, handles
+
+
 def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:
     """Explain the colours above the panels, in as many columns as the page is wide."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL

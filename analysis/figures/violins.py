@@ -50,7 +50,7 @@ SIDES = 2  # axes that a grid has
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _Violins:
     """What all panels share."""
 
     quantity: Quantity
@@ -103,7 +103,7 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
         return []
     named = tables.cells.select("cell", *allowed).unique("cell", maintain_order=True)
     values = quantity.values.join(named, on="cell", maintain_order="left")
-    drawn = _Drawn(quantity, tables, values, levels(tables.cells, "classifier"))
+    drawn = _Violins(quantity, tables, values, levels(tables.cells, "classifier"))
     return _by_one(drawn, by[0]) if len(by) == 1 else _grids(drawn, by[0], by[1])
 
 
@@ -122,7 +122,7 @@ def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
     return cells.sort("cell")[axis].drop_nulls().unique(maintain_order=True).to_list()
 
 
-def _by_one(drawn: _Drawn, by: str) -> list[Plot]:
+def _by_one(drawn: _Violins, by: str) -> list[Plot]:
     apart = by != "dataset"
     datasets = levels(drawn.values, "dataset") if apart else [""]
     pages = [datasets[start : start + PAGE] for start in range(0, len(datasets), PAGE)]
@@ -135,7 +135,7 @@ def _by_one(drawn: _Drawn, by: str) -> list[Plot]:
 
 
 @styled
-def _page(drawn: _Drawn, by: str, datasets: Sequence[str], end: str) -> Plot | None:
+def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot | None:
     x = levels(drawn.values, by)
     there = levels(drawn.values, "classifier")
     apart = by != "classifier" and len(there) > 1
@@ -173,7 +173,7 @@ def _page(drawn: _Drawn, by: str, datasets: Sequence[str], end: str) -> Plot | N
     )
 
 
-def _grids(drawn: _Drawn, by: str, across: str) -> list[Plot]:
+def _grids(drawn: _Violins, by: str, across: str) -> list[Plot]:
     apart = "dataset" not in (by, across)
     datasets = levels(drawn.values, "dataset") if apart else [None]
     found = []
@@ -186,7 +186,7 @@ def _grids(drawn: _Drawn, by: str, across: str) -> list[Plot]:
 
 
 @styled
-def _grid(drawn: _Drawn, by: str, across: str, dataset: str | None, end: str) -> Plot | None:
+def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) -> Plot | None:
     of = {} if dataset is None else {"dataset": dataset}
     own = drawn.values.filter(**of) if of else drawn.values
     rows, columns = levels(own, by), levels(own, across)
@@ -231,13 +231,13 @@ def _grid(drawn: _Drawn, by: str, across: str, dataset: str | None, end: str) ->
     )
 
 
-def _said(drawn: _Drawn, n: int) -> str:
+def _said(drawn: _Violins, n: int) -> str:
     """Say what is drawn, and of a part of all values how many they are."""
     here = f" Here: {n:,}." if n < drawn.values.height else ""
     return f"{drawn.quantity.said}{here}"
 
 
-def _violin(axis: Axes, drawn: _Drawn, values: Real, at: float, half: float, look: int) -> None:
+def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, look: int) -> None:
     """Draw values as a violin with the middle half and the median, or as dots."""
     if not values.size:
         return
@@ -279,7 +279,7 @@ def _dot(look: int) -> Line2D:
     return Line2D([], [], ls="", color=colour(look), marker=marker(look), markersize=4)
 
 
-def _title(drawn: _Drawn) -> str:
+def _title(drawn: _Violins) -> str:
     label = drawn.quantity.label.partition(" (")[0]
     return label if label.startswith("α") else label[:1].upper() + label[1:]
 
@@ -291,7 +291,7 @@ def _how() -> str:
     )
 
 
-def _together(drawn: _Drawn, by: Sequence[str]) -> str:
+def _together(drawn: _Violins, by: Sequence[str]) -> str:
     """Say what is put together."""
     over = [name for name in differing(drawn.tables.cells) if name not in by]
     return f" Put together over: {AXES_TOLD.join(over).replace('_', ' ')}." if over else ""

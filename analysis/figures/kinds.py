@@ -6,8 +6,8 @@ kind: a row per cell, or violins by one or two of what cells differ in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -16,59 +16,24 @@ from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
 from manyseed.analysis.figures.gaps import gaps
+from manyseed.analysis.figures.given import Given
+from manyseed.analysis.figures.margins import margins
 from manyseed.analysis.figures.members import members_by_size
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.ranks import mean_ranks
 from manyseed.analysis.figures.responses import response_curves, response_pairs
 from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_pairs
+from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.sources import sources
 from manyseed.analysis.figures.style import CELLS, Plot
 from manyseed.analysis.figures.tace import calibration_by_bins
 from manyseed.analysis.figures.violins import levels, violins
-from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.standings import standings
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 
 WIDEST = 5.5  # inches below which what has many columns is not drawn
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What figures are drawn of.
-
-    Attributes
-    ----------
-    tables : Tables
-        With the columns of `analysis.axes.AXES` joined, of one snapshot of each cell.
-    curves, ensembles, uncertainty, dee, tace, responses, response_curves, cmi : frames or None
-        Further tables, where there are any.
-    close : float
-        The option that they were made with.
-    meanings : mapping
-        Unit and meaning of columns, by their names.
-    snapshots : polars frame or None
-        The table of cells with all snapshots, where there are several.
-    """
-
-    tables: Tables
-    curves: pl.DataFrame | None = None
-    ensembles: pl.DataFrame | None = None
-    close: float = CLOSE
-    uncertainty: pl.DataFrame | None = None
-    dee: pl.DataFrame | None = None
-    meanings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    snapshots: pl.DataFrame | None = None
-    responses: pl.DataFrame | None = None
-    response_curves: pl.DataFrame | None = None
-    cmi: pl.DataFrame | None = None
-    tace: pl.DataFrame | None = None
-
-    @property
-    def every_epoch(self) -> pl.DataFrame:
-        """The table of cells with all snapshots."""
-        return self.tables.cells if self.snapshots is None else self.snapshots
 
 
 Draw = Callable[[Given], "list[Plot] | Plot | None"]
@@ -177,6 +142,24 @@ def _of(
     return Kind(name, shows, lambda given: draw(getattr(given, table), given), of=table)
 
 
+def _draws(name: str) -> Kind:
+    label, words = OF_DRAWS[name]
+    return _of(
+        "ensemble_draws",
+        f"draws-{name.replace('_', '-')}",
+        f"{label} of each drawn ensemble against its accuracy: {words}",
+        lambda table, _: single_ensembles(table, name),
+    )
+
+
+def _by_epoch(name: str) -> Kind:
+    def draw(given: Given) -> Plot | None:
+        return runs_by_epoch(given.every_epoch.runs, given.every_epoch.repeats, name)
+
+    shows = f"{quantities.labelled(name)} of each run against its accuracy, by epoch"
+    return Kind(f"epochs-{name.replace('_', '-')}", shows, draw)
+
+
 KINDS: tuple[Kind, ...] = (
     _overview("accuracy_mean", "mean accuracy of all cells, a field each"),
     _overview("accuracy_std", "spread between seeds of all cells"),
@@ -214,13 +197,14 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "sources-accuracy-std",
         "spread of accuracy by source of randomness and epoch",
-        lambda given: sources(given.every_epoch, "accuracy_std"),
+        lambda given: sources(given.every_epoch.cells, "accuracy_std"),
     ),
     Kind(
         "sources-alpha-hat-mean",
         "mean α̂ by source of randomness and epoch",
-        lambda given: sources(given.every_epoch, "alpha_hat_mean"),
+        lambda given: sources(given.every_epoch.cells, "alpha_hat_mean"),
     ),
+    *(_by_epoch(name) for name in ("alpha_hat", "churn_ensemble", "ece")),
     Kind(
         "correlations",
         "rank correlations between metrics of runs, within repeats",
@@ -237,6 +221,13 @@ KINDS: tuple[Kind, ...] = (
         "ensembles-accuracy",
         "accuracy of ensembles of each size",
         lambda table, _: ensembles_accuracy(table),
+    ),
+    *(_draws(name) for name in OF_DRAWS),
+    _of(
+        "margins",
+        "margins",
+        "histograms of margins with the envelope of runs, a panel per cell",
+        lambda table, given: margins(table, given.tables.cells),
     ),
     _of(
         "curves",

@@ -216,20 +216,23 @@ def dots(
     drawn: tuple[str, str],
     by: tuple[str, Sequence[str]],
     total: int,
+    shades: Sequence[Any] = (),
 ) -> tuple[list[Mark], dict[str, Handle]]:
-    """Draw a dot per run; return what names them, and the handle of each level.
+    """Draw a dot per row; return what names them if they are runs, and the handle of each level.
 
     Parameters
     ----------
     axis : Axes
     rows : polars frame
-        A row per run.
+        A row per dot.
     drawn : tuple of str
         Columns: across and up.
     by : tuple
         The column that they are coloured by, and its levels.
     total : int
         Dots of all panels: many are drawn as pixels.
+    shades : sequence of colours
+        Of the levels, where they are numbers in order; empty: they have colours and markers.
     """
     marks: list[Mark] = []
     handles: dict[str, Handle] = {}
@@ -237,13 +240,14 @@ def dots(
         of = rows.filter(pl.col(by[0]).cast(pl.String) == level).sort(*drawn)
         of = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
         x, y = (of[column].to_numpy() for column in drawn)
-        marks.append(Mark(axis, x, y, addresses(of)))
+        if "run_index" in of.columns:
+            marks.append(Mark(axis, x, y, addresses(of)))
         handles[level] = axis.scatter(
             x,
             y,
             s=14,
-            color=colour(index),
-            marker=marker(index),
+            color=shades[index] if len(shades) else colour(index),
+            marker="o" if len(shades) else marker(index),
             alpha=0.65,
             linewidths=0,
             rasterized=total > VECTORS,

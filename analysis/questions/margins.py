@@ -211,7 +211,7 @@ def over_repeats(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         `by`, `bin`, `values`, `low`, `high`, `share`, `share_min`, `share_max` and `ensemble`
         (mean over repeats), sorted by `by` and `bin`.
     """
-    repeats = table.select(*by, *REPEAT_KEY, "n_runs", "n_test").unique()
+    repeats = table.select(list(dict.fromkeys([*by, *REPEAT_KEY, "n_runs", "n_test"]))).unique()
     all_points = (pl.col("n_runs").cast(pl.Float64) * pl.col("n_test")).sum()
     sizes = repeats.group_by(by).agg(_all=all_points, _repeats=pl.len())
     some = pl.col("ensemble").is_not_null().any()

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.given import Given
+from manyseed.analysis.figures.kinds import all_figures
 from manyseed.analysis.figures.style import Plot, colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
@@ -125,6 +126,8 @@ def context(
     uncertainty: pl.DataFrame | None = None,
     dee: pl.DataFrame | None = None,
     tace: pl.DataFrame | None = None,
+    ensemble_draws: pl.DataFrame | None = None,
+    margins: pl.DataFrame | None = None,
     compared: Tables | None = None,
     variance: pl.DataFrame | None = None,
     sources: pl.DataFrame | None = None,
@@ -155,6 +158,9 @@ def context(
     uncertainty, dee, tace : polars frames or None
         Deep ensembles by size, cells compared with them (`analysis.figures.deep`), and calibration
         errors by threshold and bins (`analysis.figures.tace`), likewise.
+    ensemble_draws, margins : polars frames or None
+        Single ensembles (`analysis.figures.shaded`), and distributions of margins
+        (`analysis.figures.margins`), likewise.
     compared : Tables or None
         What effects are taken of, by default `tables`.
     variance : polars frame or None
@@ -166,7 +172,7 @@ def context(
     responses, response_curves, cmi : polars frames or None
         Response curves, and what their scores tell, where they were measured.
     """
-    cells, tables = tables.cells, at_last(tables)
+    cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
     own, compared = twins.once(tables), compared or twins.paired(tables)
     if curves is not None:
@@ -183,11 +189,13 @@ def context(
         options.close,
         uncertainty,
         dee,
-        snapshots=twins.cells_once(cells),
         responses=responses,
         response_curves=response_curves,
         cmi=cmi,
         tace=tace,
+        every=twins.once(every),
+        ensemble_draws=ensemble_draws,
+        margins=margins,
     )
     figures = all_figures(given)
     by_classifier = effects(compared, by=("classifier",))

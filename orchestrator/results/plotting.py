@@ -11,12 +11,13 @@ import polars as pl
 
 from manyseed.analysis.figures import kinds as known
 from manyseed.analysis.figures.files import FORMATS, WIDTHS, as_files
+from manyseed.analysis.figures.given import Given
 from manyseed.analysis.figures.quantities import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
-from manyseed.analysis.tables.twins import cells_once, once
+from manyseed.analysis.tables.twins import once
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
@@ -28,7 +29,9 @@ from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    DRAWS,
     ENSEMBLES,
+    MARGINS,
     RESPONSE_CURVES,
     RESPONSES,
     TACE,
@@ -40,7 +43,8 @@ from manyseed.orchestrator.results.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FURTHER = (CURVES, ENSEMBLES, UNCERTAINTY, DEE, TACE, RESPONSES, RESPONSE_CURVES, CMI)
+_DEEP = (UNCERTAINTY, DEE, TACE)
+FURTHER = (CURVES, ENSEMBLES, DRAWS, MARGINS, *_DEEP, RESPONSES, RESPONSE_CURVES, CMI)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
 _PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
@@ -207,12 +211,12 @@ class Plots:
         return draw
 
 
-def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> known.Given:
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
     """Read what a kind is drawn of, of the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))), whole=True)
     further: dict[str, Any] = {name: results.get(name) for name in FURTHER}
-    every = cells_once(tables.cells)
+    every = once(tables)
     if where is None:
         tables = at_last(tables)
     else:
@@ -227,9 +231,9 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
         name: None if one is None else _of_cells(one, tables.cells) for name, one in further.items()
     }
     meanings = {name: one for table in OF[::-1] for name, one in _meanings(results, table).items()}
-    every = _of_cells(every, tables.cells)
+    every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
-    return known.Given(tables, close=close, meanings=meanings, snapshots=every, **further)
+    return Given(tables, close=close, meanings=meanings, every=every, **further)
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -267,7 +271,7 @@ def _unknown(kind: str, tables: Tables) -> UserError:
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 
-def _why(kind: str, given: known.Given) -> str:
+def _why(kind: str, given: Given) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
         from manyseed.orchestrator.results.query import FURTHER as HOW

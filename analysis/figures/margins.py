@@ -1,0 +1,135 @@
+"""How margins are distributed: histograms of the runs of a cell, with their envelope."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
+from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+
+MAX_PANELS = 24  # a cell each
+TICKS = (0.1, 1, 10, 100, 1000, 10_000)
+ENDS = 0.0005  # bins at the ends whose envelope stays below are not drawn
+_WHOLE = "average of the runs"
+
+
+@styled
+def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
+    """Draw mean and envelope of the histograms of runs, a panel per cell (RKS, figure 4).
+
+    Parameters
+    ----------
+    table : polars frame
+        `analysis.questions.margins`.
+    cells : polars frame
+        The table of cells, of one snapshot each.
+    """
+    own = table.join(cells, on=CELL_KEY, how="semi", maintain_order="left")
+    shown = over_repeats(own, ["cell"])
+    finite = shown.filter(values="finite")
+    there = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))
+    if there.is_empty():
+        return None
+    chosen, left = first_of_each(there, MAX_PANELS)
+    named = titles(there)
+    figure, axes = panels([named[cell] for cell in chosen], "share of test points")
+    handles: dict[str, Handle] = {}
+    for axis, cell in zip(axes, chosen, strict=True):
+        handles |= _draw(axis, finite.filter(cell=cell))
+    legend(figure, {name: handles[name] for name in _ORDER if name in handles}, "")
+    repeats = own.select(*REPEAT_KEY, "n_runs").unique()
+    n = int(repeats["n_runs"].sum())
+    what = "the logit gap of two classes, the true-class margin of more"
+    whole = f" Dashed: the {_WHOLE}' logit gaps, as one model." if _WHOLE in handles else ""
+    return Plot(
+        "margins",
+        "Distribution of margins",
+        f"Histograms of the test points' margins ({what}), a panel per cell. Line: share of the "
+        "points in a bin, mean over runs; band: smallest and largest share that a run has there."
+        f"{whole} Bins have the same width on the axis, which is linear near 0 and logarithmic "
+        f"beyond 1; right of 0 two classes are told to be positive. n = {n:,} runs in "
+        f"{repeats.height:,} repeats, copies of identical ones left out.{_apart(shown)}"
+        f"{not_drawn(left)}",
+        n,
+        figure,
+    )
+
+
+_ORDER = ("mean over runs", "smallest to largest", _WHOLE)
+
+
+def _apart(shown: pl.DataFrame) -> str:
+    """Say how many margins have no place on the axis."""
+    apart = shown.filter(pl.col("values") != "finite", pl.col("share") > 0)
+    if apart.is_empty():
+        return ""
+    cells = apart["cell"].n_unique()
+    worst = apart.group_by("cell").agg(pl.col("share").sum())["share"].to_numpy().max()
+    return (
+        f" Margins that are no numbers or infinite are not drawn: there are such in {cells:,} "
+        f"cell{'s' if cells > 1 else ''}, up to {worst:.1%} of the points."
+    )
+
+
+def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
+    """Draw the histograms of a cell, and return what its legend shows."""
+    seen = own.filter((pl.col("share_max") >= ENDS) | (pl.col("ensemble") >= ENDS))
+    seen = own if seen.is_empty() else seen
+    first, last = int(seen["bin"].to_numpy().min()), int(seen["bin"].to_numpy().max())
+    places = places_of(first, last)
+    mean, least, most, whole = (
+        _dense(own, name, first, last) for name in ("share", "share_min", "share_max", "ensemble")
+    )
+    band = axis.stairs(
+        most, places, baseline=least, fill=True, color=colour(0), alpha=0.25, linewidth=0
+    )
+    line = axis.stairs(mean, places, color=colour(0), linewidth=1.2)
+    handles: dict[str, Handle] = {_ORDER[0]: line, _ORDER[1]: band}
+    if own["ensemble"].null_count() < own.height:
+        handles[_WHOLE] = axis.stairs(whole, places, color=colour(1), linewidth=1, ls=(0, (4, 2)))
+    axis.axvline(0, color="black", linewidth=0.6)
+    signed = [sign * tick for tick in TICKS for sign in (1, -1)]
+    inside = [tick for tick in signed if places[0] <= _at(tick) <= places[-1]]
+    far = any(abs(tick) >= 1 for tick in inside)
+    marks = [0.0, *(tick for tick in inside if abs(tick) >= 1 or not far)]
+    names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in marks]
+    axis.set_xticks([_at(tick) for tick in marks], names)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("margin")
+    return handles
+
+
+def places_of(first: int, last: int) -> NDArray[np.float64]:
+    """Return where bins begin and the last one ends, on the axis.
+
+    Those without an end are as wide as the others.
+
+    Parameters
+    ----------
+    first, last : int
+        Numbers of bins.
+
+    Returns
+    -------
+    float64 array (last - first + 2,)
+    """
+    inner = np.arcsinh(SCALE * EDGES)
+    width = inner[-1] - inner[-2]
+    every = np.concatenate([[inner[0] - width], inner, [inner[-1] + width]])
+    return np.asarray(every[first : last + 2])
+
+
+def _dense(own: pl.DataFrame, name: str, first: int, last: int) -> NDArray[np.float64]:
+    found = np.zeros(last - first + 1)
+    kept = own.filter(pl.col("bin").is_between(first, last), pl.col(name).is_not_null())
+    found[kept["bin"].to_numpy() - first] = kept[name].to_numpy()
+    return found
+
+
+def _at(margin: float) -> float:
+    return float(np.arcsinh(SCALE * margin))

@@ -1,0 +1,192 @@
+"""Dots of one quantity against another, shaded by a number: single ensembles, and snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+
+from manyseed.analysis.figures.levels import (
+    LINEAR,
+    mark_resolution,
+    probe,
+    resolution,
+    upright_axis_of_levels,
+)
+from manyseed.analysis.figures.quantities import labelled, varying
+from manyseed.analysis.figures.style import (
+    MAX_POINTS,
+    Handle,
+    Mark,
+    Plot,
+    dots,
+    legend,
+    panels,
+    styled,
+)
+
+MAX_PANELS = 12  # a dataset and classifier each
+EACH = 100  # ensembles of a size that are drawn in a panel
+BESIDE = 2.3  # inches of a panel with δ beside it
+GROUP = ["dataset", "classifier"]
+
+OF_DRAWS = {
+    "alpha_hat": ("α̂", "its α̂ against the other half of the runs"),
+    "ks_distance": ("KS distance", "the largest difference between its eCDF and the reference's"),
+    "churn": ("churn", "its churn against the average of the whole pool"),
+    "ece": ("ECE", "its expected calibration error"),
+}
+"""What is drawn of single ensembles: beside the axis, and in words."""
+
+
+@styled
+def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
+    """Draw a quantity of single ensembles against their accuracy, by size (RKS, figures 5 to 8).
+
+    Parameters
+    ----------
+    draws : polars frame
+        Columns dataset, classifier, `size`, `draw`, `accuracy`, one of `OF_DRAWS`, `delta` and
+        `n_side`.
+    name : str
+        Which of `OF_DRAWS`.
+    """
+    known = draws.filter(pl.col(name).is_not_null())
+    if known.is_empty():
+        return None
+    label, words = OF_DRAWS[name]
+    shown = known.filter(pl.col("draw") < EACH)
+    found = _panels(shown, name, label, "size")
+    left = known.height - found.n
+    out = f"; {left:,} more are in the tables" if left else ""
+    deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
+    told = f"{deltas[0]:.3f}" + (f" to {deltas[-1]:.3f}" if deltas.len() > 1 else "")
+    points = f"{sides[0]:,}" + (f" to {sides[-1]:,}" if sides.len() > 1 else "")
+    tested = name in ("alpha_hat", "ks_distance")
+    line = (
+        f" Dashed: δ = {told} with N = {points} test points on each side"
+        + (", beyond which the classical test rejects." if name == "ks_distance" else ".")
+        if tested
+        else ""
+    )
+    axis = f" The axis of α̂ is linear up to {LINEAR} and logarithmic beyond." * (
+        name == "alpha_hat"
+    )
+    legend(found.figure, found.handles, "M_ens")
+    return Plot(
+        f"draws-{name.replace('_', '-')}",
+        f"Single ensembles: {label} against accuracy",
+        f"Each dot is an ensemble of M_ens runs: its test accuracy, and {words}. Members are "
+        f"drawn from one half of the runs of a repeat. n = {found.n:,} ensembles, the first "
+        f"{EACH} of each size{out}.{axis}{line}",
+        found.n,
+        found.figure,
+    )
+
+
+@styled
+def runs_by_epoch(
+    runs: pl.DataFrame, repeats: pl.DataFrame, name: str, other: str = "accuracy"
+) -> Plot | None:
+    """Draw one metric of runs against another, shaded by epoch (RKS24, figure 3).
+
+    Parameters
+    ----------
+    runs, repeats : polars frame
+        With several snapshots.
+    name, other : str
+        Columns of runs, upright and across.
+    """
+    if not {name, other, "epoch"} <= set(runs.columns):
+        return None
+    known = varying(runs.filter(~pl.col("identical")), repeats)
+    known = known.filter(pl.col(name).is_not_null(), pl.col(other).is_not_null())
+    several = pl.col("epoch").n_unique().over(GROUP) > 1
+    known = known.filter(several)
+    if known.is_empty():
+        return None
+    levels = name.startswith("alpha_hat")
+    of = repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
+    delta = of.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
+    rows = known.drop("delta", strict=False).join(delta, on=GROUP, maintain_order="left")
+    label = labelled(name)
+    found = _panels(rows, name, label, "epoch", labelled(other), other)
+    legend(found.figure, found.handles, "epochs trained")
+    left = known.height - found.n
+    out = f"; {left:,} more are in the tables" if left else ""
+    told = (
+        f" The axis of α̂ is linear up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. "
+        f"{resolution(of)}"
+        if levels
+        else ""
+    )
+    return Plot(
+        f"epochs-{name.replace('_', '-')}",
+        f"{label} against {labelled(other)}, by epoch",
+        f"Each dot is a run at a snapshot: its {labelled(other)} and its {label} on the test set"
+        f"{probe(known) if levels else ''}, by its shade after how many epochs. "
+        f"n = {found.n:,} values of runs{out}.{told}",
+        found.n,
+        found.figure,
+        found.marks,
+    )
+
+
+class _Found:
+    """Panels that were drawn."""
+
+    def __init__(self, titles: Sequence[str], label: str) -> None:
+        self.figure, self.axes = panels(titles, label, BESIDE)
+        self.handles: dict[str, Handle] = {}
+        self.marks: list[Mark] = []
+        self.n = 0
+
+
+def _panels(
+    rows: pl.DataFrame,
+    name: str,
+    label: str,
+    by: str,
+    across: str = "accuracy",
+    other: str = "accuracy",
+) -> _Found:
+    """Draw a panel for each dataset and classifier, the smallest of `by` first."""
+    groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
+    titles = [" × ".join(one) for one in groups.rows()]
+    levels = [str(level) for level in rows[by].unique().sort().to_list()]
+    shades = colormaps["viridis"](np.linspace(0, 0.92, len(levels)))
+    found = _Found(titles, label)
+    upright = _upright(name)
+    for axis, group in zip(found.axes, groups.iter_rows(named=True), strict=True):
+        here = rows.filter(**group)
+        marks, found.handles = dots(axis, here, (other, name), (by, levels), rows.height, shades)
+        found.marks += marks
+        found.n += sum(min(n, MAX_POINTS) for n in here[by].value_counts()["count"])
+        axis.set_xlabel(across)
+        axis.locator_params(axis="x", nbins=3)
+        upright(axis, here)
+    return found
+
+
+def _upright(name: str) -> Callable[[Axes, pl.DataFrame], None]:
+    """Return what is done to the upright axis of a panel."""
+
+    def levels(axis: Axes, here: pl.DataFrame) -> None:
+        upright_axis_of_levels(axis)
+        mark_resolution(axis, here, across=True)
+
+    def distances(axis: Axes, here: pl.DataFrame) -> None:
+        seen = [axis.get_ylim()[1], *(1.1 * here["delta"].drop_nulls()).to_list()[:1]]
+        axis.set_ylim(0, max(seen))
+        mark_resolution(axis, here, across=True)
+
+    def plain(axis: Axes, here: pl.DataFrame) -> None:
+        del here
+        axis.set_ylim(bottom=0)
+
+    if name.startswith("alpha_hat"):
+        return levels
+    return distances if name == "ks_distance" else plain

@@ -1,0 +1,148 @@
+"""Figures of margins, of single ensembles, and of runs by epoch: what is drawn is what is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.patches import StepPatch
+
+from manyseed.analysis.figures import kinds, shaded
+from manyseed.analysis.figures.kinds import Given
+from manyseed.analysis.figures.margins import margins
+from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
+from manyseed.analysis.questions.margins import EDGES
+from tests.analysis.planted import planted
+from tests.analysis.questions.test_margins import counted
+from tests.analysis.samples import noisy, predictions, regular
+
+AXES = {
+    "dataset": "toy",
+    "classifier": "mlp",
+    "perturb_continuous": pl.Series(["none", "noise"]),
+}
+
+
+def table_of_margins(n_classes=2, spoilt=0):
+    runs = regular(2, 2, 6)
+    score, y_true = noisy(np.random.default_rng(5), runs, 80, n_classes, 4)
+    score[:spoilt, 0, 0] = np.nan
+    of = predictions(score, y_true, runs)
+    cells = pl.DataFrame(
+        {"cell": pl.Series([0, 1], dtype=pl.UInt32), "epoch": pl.Series([0, 0], dtype=pl.UInt32)}
+    ).with_columns(**{name: pl.lit(one) for name, one in AXES.items()})
+    return counted(of), cells, score[:, 0, :, 1] - score[:, 0, :, 0], runs
+
+
+def test_lines_are_means_and_bands_the_envelope_of_runs():
+    table, cells, gaps, runs = table_of_margins()
+    plot = margins(table, cells)
+    titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
+    assert titles == ["toy × mlp · none", "toy × mlp · noise"]
+    for cell, axis in enumerate(plot.figure.axes):
+        own = gaps[runs.filter(cell=cell)["row"].to_numpy()]
+        each = np.stack([np.histogram(run, EDGES)[0] / 80 for run in own])
+        band, line, ensemble = (p for p in axis.patches if isinstance(p, StepPatch))
+        values, edges, _ = line.get_data()
+        places = np.arcsinh(4 * EDGES)
+        first = int(np.argmin(np.abs(places - edges[0])))
+        assert edges == pytest.approx(places[first : first + len(edges)])
+        here = slice(first, first + len(values))
+        assert values == pytest.approx(each.mean(axis=0)[here])
+        assert values.sum() == pytest.approx(1)
+        most, _, least = band.get_data()
+        assert most == pytest.approx(each.max(axis=0)[here])
+        assert least == pytest.approx(each.min(axis=0)[here])
+        averaged = [
+            np.histogram(gaps[rows["row"].to_numpy()].mean(axis=0, dtype=float), EDGES)[0] / 80
+            for _, rows in runs.filter(cell=cell).group_by("repeat_index")
+        ]
+        assert ensemble.get_data()[0] == pytest.approx(np.mean(averaged, axis=0)[here])
+    assert plot.n == 24
+    assert "n = 24 runs in 4 repeats" in plot.caption
+    assert "infinite" not in plot.caption
+
+
+def test_margins_without_a_place_are_told_and_classes_beyond_two_have_no_ensemble():
+    table, cells, _, _ = table_of_margins(spoilt=6)
+    told = margins(table, cells).caption
+    assert "are not drawn: there are such in 1 cell, up to 0.6% of the points." in told
+    table, cells, _, _ = table_of_margins(n_classes=3)
+    plot = margins(table, cells)
+    assert "Dashed" not in plot.caption
+    assert [len(axis.patches) for axis in plot.figure.axes] == [2, 2]
+    only_nan = table.filter(pl.col("values") != "finite")
+    assert margins(only_nan, cells) is None
+
+
+def draws(each=4, classifiers=("mlp", "xgb")):
+    rng = np.random.default_rng(0)
+    rows = [
+        (name, size, draw, *rng.random(5))
+        for name in classifiers
+        for size in (3, 10, 30)
+        for draw in range(each)
+    ]
+    names = ["classifier", "size", "draw", "accuracy", *OF_DRAWS]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    return frame.with_columns(
+        cell=0, dataset=pl.lit("toy"), delta=0.1, n_side=pl.lit(500, pl.UInt32)
+    )
+
+
+def dots(axis):
+    found = [one for one in axis.collections if isinstance(one, PathCollection)]
+    return [np.asarray(one.get_offsets()) for one in found]
+
+
+@pytest.mark.parametrize("name", list(OF_DRAWS))
+def test_each_dot_is_an_ensemble_and_its_shade_the_size(name):
+    table = draws()
+    plot = single_ensembles(table.sample(fraction=1, shuffle=True, seed=1), name)
+    for axis, classifier in zip(plot.figure.axes, ("mlp", "xgb"), strict=True):
+        assert axis.get_title(loc="left") == f"toy × {classifier}"
+        for found, size in zip(dots(axis), (3, 10, 30), strict=True):
+            own = table.filter(classifier=classifier, size=size).sort("accuracy")
+            assert found == pytest.approx(own.select("accuracy", name).to_numpy())
+    (key,) = plot.figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["3", "10", "30"]  # not as words
+    assert plot.n == 24
+    assert ("δ = 0.100 with N = 500" in plot.caption) == (name in ("alpha_hat", "ks_distance"))
+    assert single_ensembles(table.with_columns(pl.lit(None, pl.Float64).alias(name)), name) is None
+
+
+def test_only_so_many_ensembles_of_a_size_are_drawn(monkeypatch):
+    monkeypatch.setattr(shaded, "EACH", 3)
+    plot = single_ensembles(draws(), "churn")
+    assert plot.n == 18
+    assert "6 more are in the tables" in plot.caption
+
+
+def test_runs_are_shaded_by_epoch_and_named():
+    tables = planted(datasets=1, classifiers=("cnn", "lr-sgd"), repeats=1, runs=4, alpha=0.2)
+    later = tables.runs.filter(classifier="cnn").with_columns(
+        epoch=pl.lit(20, pl.UInt32), accuracy=pl.col("accuracy") + 0.05
+    )
+    runs = pl.concat([tables.runs.with_columns(epoch=pl.lit(3, pl.UInt32)), later])
+    plot = runs_by_epoch(runs, tables.repeats, "alpha_hat")
+    (axis,) = plot.figure.axes  # what has one snapshot alone has no panel
+    assert axis.get_title(loc="left") == "data-00 × cnn"
+    early, late = dots(axis)
+    assert late[:, 0] - early[:, 0] == pytest.approx(np.full(4, 0.05))
+    assert [len(mark.runs) for mark in plot.marks] == [4, 4]
+    assert set(plot.marks[0].runs) == {f"0:0:{run}" for run in range(4)}
+    (key,) = plot.figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["3", "20"]
+    assert runs_by_epoch(tables.runs, tables.repeats, "alpha_hat") is None
+    assert runs_by_epoch(runs.drop("epoch"), tables.repeats, "alpha_hat") is None
+
+
+def test_kinds_draw_them_where_the_tables_are_there():
+    tables = planted(datasets=1, repeats=1, runs=4)
+    named = {kind.name for kind in kinds.KINDS}
+    assert {"margins", "draws-alpha-hat", "draws-ks-distance", "epochs-ece"} <= named
+    for name in ("margins", "draws-churn", "epochs-alpha-hat"):
+        assert kinds.plots(Given(tables), name) == []
+    (plot,) = kinds.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
+    assert plot.name == "draws-churn"

@@ -135,7 +135,7 @@ def runs_by_epoch(
     )
 
 
-class _Found:
+class Panels:
     """Panels that were drawn."""
 
     def __init__(self, titles: Sequence[str], label: str) -> None:
@@ -152,13 +152,13 @@ def _panels(
     by: str,
     across: str = "accuracy",
     other: str = "accuracy",
-) -> _Found:
+) -> Panels:
     """Draw a panel for each dataset and classifier, the smallest of `by` first."""
     groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
     titles = [" × ".join(one) for one in groups.rows()]
     levels = [str(level) for level in rows[by].unique().sort().to_list()]
-    shades = colormaps["viridis"](np.linspace(0, 0.92, len(levels)))
-    found = _Found(titles, label)
+    shades = list(colormaps["viridis"](np.linspace(0, 0.92, len(levels))))
+    found = Panels(titles, label)
     upright = _upright(name)
     for axis, group in zip(found.axes, groups.iter_rows(named=True), strict=True):
         here = rows.filter(**group)

@@ -8,6 +8,7 @@ from typing import Any
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.classes import Grouping, group
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
+from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
 from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
 
@@ -20,7 +21,7 @@ def resolve(
     *,
     classes: Mapping[str, Sequence[str | int]] | None = None,
     positive: str | int | None = None,
-    test: float | int | str = 0.25,
+    test: float | int | str | None = None,
     **parameters: Any,
 ) -> DatasetInfo:
     """Resolve a dataset.
@@ -38,7 +39,8 @@ def resolve(
         Of two classes the one with index 1.
     test : float, int or "official"
         Share (between 0 and 1) or number of points of the test set; shares are rounded half up.
-        ``"official"`` is the source's own test part.
+        ``"official"`` is the source's own test part. By default 0.25, or that of a file for which
+        `parameters` say it.
     **parameters
         What the source takes besides.
 
@@ -48,6 +50,12 @@ def resolve(
         For anything unknown, of the wrong type or out of range.
     """
     shape = describe(source, parameters)
+    is_parted = any(key in parameters for key in OF_FILES)
+    if test is None:
+        test = OFFICIAL if is_parted else 0.25
+    elif is_parted and test != OFFICIAL:
+        told = next(key for key in OF_FILES if key in parameters)
+        raise Refused("test", test, f"{told} says what the test set is: leave one of them out")
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
             "classes",

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import parts
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
-from manyseed.jobs.datasets.tabular import DataColumn, to_samples
+from manyseed.jobs.datasets.tabular import DataColumn, classes_of, to_samples
 from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:
     import polars as pl
 
-PARAMETERS = ("target", "categorical", "continuous", "ignore")
-_LISTS = PARAMETERS[1:]
+_LISTS = ("categorical", "continuous", "ignore")
+PARAMETERS = ("target", *_LISTS, *parts.PARAMETERS)
 
 FORMATS = (".csv", ".npz", ".parquet")
 
@@ -33,23 +35,31 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
     target, lists = _parameters(path, given)
+    own = parts.read(given)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise Refused("source", f"file:{name}", f"cannot be read: {error.strerror}") from error
-    samples, columns = _samples(path, content, target, lists)
+    samples, columns = _samples(path, content, target, lists, own)
+    n_train = samples.n_official_train
+    k = len(samples.class_names)
     return DataShape(
         provenance={
             "source": "file",
             "digest": hashlib.sha256(content).hexdigest(),
             "target": target,
             **lists,
+            **own,
         },
         n_samples=len(samples.y),
         n_features=len(samples.cardinality),
         n_categorical=int((samples.cardinality > 0).sum()),
         class_names=samples.class_names,
         class_counts=tuple(np.bincount(samples.y).tolist()),
+        image=samples.image,
+        test_counts=None
+        if n_train is None
+        else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
         location=str(path),
         columns=columns,
     )
@@ -70,7 +80,8 @@ def _fetch(provenance: Mapping[str, Any], location: str | None, _: Path) -> Samp
             f"{provenance['digest']}"
         )
     lists = {key: provenance.get(key, []) for key in _LISTS}
-    return _samples(path, content, provenance["target"], lists)[0]
+    own = {key: provenance[key] for key in parts.PARAMETERS if key in provenance}
+    return _samples(path, content, provenance["target"], lists, own)[0]
 
 
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
@@ -98,12 +109,25 @@ def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, li
 
 
 def _samples(
-    path: Path, content: bytes, target: str, lists: Mapping[str, Sequence[str]]
+    path: Path,
+    content: bytes,
+    target: str,
+    lists: Mapping[str, Sequence[str]],
+    own: Mapping[str, Any],
 ) -> tuple[Samples, tuple[ColumnInfo, ...]]:
     """Return the samples of a file, and what its columns are taken for, in its order."""
     sets = {key: set(lists.get(key, ())) for key in _LISTS}
-    read = _read_npz if path.suffix == ".npz" else _read_table
-    columns = read(path, content, target, sets)
+    aside = {key: own[key] for key in parts.COLUMNS if key in own}
+    for key, name in aside.items():
+        if name == target or any(name in names for names in sets.values()):
+            raise Refused(key, name, "is something else already")
+    if path.suffix == ".npz":
+        arrays = _arrays(path, content, target, aside)
+        if arrays["X"].ndim > 2:
+            return parts.parted(_images(path, arrays, target, lists), own, arrays), ()
+        columns = _of_arrays(path, arrays, target, {*aside.values()}, sets)
+    else:
+        columns = _read_table(path, content, target, sets, {*aside.values()})
     if target not in columns:
         raise Refused("target", target, "unknown column", columns)
     for key, names in lists.items():
@@ -111,10 +135,16 @@ def _samples(
             if name not in columns or name == target:
                 others = [column for column in columns if column != target]
                 raise Refused(key, name, "unknown column", others)
+    for key, name in aside.items():
+        if name not in columns:
+            raise Refused(key, name, "unknown column", columns)
+    beside = {name: found.values for name in aside.values() if (found := columns[name])}
+    columns |= dict.fromkeys(beside)
     features = {name: found for name, found in columns.items() if found and name != target}
     truth = columns[target]
     assert truth is not None  # never ignored: the target is no other column
     samples = to_samples(f"file:{path}", list(features.values()), truth)
+    samples = parts.parted(samples, own, beside)
     infos = tuple(
         column_info(name, found.values) if found else ColumnInfo(name, "ignored")
         for name, found in columns.items()
@@ -124,7 +154,7 @@ def _samples(
 
 
 def _read_table(
-    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]]
+    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]], aside: set[str]
 ) -> dict[str, DataColumn | None]:
     """Read the columns of a table; None for those that are ignored."""
     import polars as pl
@@ -145,6 +175,8 @@ def _read_table(
             continue
         if series.name in lists["continuous"]:
             series = _numbers(series)
+        if series.name in aside and series.dtype.is_temporal():
+            series = series.cast(pl.String)  # as ISO 8601 has it
         kind = series.dtype
         labelled = series.name == target or series.name in lists["categorical"]
         as_text = labelled or not kind.is_numeric()
@@ -169,20 +201,59 @@ def _numbers(series: pl.Series) -> pl.Series:
     return numbers
 
 
-def _read_npz(
-    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]]
-) -> dict[str, DataColumn | None]:
-    """Read the array ``X`` (sample, feature), its columns named by number, and the target's."""
+def _arrays(
+    path: Path, content: bytes, target: str, aside: Mapping[str, str]
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays ``X``, the target's, and those that are no features."""
     try:
         if not is_zipfile(io.BytesIO(content)):
             raise BadZipFile("it holds no arrays")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file}
+            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file}
     except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
         raise _refused(path, f"is no npz file: {error}") from error
-    for name in ("X", target):
+    for key, name in (("source", "X"), ("target", target), *aside.items()):
         if name not in arrays:
-            raise Refused("target" if name == target else "source", name, "unknown array", arrays)
+            raise Refused(key, name, "unknown array", arrays)
+    for key, name in aside.items():
+        if arrays[name].shape != arrays[target].shape:
+            raise Refused(key, name, f"has shape {arrays[name].shape}, no value for each row")
+    return arrays
+
+
+def _images(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    target: str,
+    lists: Mapping[str, Sequence[str]],
+) -> Samples:
+    """Return images (sample, height, width, channel), or without channels, and their classes."""
+    X, y = arrays["X"], arrays[target]
+    X = X[..., np.newaxis] if X.ndim == 3 else X
+    if X.ndim != 4 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf" or not X.size:
+        reason = f"holds X {arrays['X'].shape} of {X.dtype} and {target} {y.shape}, no images "
+        raise _refused(path, f"{reason}(sample, height, width, channel) and classes (sample)")
+    for key, names in lists.items():
+        if names:
+            raise Refused(key, [*names], "the file holds images, which have no columns")
+    X = X if X.dtype == np.uint8 else X.astype(np.float64)
+    if not np.isfinite(X).all():
+        raise _refused(path, "holds images with pixels that are not finite")
+    names, classes = classes_of(DataColumn(target, _labels(y)))
+    flat = X.reshape(len(X), -1)
+    _, height, width, channels = X.shape
+    cardinality = np.zeros(flat.shape[1], dtype=np.int32)
+    return Samples(flat, classes, cardinality, names, image=(height, width, channels))
+
+
+def _of_arrays(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    target: str,
+    aside: set[str],
+    lists: Mapping[str, set[str]],
+) -> dict[str, DataColumn | None]:
+    """Return the columns of ``X`` (sample, feature), named by number, and the others."""
     X, y = arrays["X"], arrays[target]
     if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
         raise _refused(
@@ -199,11 +270,19 @@ def _read_npz(
         )
         for j, name in enumerate(names)
     }
-    return {**columns, target: DataColumn(target, _labels(y))}
+    others: dict[str, DataColumn | None] = {
+        name: DataColumn(name, _plain(arrays[name])) for name in aside
+    }
+    return {**columns, **others, target: DataColumn(target, _labels(y))}
 
 
 def _refused(path: Path, reason: str) -> Refused:
     return Refused("source", f"file:{path}", reason)
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as such, all else as text."""
+    return values.astype(np.float64) if values.dtype.kind in "iuf" else _labels(values)
 
 
 def _labels(values: Any) -> Any:

@@ -47,6 +47,31 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
     n = target.values.size
     if n == 0 or not features:
         raise Refused("source", what, f"is empty: {n} samples with {len(features)} features")
+    names, y = classes_of(target)
+    X = np.empty((n, len(features)))
+    cardinality = np.zeros(len(features), dtype=np.int32)
+    for j, column in enumerate(features):
+        if column.is_categorical:
+            labels, codes = encode(column.values)
+            X[:, j] = np.where(codes < 0, np.nan, codes)
+            cardinality[j] = max(1, len(labels))  # 0 would say that it is continuous
+        else:
+            X[:, j] = column.values
+            if np.isinf(X[:, j]).any():
+                reason = f"holds infinite numbers in column {column.name!r}; leave it out, or mark"
+                raise Refused("source", what, f"{reason} them as missing")
+    return Samples(X, y, cardinality, names)
+
+
+def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the classes of a target in natural order, and each sample's place among them.
+
+    Raises
+    ------
+    Refused
+        For missing values, a single class, and more than half as many classes as samples.
+    """
+    n = target.values.size
     names, y = encode(target.values)
     if missing := int((y < 0).sum()):
         reason = f"{missing} of {n} values are missing; leave these rows out"
@@ -62,19 +87,7 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
             f"average, and there may be {MAX_CLASSES}. Is it a number to predict rather than a "
             "class?",
         )
-    X = np.empty((n, len(features)))
-    cardinality = np.zeros(len(features), dtype=np.int32)
-    for j, column in enumerate(features):
-        if column.is_categorical:
-            labels, codes = encode(column.values)
-            X[:, j] = np.where(codes < 0, np.nan, codes)
-            cardinality[j] = max(1, len(labels))  # 0 would say that it is continuous
-        else:
-            X[:, j] = column.values
-            if np.isinf(X[:, j]).any():
-                reason = f"holds infinite numbers in column {column.name!r}; leave it out, or mark"
-                raise Refused("source", what, f"{reason} them as missing")
-    return Samples(X, y, cardinality, names)
+    return names, y
 
 
 def encode(

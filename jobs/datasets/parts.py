@@ -1,0 +1,102 @@
+"""A file's own split: by a column that says ``train`` or ``test``, or its last rows in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.source import Samples
+from manyseed.jobs.datasets.split import Index, n_points
+
+SPLIT, ORDER, LAST = "split", "order", "last"
+PARAMETERS = (SPLIT, ORDER, LAST)
+COLUMNS = (SPLIT, ORDER)
+"""Those that name a column, which is no feature then."""
+
+PARTS = ("train", "test")
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check what a table says of a file's own split; return what it says, typed.
+
+    Raises
+    ------
+    Refused
+    """
+    found: dict[str, Any] = {}
+    for key in COLUMNS:
+        if key in given:
+            if not isinstance(given[key], str) or not given[key]:
+                raise Refused(key, given[key], allowed="the name of a column")
+            found[key] = given[key]
+    if LAST in given:
+        last = given[LAST]
+        if SPLIT in given:
+            raise Refused(LAST, last, f"beside {SPLIT}: leave one of them out")
+        if isinstance(last, int) and not isinstance(last, bool):
+            found[LAST] = integer(LAST, last, least=2)
+        else:
+            found[LAST] = number(LAST, last, above=0, below=1, what="a share")
+    elif ORDER in given:
+        reason = f"matters for {LAST} alone: say how many of the rows are the test set"
+        raise Refused(ORDER, given[ORDER], reason)
+    return found
+
+
+def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any]) -> Samples:
+    """Return samples with the test part behind the training part, each in its order.
+
+    Parameters
+    ----------
+    samples : Samples
+        In the file's order.
+    asked : mapping
+        As `read` returned it.
+    columns : mapping
+        Values of the columns that it names, arrays (sample,).
+
+    Raises
+    ------
+    Refused
+        For values that say no part or no order, or where a part is empty.
+    """
+    if not asked:
+        return samples
+    n = len(samples.y)
+    if SPLIT in asked:
+        train = _is_train(asked[SPLIT], columns[asked[SPLIT]])
+        rows, n_train = np.concatenate([np.flatnonzero(train), np.flatnonzero(~train)]), train.sum()
+    else:
+        rows = np.arange(n)
+        if ORDER in asked:
+            rows = _ascending(asked[ORDER], columns[asked[ORDER]])
+        n_train = n - n_points(asked[LAST], n)
+        if not 2 <= n_train <= n - 2:
+            reason = f"makes {n - n_train} of {n} samples the test set; both parts need 2 or more"
+            raise Refused(LAST, asked[LAST], reason)
+    return replace(samples, X=samples.X[rows], y=samples.y[rows], n_official_train=int(n_train))
+
+
+def _is_train(name: str, values: Any) -> Any:
+    texts = [None if value is None else str(value).strip().lower() for value in values.tolist()]
+    if wrong := [text for text in texts if text not in PARTS]:
+        shown = "a missing value" if wrong[0] is None else repr(wrong[0])
+        raise Refused(SPLIT, name, f"holds {shown}: each row is {' or '.join(PARTS)}")
+    for part in PARTS:
+        if part not in texts:
+            raise Refused(SPLIT, name, f"has no row that is {part}")
+    return np.array([text == PARTS[0] for text in texts])
+
+
+def _ascending(name: str, values: Any) -> Index:
+    """Return the rows by ascending values, those that are equal in the file's order."""
+    is_missing = [value is None or value != value for value in values.tolist()]
+    if any(is_missing):
+        raise Refused(ORDER, name, f"is missing in {sum(is_missing)} rows; leave these out")
+    known = values.astype(str) if values.dtype == np.object_ else values
+    found: Index = np.argsort(known, kind="stable")
+    return found

@@ -24,6 +24,7 @@ from manyseed.orchestrator.cli.example import example
 from manyseed.orchestrator.cli.export import export
 from manyseed.orchestrator.cli.howmany import howmany
 from manyseed.orchestrator.cli.importing import import_
+from manyseed.orchestrator.cli.init import init
 from manyseed.orchestrator.cli.logs import logs
 from manyseed.orchestrator.cli.pause import pause
 from manyseed.orchestrator.cli.plan import plan
@@ -78,6 +79,7 @@ def _main(
 _PANELS = {
     "Train": (
         example,
+        init,
         run,
         plan,
         schema,

@@ -1,0 +1,53 @@
+"""``manyseed init``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def init(
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="A file, CSV, Parquet or NPZ, or a source."),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="Code of yours as module:name, a script, or a classifier; without, several.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The classes.", show_default="what looks like them"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")
+    ] = Path("sweep.toml"),
+) -> None:
+    """Write a sweep file for the data and the model at hand, with what was seen as comments.
+
+    Examples:
+
+        manyseed init measurements.csv
+
+        manyseed init measurements.csv train.py
+
+        manyseed init sklearn:digits mynet:build --out digits.toml
+    """
+    from manyseed.orchestrator.cli.output import console, say_next
+    from manyseed.orchestrator.disk.placing import place_new, unavailable
+    from manyseed.orchestrator.errors import UserError
+    from manyseed.orchestrator.grids.beginning import sweep_file
+
+    if out.exists():
+        raise UserError("exists already", file=out, remedy="name another file with --out")
+    text = sweep_file(data, model, target)
+    with unavailable("write", out):
+        place_new(out, text.encode())
+    console.print(f"Wrote {out}.")
+    say_next("Next", "plan", out, "--dry-run")

@@ -1,0 +1,215 @@
+"""``manyseed init``: a sweep file for the data and the model at hand; comments say what was seen.
+
+Nothing of the model's is imported: what it is, the names of its parameters say.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets.tablefile import FORMATS
+from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
+
+TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
+"""Names of columns that are taken for the classes; else the last one is."""
+
+_TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
+_SHOWN = 6
+_WIDTH = 27
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A dataset: its source, what its table says with remarks, and what is known of it."""
+
+    source: str
+    options: Mapping[str, tuple[Any, str]]
+    info: DatasetInfo
+
+
+def sweep_file(data: str, model: str | None = None, target: str | None = None) -> str:
+    """Return the text of a sweep file.
+
+    Parameters
+    ----------
+    data : str
+        A file, or a source such as ``"sklearn:wine"``.
+    model : str, optional
+        A classifier, ``"module:name"`` in the working folder or installed, or a script.
+    target : str, optional
+        The column of classes, where another is meant than the one that looks like it.
+
+    Raises
+    ------
+    UserError
+    """
+    found = _data(data, target)
+    table = {} if model is None else _model(model)
+    return "".join(f"{line}\n" for line in _lines(found, model, table))
+
+
+def _data(data: str, target: str | None) -> _Data:
+    path = Path(data.removeprefix("file:"))
+    if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
+        try:
+            return _Data(data, {}, datasets.resolve(data))
+        except Refused as error:
+            remedy = f"a source, or a file ({', '.join(FORMATS)})"
+            raise refused(error, key="DATA", value=data, remedy=remedy) from None
+    columns, unreadable = _columns(path)
+    remark = "given"
+    if target is None:
+        names = {name.lower(): name for name in reversed(columns)}
+        known = next((names[name] for name in TARGETS if name in names), None)
+        target, remark = known or columns[-1], "its name says so" if known else "the last column"
+    elif target not in columns:
+        remedy = nearest(target, columns)
+        raise UserError("unknown column", key="--target", value=target, remedy=remedy)
+    ignored = [name for name in unreadable if name != target]
+    source = f"file:{path}"
+    try:
+        info = datasets.resolve(source, target=target, ignore=ignored)
+        odd = [each.name for each in info.columns if each.looks]
+        if odd:
+            ignored = sorted({*ignored, *odd})
+            info = datasets.resolve(source, target=target, ignore=ignored)
+    except Refused as error:
+        remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
+        raise refused(error, file=path, key=error.option, remedy=remedy) from None
+    options: dict[str, tuple[Any, str]] = {"target": (target, remark)}
+    if ignored:
+        options["ignore"] = (ignored, "look like ids or dates, or hardly repeat")
+    return _Data(source, options, info)
+
+
+def _columns(path: Path) -> tuple[list[str], list[str]]:
+    """Return the columns of a file, and those that no feature can be made of."""
+    import numpy as np
+    import polars as pl
+
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return [name for name in file.files if name != "X"], []
+        read = pl.read_csv if path.suffix == ".csv" else pl.read_parquet
+        frame = read(path, n_rows=100)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"cannot be read: {reason}", key="DATA", value=str(path)) from None
+    kinds = {series.name: series.dtype for series in frame}
+    if not kinds:
+        raise UserError("has no columns", key="DATA", value=str(path))
+    odd = [n for n, k in kinds.items() if k.is_temporal() or k.is_nested() or k == pl.Binary]
+    return [*kinds], odd
+
+
+def _model(model: str) -> dict[str, Any]:
+    """Return the table of a model; empty for a classifier that has a name."""
+    if model in classifiers.names():
+        return {}
+    if re.fullmatch(r"[\w.]+:[\w.]+", model):
+        return {_form(model): model}
+    if Path(model).is_file():
+        program = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
+        start = program.get(Path(model).suffix, "./" if "/" not in model else "")
+        files = "--train {train} --test {test} --out {out}"
+        return {"command": f"{start}{model} --seed {{seed}} {files}"}
+    raise UserError(
+        "unknown model",
+        key="MODEL",
+        value=model,
+        remedy=f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}',
+    )
+
+
+def _form(entry: str) -> str:
+    """Return what an entry point is by the parameters of its function, read in its module."""
+    module, _, name = entry.partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    try:
+        nodes = ast.parse(file.read_bytes()).body if file.is_file() else []
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"{file} is no Python: {error}", key="MODEL", value=entry) from None
+    named = {each.name: each for each in nodes if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    if file.is_file() and name not in named:
+        remedy = nearest(name, named)
+        raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
+    found: ast.stmt | None = named.get(name)
+    if isinstance(found, ast.ClassDef):
+        of_class = {each.name: each for each in found.body if isinstance(each, ast.FunctionDef)}
+        if "fit" in of_class:
+            return "estimator"
+        found = of_class.get("__init__")
+    asked = {each.arg for each in found.args.args} if isinstance(found, ast.FunctionDef) else set()
+    if "X_test" in asked:
+        return "train"
+    return "module" if "shape" in asked else "estimator"
+
+
+def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator[str]:
+    info = data.info
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data.source.partition(":")[2]).stem).strip("-._")
+    own = "mine" if table else model
+    known = _ON_IMAGES if info.image else _TABULAR
+    models = [own] if own else [each for each in known if not classifiers.lacking(each)]
+    yield "# manyseed plan THIS-FILE --dry-run   says what it asks for and what that costs"
+    yield "# manyseed run THIS-FILE              trains, analyses and reports"
+    yield _line("name", name or "sweep")
+    yield _line("seed", 1, "of all random streams: another one makes another sweep")
+    one = info.has_one_test_set
+    yield _line("repeats", 1 if one else 2, "test sets" + (": there is one" if one else ""))
+    yield _line("runs", 10, "fits that share a test set")
+    yield "\n[[grid]]                   # every combination of these lists"
+    yield _line("dataset", ["data"])
+    yield _line("classifier", models)
+    yield _line("vary", ["init+batch"], 'or apart: "init", "batch", and "train" for a bootstrap')
+    if info.n_continuous and not info.image:
+        what = f"on {info.n_continuous} continuous features"
+        yield _line("perturb_continuous", ["none", "relative:0.1"], what)
+    if info.n_categorical:
+        what = f"on {info.n_categorical} categorical features"
+        yield _line("perturb_categorical", ["none", "label:0.1"], what)
+    yield f"# {_line('train_fraction', [0.5, 1.0], 'shares of the training rows')}"
+    counts = info.class_counts or (None,) * len(info.class_names)
+    classes = [
+        label if count is None else f"{label} ({count:,})"
+        for label, count in zip(info.class_names, counts, strict=True)
+    ]
+    more = f" and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    yield f"\n# {info.n_samples:,} rows of {_kind(info)}"
+    yield f"# {len(classes)} classes: {', '.join(classes[:_SHOWN])}{more}"
+    yield "[dataset.data]"
+    yield _line("source", data.source)
+    for key, (value, remark) in data.options.items():
+        yield _line(key, value, remark)
+    if not one:
+        yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
+    if table:
+        yield "\n[classifier.mine]"
+        yield from (_line(key, value) for key, value in table.items())
+        if "command" in table:
+            yield "# timeout = 600              # seconds"
+            yield '# encode  = "dense"           # rows standardised and one-hot'
+        else:
+            yield "# params  = {}               # what it is called with"
+        yield "# space   = { lr = { low = 1e-4, high = 1.0, default = 0.01, log = true } }"
+
+
+def _kind(info: DatasetInfo) -> str:
+    if info.image:
+        height, width, channels = info.image
+        return f"images, {height} × {width} × {channels}"
+    return f"{info.n_features:,} features, {info.n_categorical:,} of them categorical"
+
+
+def _line(key: str, value: Any, remark: str = "") -> str:
+    text = f"{key} = {toml_value(value)}"
+    return f"{text:<{_WIDTH}}# {remark}" if remark else text

@@ -1,0 +1,121 @@
+"""``manyseed init``: the file that it writes plans, and says what was seen."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.orchestrator.plans.planning import plan_change
+from tests.orchestrator.conftest import inside
+
+OWN = Path(__file__).parents[3] / "examples" / "own"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    n = 60
+    pl.DataFrame(
+        {
+            "patient_id": range(n),
+            "dose": rng.normal(size=n),
+            "site": [f"s{i % 3}" for i in range(n)],
+            "Diagnosis": ["ill", "well"] * (n // 2),
+            "admitted": [f"2026-01-{i % 28 + 1:02d}" for i in range(n)],
+        }
+    ).write_csv(tmp_path / "measured.csv")
+    for file in OWN.glob("*.py"):
+        (tmp_path / file.name).write_text(file.read_text())
+    return tmp_path
+
+
+def written(*words: str) -> tuple[str, dict[str, Any]]:
+    code, said = inside("init", *words)
+    assert code == 0, said
+    text = Path("sweep.toml").read_text()
+    return text, tomllib.loads(text)
+
+
+def test_a_table_is_looked_at(here: Path) -> None:
+    text, table = written("measured.csv")
+    data = table["dataset"]["data"]
+    assert data == {
+        "source": "file:measured.csv",
+        "target": "Diagnosis",
+        "ignore": ["admitted", "patient_id"],
+        "test": 0.25,
+    }
+    assert "# 60 rows of 2 features, 1 of them categorical" in text
+    assert "ill (30), well (30)" in text
+    assert table["grid"][0]["perturb_categorical"] == ["none", "label:0.1"]
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["runs"] == 2 * 10 * 4 * len(table["grid"][0]["classifier"])
+    assert not any("look like" in note for note in summary["notes"])
+    assert inside("init", "measured.csv")[0] == 2  # it is there
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value"),
+    [
+        ("mytrain:fit", "train", "mytrain:fit"),
+        ("mymodel:build", "estimator", "mymodel:build"),
+        ("mynet:build", "module", "mynet:build"),
+        ("sklearn.svm:SVC", "estimator", "sklearn.svm:SVC"),
+        (
+            "train.py",
+            "command",
+            "python train.py --seed {seed} --train {train} --test {test} --out {out}",
+        ),
+    ],
+)
+def test_a_model_is_what_its_parameters_say(model: str, key: str, value: str) -> None:
+    _, table = written("sklearn:digits", model)
+    assert table["classifier"]["mine"] == {key: value}
+    assert table["grid"][0]["classifier"] == ["mine"]
+
+
+def test_what_it_writes_for_a_script_plans(here: Path) -> None:
+    Path("quick.py").write_text(
+        "import sys, numpy as np\ngiven = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+        "n = len(np.load(given['--test'])['X'])\n"
+        "np.save(given['--out'], np.random.default_rng(int(given['--seed'])).normal(size=(n, 3)))\n"
+    )
+    written("sklearn:wine", "quick.py")
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 40
+
+
+def test_a_classifier_and_images(here: Path) -> None:
+    X = np.zeros((20, 4, 4), dtype=np.uint8)
+    np.savez(here / "images.npz", X=X, y=np.arange(20) % 2)
+    text, table = written("images.npz")
+    assert table["dataset"]["data"]["target"] == "y"
+    assert "images, 4 × 4 × 1" in text
+    assert "perturb_continuous" not in table["grid"][0]
+    Path("sweep.toml").unlink()
+    _, table = written("sklearn:digits", "mlp")
+    assert "classifier" not in table
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 2 * 10
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.csv"], "cannot be read"),
+        (["sklearn:whine"], "sklearn:wine"),
+        (["measured.csv", "--target", "diagnosis"], "Diagnosis"),
+        (["measured.csv", "--target", "dose"], "--target"),
+        (["measured.csv", "trian.py"], "unknown model"),
+        (["measured.csv", "mytrain:fti"], "mytrain.py has no fti"),
+    ],
+)
+def test_what_cannot_be_seen_is_said(words: list[str], said: str) -> None:
+    code, text = inside("init", *words)
+    assert code == 2, text
+    assert said in " ".join(text.split())
+    assert not Path("sweep.toml").exists()

@@ -50,6 +50,7 @@ CLASSIFIERS: dict[str, Classifier] = {
 """By the names that sweep files use; a classifier is added by its record here."""
 
 _START = 0.005
+_PREDICTED_AT_ONCE = 1024  # rows, as jobs.training.testrows has it, which imports torch
 """Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
 
 
@@ -238,8 +239,7 @@ def core_seconds(
         if "batch_size" in trained and "batch_size" in ensembling:
             trained["batch_size"] = ensembling["batch_size"]
         info = replace(info, canonical=trained, epochs=taken[-1])
-        of_row = info.record.core_seconds(dataset, info, rows) / (taken[-1] * rows)
-        predicted = members * dataset.n_test * of_row * PREDICTION
+        predicted = members * dataset.n_test * _row_seconds(dataset, info) * PREDICTION
     presented = 0.0
     if (scheme := augmentation(augment)) is not None and info.epochs is not None:
         presented = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
@@ -248,6 +248,19 @@ def core_seconds(
         predicted += members * each
     trained_for = factor * info.record.core_seconds(dataset, info, rows)
     return _START + presented + trained_for + predicted
+
+
+def _row_seconds(dataset: DatasetInfo, info: ClassifierInfo) -> float:
+    """Return what a row of an epoch takes where as many are a step as are predicted at once."""
+    rows = {"batch": _PREDICTED_AT_ONCE, "batch_size": _PREDICTED_AT_ONCE}
+    large = replace(
+        info,
+        canonical={**info.canonical, **{k: v for k, v in rows.items() if k in info.canonical}},
+        hparams={**info.hparams, **{k: v for k, v in rows.items() if k in info.hparams}},
+    )
+    epochs = float(info.canonical["epochs"])
+    seconds = info.record.core_seconds(dataset, large, _PREDICTED_AT_ONCE)
+    return seconds / (epochs * _PREDICTED_AT_ONCE)
 
 
 def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hparam, ...]:

@@ -254,8 +254,11 @@ def test_the_cost_of_a_method_is_its_training_and_its_predictions():
     for members in (3, 9):
         method = methods.resolve("swag", {"members": members, **few})
         costs[members] = classifiers.core_seconds(WINE, info, 100, ensembling=method)
-    # a pass over the training rows for each member, and its prediction
+    # a pass over the training rows for each member, and its prediction, at once and so for less
     epoch = (single - 0.005) / 4
-    assert costs[9] - costs[3] == pytest.approx(2 * epoch * (1 + WINE.n_test / 100), rel=1e-6)
+    more = methods.resolve("dropout", {"members": 8})
+    predicted = classifiers.core_seconds(WINE, info, 100, ensembling=more) - dropout
+    assert costs[9] - costs[3] == pytest.approx(2 * epoch + predicted, rel=1e-6)
+    assert 0 < predicted < 2 * epoch * WINE.n_test / 100
     csgld = methods.resolve("csgld", {"cycle": 4, "members": 3})
     assert methods.passes(csgld, 4) == pytest.approx(1.3 * 4)

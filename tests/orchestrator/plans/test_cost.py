@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.ensembling.methods import resolve
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
@@ -111,6 +112,55 @@ def test_epochs_count(name, options, tmp_path, monkeypatch):
     dataset = datasets.resolve(source)
     few, many = (whole(dataset, name, epochs=n, **options) for n in (2, 20))
     assert many == pytest.approx(10 * few, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("widths", "batch", "rows", "measured"),
+    [
+        ((64, 64), 32, 225, 1.20),
+        ((64, 32), 128, 898, 1.56),
+        ((64, 64), 256, 898, 2.38),
+        ((128, 128), 32, 898, 1.89),
+        ((256, 128), 32, 898, 2.82),
+        ((512, 256), 64, 427, 7.70),
+    ],
+)
+def test_an_mlp_is_priced_by_steps_and_by_its_widths(widths, batch, rows, measured):
+    """Within a fourth of the CPU time of a step of SGD on digits, in milliseconds."""
+    digits = datasets.resolve("sklearn:digits")
+    hparams = dict(zip(("width1", "width2"), widths, strict=True))
+    given = info("mlp", digits, batch_size=batch, epochs=100, hparams=hparams)
+    found = classifiers.core_seconds(digits, given, rows) / 100 / (rows / batch)
+    assert found * 1e3 == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "measured"),
+    [
+        (None, {}, 0.2),
+        ("snapshot", {"cycle": 10, "lr": 0.1, "batch_size": 32}, 3.7),
+        ("csgld", {"cycle": 10, "lr": 0.1, "batch_size": 32}, 1.3),
+        ("fge", {"pretrain": 30, "cycle": 2}, 1.0),
+        ("swag", {"pretrain": 30, "epochs": 60}, 0.7),
+        ("dropout", {}, 0.4),
+    ],
+)
+def test_the_digits_study_is_priced_as_it_was_recorded(method, options, measured):
+    """`fit_seconds` that docs/uncertainty.md states, of 50 members each, within a half."""
+    digits = datasets.resolve("sklearn:digits", test=0.875)
+    hparams = {"lr": 0.05, "weight_decay": 5e-4, "width1": 64, "width2": 64}
+    own = {"optimizer": "sgd", "epochs": 30, "batch_size": 32, "hparams": hparams}
+    ensembling = None if method is None else resolve(method, {"members": 50, **options})
+    model = info("mlp", digits, **own)
+    found = classifiers.core_seconds(digits, model, digits.n_train, ensembling=ensembling)
+    assert 1 / 1.5 < found / measured < 1.5
+
+
+def test_rows_are_predicted_at_once_as_the_price_has_it():
+    from manyseed.jobs.classifiers import registry
+    from manyseed.jobs.training import testrows
+
+    assert registry._PREDICTED_AT_ONCE == testrows.PREDICTED_AT_ONCE
 
 
 @pytest.mark.parametrize(

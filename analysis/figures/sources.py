@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.tables.snapshots import last
 
@@ -44,19 +45,30 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
     for axis, cell in zip(axes, chosen, strict=True):
         own = first.filter(_panel=cell)
         there = [one for one in order if one in own["vary"].to_list()]
-        for index, epoch in enumerate(epochs):
+        known_here = own["epoch"].unique().sort().to_list()
+        for place, epoch in enumerate(known_here):
+            index = epochs.index(epoch)
             at = own.filter(epoch=epoch)
             values = dict(at.select("vary", name).iter_rows())
-            _bars(axis, [values.get(one) for one in there], index, len(epochs))
+            bars = [values.get(one) for one in there]
+            _bars(axis, bars, (place, len(known_here)), len(epochs), index)
             handles[str(epoch)] = axis.scatter([], [], color=colour(index), marker=marker(0))
+        if name == "alpha_hat_mean" and own[name].to_numpy().max() < NOTHING:
+            told = axis.get_title(loc="left")
+            axis.clear()
+            axis.set_title(told)
+            axis.text(0.5, 0.5, "α̂ is 0", transform=axis.transAxes, ha="center")
+            axis.set_yticks([])
         axis.set_xticks(range(len(there)), there)
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.6, len(there) - 0.4)
     if len(epochs) > 1:
-        legend(figure, handles, "epoch")
+        ordered = {str(epoch): handles[str(epoch)] for epoch in epochs if str(epoch) in handles}
+        legend(figure, ordered, "epoch")
     shades = f" Colours: epochs {', '.join(map(str, epochs))}." if len(epochs) > 1 else ""
     deltas = known["delta"].drop_nulls().unique().sort()
-    read = f" To be read with δ = {deltas[0]:.3f} to {deltas[-1]:.3f}." if len(deltas) else ""
+    ends = dict.fromkeys(f"{delta:.3f}" for delta in deltas)
+    read = f" To be read with δ = {' to '.join([*ends][:: max(len(ends) - 1, 1)])}." if ends else ""
     runs = int(known["n_runs"].sum())
     return Plot(
         f"sources-{name.replace('_', '-')}",
@@ -69,10 +81,13 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
     )
 
 
-def _bars(axis: Axes, values: list[float | None], index: int, count: int) -> None:
-    """Draw a bar for each source, at its place among those of other epochs."""
+def _bars(
+    axis: Axes, values: list[float | None], place: tuple[int, int], count: int, index: int
+) -> None:
+    """Draw a bar for each source, at its place among those of the panel's other epochs."""
     wide = BAR / count
-    x = np.arange(len(values)) + (index - (count - 1) / 2) * wide
+    at, here = place
+    x = np.arange(len(values)) + (at - (here - 1) / 2) * wide
     heights = np.array([np.nan if value is None else value for value in values])
     axis.bar(x, heights, width=0.9 * wide, color=colour(index))
 

@@ -158,6 +158,21 @@ def test_sources_stand_side_by_side_epoch_by_epoch(sweep):
     assert "Colours: epochs 2, 50." in both.caption
     assert "δ = 0.040" in both.caption
     assert sources(planted().cells, "accuracy_std") is None
+    assert both.caption.count("0.040") == 1  # not from 0.040 to 0.040
+    nothing = sources(late.with_columns(alpha_hat_mean=pl.lit(1e-4)), "alpha_hat_mean")
+    (axis,) = nothing.figure.axes
+    assert (heights(axis), [text.get_text() for text in axis.texts]) == ([], ["α̂ is 0"])
+
+
+def test_bars_of_one_epoch_stand_above_their_source(sweep):
+    """Beside a classifier of several epochs: one of fewer has its bars in the middle, too."""
+    late = sweep.cells.with_columns(pl.lit(9, pl.UInt32).alias("epoch"))
+    other = sweep.cells.with_columns(pl.col("cell") + 10, classifier=pl.lit("svm-sgd"))
+    plot = sources(pl.concat([sweep.cells, late, other]), "accuracy_std")
+    first, second = plot.figure.axes
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in second.patches]
+    assert middles == pytest.approx([0, 1, 2])
+    assert len(first.patches) == 6
 
 
 def test_tables_two_and_three_compare_sources(sweep):

@@ -26,7 +26,7 @@ from manyseed.analysis.metrics.consistency import (
     kappa,
 )
 from manyseed.analysis.metrics.gram import above, both_wrong, class_counts, count, pack, same_label
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.spread import Spread
 from manyseed.analysis.options import Options
 
@@ -205,11 +205,6 @@ def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
 
 
 _FULL = ("n", "mean", "min", "max", "range", "q05", "median", "q95")
-_SHORT = ("mean", "range")
-
-
-def _column(name: str, unit: str, meaning: str, summaries: tuple[str, ...] = _SHORT) -> Column:
-    return Column(name, pl.Float64, unit, meaning, summaries)
 
 
 _POINTS = "share of test points"
@@ -230,19 +225,19 @@ AGREEMENT = Metric(
         ),
     ),
     pairs=(
-        _column(
+        real(
             "ec_local",
             "share of the union",
             "Local error consistency: points both get wrong, among those at least one gets wrong.",
             _FULL,
         ),
-        _column(
+        real(
             "ec_global",
             _POINTS,
             "Global error consistency: points both get wrong, among all.",
             _FULL,
         ),
-        _column("churn", _POINTS, "Points to which the two runs give different labels.", _FULL),
+        real("churn", _POINTS, "Points to which the two runs give different labels.", _FULL),
         Column(
             "churn_points",
             pl.UInt32,
@@ -250,27 +245,27 @@ AGREEMENT = Metric(
             "The same as a number of points.",
             ("mean", "min", "max"),
         ),
-        _column("ec_kappa", "1", "Cohen's kappa of the two runs' correctness.", _FULL),
-        _column("agreement", _POINTS, "Points to which the two runs give the same label."),
-        _column("label_kappa", "1", "Cohen's kappa of the two runs' labels."),
-        _column(
+        real("ec_kappa", "1", "Cohen's kappa of the two runs' correctness.", _FULL),
+        real("agreement", _POINTS, "Points to which the two runs give the same label."),
+        real("label_kappa", "1", "Cohen's kappa of the two runs' labels."),
+        real(
             "ec_union",
             "share of the union",
             "Points both get wrong, among those that any run of the repeat gets wrong.",
         ),
-        _column(
+        real(
             "ec_largest_union",
             "share of the union",
             "Points both get wrong, divided by the largest union of the errors of two runs.",
         ),
-        _column("ec_local_cube_root", "1", "Cube root of both accuracies times ec_local."),
-        _column("ec_global_cube_root", "1", "Cube root of both accuracies times ec_global."),
-        _column(
+        real("ec_local_cube_root", "1", "Cube root of both accuracies times ec_local."),
+        real("ec_global_cube_root", "1", "Cube root of both accuracies times ec_global."),
+        real(
             "ec_local_square_root",
             "1",
             "Square root of the accuracies' geometric mean times ec_local.",
         ),
-        _column(
+        real(
             "ec_global_square_root",
             "1",
             "Square root of the accuracies' geometric mean times ec_global.",

@@ -43,6 +43,13 @@ class Column:
     summaries: tuple[str, ...] = ()
 
 
+def real(
+    name: str, unit: str, meaning: str, summaries: tuple[str, ...] = ("mean", "range")
+) -> Column:
+    """Return a column of real numbers, of which repeats have the mean and the range."""
+    return Column(name, pl.Float64, unit, meaning, summaries)
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """One test set, shared by all repeats with the same repeat index.

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.calibration import (
@@ -14,7 +13,7 @@ from manyseed.analysis.metrics.calibration import (
     expected_calibration_error,
     log_likelihood,
 )
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.probabilities import (
     confidences,
     log_probabilities,
@@ -192,12 +191,6 @@ _SUMMARIES = ("mean", "std", "range")
 _SHARE, _NATS, _GAP = "share of test points", "nats", "difference of shares"
 
 
-def _column(
-    name: str, unit: str, meaning: str, summaries: tuple[str, ...] = ("mean", "range")
-) -> Column:
-    return Column(name, pl.Float64, unit, meaning, summaries)
-
-
 REJECTION = Metric(
     name="rejection",
     needs="confidence",
@@ -205,14 +198,14 @@ REJECTION = Metric(
     chunk=_rejection_chunk,
     finish=_rejection_finish,
     runs=(
-        _column("error", _SHARE, "Share of the test points that the run gets wrong.", ()),
-        _column(
+        real("error", _SHARE, "Share of the test points that the run gets wrong.", ()),
+        real(
             "aurc",
             _SHARE,
             "Area under the risk-coverage curve: mean over j of the share wrong among the j most "
             "confident points.",
         ),
-        _column(
+        real(
             "misclassification_auroc",
             "probability",
             f"Wrong points have less confidence than right ones. {NOT_COMPARABLE}",
@@ -230,41 +223,41 @@ CALIBRATION = Metric(
     finish=_finish,
     allowed=_allowed,
     runs=(
-        _column(
+        real(
             "cll",
             _NATS,
             "Calibrated log-likelihood: at the temperature of the other half of the test set, mean "
             "over random splits.",
             _SUMMARIES,
         ),
-        _column(
+        real(
             "cll_split_sd",
             _NATS,
             "Standard deviation of cll over the splits (n - 1): Monte-Carlo error, not the "
             "uncertainty for new test points.",
             (),
         ),
-        _column(
+        real(
             "temperature", "1", "Geometric mean of the temperatures fitted, above 1: overconfident."
         ),
-        _column("temperature_sd", "1", "Their standard deviation (n - 1).", ()),
-        _column(
+        real("temperature_sd", "1", "Their standard deviation (n - 1).", ()),
+        real(
             "temperature_bounded",
             "share of fits",
             "Fits that end at a bound, 1/20 or 20, as where half of the test set has no error.",
             ("max",),
         ),
-        _column("c_brier", "squared probability", "brier, calibrated as for cll."),
-        _column("c_ece", _GAP, "ece, calibrated as for cll."),
-        _column(
+        real("c_brier", "squared probability", "brier, calibrated as for cll."),
+        real("c_ece", _GAP, "ece, calibrated as for cll."),
+        real(
             "tace",
             _GAP,
             "Thresholded adaptive calibration error: over all classes, in bins of equally many of "
             "the points above the option tace_threshold.",
         ),
-        _column("c_tace", _GAP, "tace, calibrated as for cll."),
-        _column("c_aurc", _SHARE, "aurc, calibrated as for cll."),
-        _column(
+        real("c_tace", _GAP, "tace, calibrated as for cll."),
+        real("c_aurc", _SHARE, "aurc, calibrated as for cll."),
+        real(
             "misclassification_auroc_entropy",
             "probability",
             f"Wrong points have more entropy than right ones. {NOT_COMPARABLE}",

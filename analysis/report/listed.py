@@ -252,7 +252,7 @@ def times(runs: pl.DataFrame) -> Listed | None:
     )
 
 
-def number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int = 3) -> str:
     """Write a number with fixed digits; a dash where it is undefined."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from manyseed.analysis.figures.style import Plot, places
 from manyseed.analysis.report.context import Context
+from manyseed.analysis.report.listed import number
 
 MINUS = "\N{MINUS SIGN}"
 MARKS = 8000  # dots of a page that tell their run
@@ -47,11 +48,6 @@ class Marks:
         said = json.dumps({"x": x, "y": y, "runs": runs}, separators=(",", ":"))
         assert "<" not in said  # numbers and addresses
         return Markup(f'<script type="application/json" class="marks">{said}</script>')
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with fixed digits; a dash where it is undefined."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def difference(value: float | None, digits: int = 4) -> str:

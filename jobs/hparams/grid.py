@@ -121,15 +121,16 @@ def _value(hparam: Hparam, value: object, option: str) -> Value:
 
 def written(values: Mapping[str, Value]) -> str:
     """Return how a configuration is written."""
-    return ",".join(f"{name}={_text(values[name])}" for name in sorted(values))
+    return ",".join(f"{name}={text_of(values[name])}" for name in sorted(values))
 
 
-def _text(value: Value) -> str:
+def text_of(value: Value) -> str:
+    """Return how a value is written: numbers as Python has them, true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_read_back(value: Value) -> bool:
-    text = _text(value)
+    text = text_of(value)
     again = _plain(text)
     return again == value and type(again) is type(value) and not {*",= "} & {*text}
 
@@ -169,7 +170,7 @@ def _typed(hparam: Hparam, text: str) -> object:
     if isinstance(hparam, Free):
         return _plain(text)
     if isinstance(hparam, Categorical):
-        return next((level for level in hparam.levels if _text(level) == text), text)
+        return next((level for level in hparam.levels if text_of(level) == text), text)
     try:
         return float(text) if isinstance(hparam, Continuous) else int(text)
     except ValueError:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Value
 
 NEEDED = ("train", "test", "out")
@@ -96,14 +97,9 @@ def filled(words: Iterable[str], values: Mapping[str, Value]) -> list[str]:
     """Return words with values in the place of their placeholders."""
 
     def piece(found: re.Match[str]) -> str:
-        return text(values[found[1]]) if found[1] is not None else found[0][:1]
+        return text_of(values[found[1]]) if found[1] is not None else found[0][:1]
 
     return [_PIECE.sub(piece, word) for word in words]
-
-
-def text(value: Value) -> str:
-    """Return how a value stands in a command: numbers as Python writes them, true and false."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def draws_from(words: Iterable[str]) -> list[str]:

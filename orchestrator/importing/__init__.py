@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
@@ -23,7 +24,6 @@ from manyseed.orchestrator.importing.frames import (
 )
 from manyseed.orchestrator.importing.joined import joined
 from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
-from manyseed.orchestrator.store.layout.schema import Probability
 
 FORMATS = (".npz", ".npy", ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")

@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
@@ -34,7 +35,6 @@ from manyseed.orchestrator.importing.source import (
     codes,
     texts,
 )
-from manyseed.orchestrator.store.layout.schema import Probability
 
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.probabilities import predicted
@@ -27,7 +28,6 @@ from manyseed.orchestrator.importing.source import (
     attributes,
     codes,
 )
-from manyseed.orchestrator.store.layout.schema import Probability
 from manyseed.orchestrator.store.reading.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
-from manyseed.jobs.run import Prediction
+from manyseed.jobs.run import Prediction, Probability
 from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.source import Positions, Predicted, PredictionFile
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, PADDING
 from manyseed.orchestrator.store.layout.groups import Group
-from manyseed.orchestrator.store.layout.schema import GroupSpec, Probability
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.shards import replacing_shard
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array

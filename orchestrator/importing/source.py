@@ -15,9 +15,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.cells import UNPERTURBED
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.layout.schema import Keep, Probability, ScoreType
+from manyseed.orchestrator.store.layout.schema import Keep, ScoreType
 
 Positions = NDArray[np.int64]
 

@@ -89,10 +89,10 @@ class _Inquiry:
     row: int
     crc: int
     cell: int
-    canonical: dict[str, Any]
+    trained: Cell
     repeat: int
     run: int
-    asked: dict[str, Any]
+    asked: Asked
 
     @property
     def key(self) -> Key:
@@ -259,13 +259,13 @@ def _jobs(
     spec = group.spec
     status, crc = statuses(group), read_array(group, "crc")
     wanted = plan.rows.filter(group=spec.number).join(cells.select("cell"), on="cell", how="semi")
-    known: dict[int, dict[str, Any]] = {}
+    known: dict[int, Cell] = {}
     for row in wanted.sort("repeat", "cell", "run").iter_rows(named=True):
         place, number = row["row"], row["cell"]
         if place >= group.rows or status[place] != DONE:
             continue
         if number not in known:
-            known[number] = fitted(paths, plan.cell(number)).canonical()
+            known[number] = fitted(paths, plan.cell(number))
         yield _Inquiry(
             str(paths.store),
             spec.path,
@@ -275,7 +275,7 @@ def _jobs(
             known[number],
             row["repeat"],
             row["run"],
-            asked[spec.path].to_attributes(),
+            asked[spec.path],
         )
 
 
@@ -302,9 +302,8 @@ def _ask(job: _Inquiry) -> Counts:
     group = open_group(Path(job.store), job.group)
     row = read_rows(group, [PARAMETERS.name], [job.row])[PARAMETERS.name][0]
     layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
-    run = Run(Cell.from_canonical(job.canonical), job.repeat, job.run)
-    asked = Asked.from_attributes(job.asked)
-    found = parameters.answers(_trainer(), run, asked, (layouts, row))
+    run = Run(job.trained, job.repeat, job.run)
+    found = parameters.answers(_trainer(), run, job.asked, (layouts, row))
     return {name: _as_json(values) for name, values in found.items()}
 
 

@@ -19,7 +19,6 @@ import polars as pl
 
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.training import beside
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
@@ -292,9 +291,8 @@ def _tune(folder: Path) -> None:
 def _respond(folder: Path) -> None:
     def answers(jobs: list[Any], workers: int) -> Any:
         for job in jobs:
-            asked = Asked.from_attributes(job.asked)
-            counts = [[[job.row] * 5] for _ in asked.responses]
-            parts = [[job.row] * 4 for _ in asked.responses]
+            counts = [[[job.row] * 5] for _ in job.asked.responses]
+            parts = [[job.row] * 4 for _ in job.asked.responses]
             found = dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
             yield ModelAnswers(job.group, job.cell, job.repeat, job.run, job.crc, found)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.store.layout.arrays import itemsize, label_dtype
 from manyseed.orchestrator.store.layout.coordinates import Coordinate
 from manyseed.orchestrator.store.layout.optional import OptionalArray
-from manyseed.orchestrator.store.layout.schema import GroupSpec, Keep, Probability, ScoreType
+from manyseed.orchestrator.store.layout.schema import GroupSpec, Keep, ScoreType
 
 SHARD_RUNS = 1000
 SHARD_BYTES = 256 * 10**6  # of one array: what a publisher holds in memory

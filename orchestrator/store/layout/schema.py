@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.layout.arrays import (
@@ -41,7 +42,6 @@ _NESTED = ("response", "parameters")
 
 Keep = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
-Probability = Literal["softmax", "ovr", "none"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def split(option: str, text: object) -> tuple[str, ...]:
         For what is no text, or cannot be split.
     """
     if not isinstance(text, str) or "\0" in text:
-        raise Refused(option, text, allowed='text such as "python train.py --out {out} …"')
+        raise Refused(option, text, allowed='text such as "python train.py {train} {test} {out}"')
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

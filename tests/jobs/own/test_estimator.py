@@ -199,3 +199,18 @@ def test_training_accuracy_is_that_of_the_estimator() -> None:
     model = DecisionTreeClassifier(max_depth=2).fit(X[n], y[n])
     assert found.measured is not None
     assert found.measured["final_train_accuracy"] == np.float32(model.score(X[n], y[n]))
+
+
+def test_lightgbm_gives_the_labels_that_it_gives_outside() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    data, _ = multiclass()
+    params = {"n_estimators": 8, "num_leaves": 5, "bagging_freq": 1, "bagging_fraction": 0.5}
+    params |= {"min_child_samples": 5, "verbose": -1}
+    canonical = settings("lightgbm:LGBMClassifier", seeds={"random_state": "batch"}, params=params)
+    found = [fit(canonical, data, run) for run in (0, 0, 1)]
+    for run, one in zip((0, 1), (found[0], found[2]), strict=True):
+        model = lightgbm.LGBMClassifier(**params, random_state=seed31(generators(run).batch))
+        expected = model.fit(data.X, data.y.astype(int)).predict(data.X_test)
+        np.testing.assert_array_equal(one.label[0], expected)
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+    assert not np.array_equal(found[0].scores, found[2].scores)

@@ -29,7 +29,8 @@ def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     cells : polars frame
         The table of cells, of one snapshot each.
     """
-    own = table.join(cells, on=CELL_KEY, how="semi", maintain_order="left")
+    key = [name for name in CELL_KEY if name in cells.columns]  # earlier versions had one snapshot
+    own = table.join(cells, on=key, how="semi", maintain_order="left")
     shown = over_repeats(own, ["cell"])
     finite = shown.filter(values="finite")
     there = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))

@@ -62,6 +62,8 @@ def test_lines_are_means_and_bands_the_envelope_of_runs():
     assert plot.n == 24
     assert "n = 24 runs in 4 repeats" in plot.caption
     assert "infinite" not in plot.caption
+    assert margins(table, cells.drop("epoch")).n == 24  # tables of an earlier version
+    assert margins(table.with_columns(epoch=pl.lit(7, pl.UInt32)), cells) is None
 
 
 def test_margins_without_a_place_are_told_and_classes_beyond_two_have_no_ensemble():

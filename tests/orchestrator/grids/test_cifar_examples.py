@@ -52,6 +52,7 @@ def test_methods_are_priced_by_their_epochs(planned):
             (1.3 * 1698, "csgld", 0.97, 1.3),
             (300, "swag", 1, 1.7),  # statistics of a hundred members
             (*fge, 1, 1.2),
+            (epochs + 1.5, "kfac-laplace", 1, 1.2),
         ):
             ratio = found[f"{name}~{method}"] / found[name] / (trained / epochs)
             assert least <= ratio <= most, (name, method, ratio)
@@ -69,7 +70,7 @@ def test_deep_ensembles_have_the_source_s_pool(planned):
     assert cells.filter(pl.col("ensembling") != "none")["runs"].unique().to_list() == [5]
     assert cells["augment"].unique().to_list() == ["crop-flip:4"]
     assert cells.filter(classifier="vgg")["ensembling"].sort().to_list() == sorted(
-        ["none", "snapshot", "csgld", "swag", "fge-vgg", "vi", "dropout"]
+        ["none", "snapshot", "csgld", "swag", "fge-vgg", "vi", "kfac-laplace", "dropout"]
     )
 
 

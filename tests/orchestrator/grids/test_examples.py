@@ -26,8 +26,8 @@ ASKED = {
     "looe-2024": 4 * 100,
     "invariance-cifar10": (4 * 2 + 3) * 3 * 2 * 9,
     "invariance-digits": 3 * 2 * 2 * 3 * 3,
-    "pitfalls-cifar10": 4 * 128 + 5 * (4 * 3 + 4 + 4 + 2),
-    "pitfalls-digits": 2 * (6 * 5 + 60),
+    "pitfalls-cifar10": 4 * 128 + 5 * (4 * 4 + 4 + 4 + 2),
+    "pitfalls-digits": 2 * (7 * 5 + 60),
     "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 20 + 2 * 20,
 }
 

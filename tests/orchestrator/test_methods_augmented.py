@@ -8,15 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.run import Run
+from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from tests.orchestrator.conftest import assert_equal, stored, train, write
+from tests.orchestrator.conftest import stored, train, write
 
 GRID = """
 name    = "crossed"
@@ -131,45 +135,35 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return train(write(folder / "crossed.toml", GRID), folder / "sweep")
 
 
-def of_cells(sweep: Sweep) -> dict[str, dict[str, np.ndarray]]:
-    """Return all that depends on training, by cell and not by where it lies."""
-    plan, held = Plan.read(sweep.paths), stored(sweep)
-    rows = plan.rows.sort("cell", "repeat", "run")
-    found = {}
-    for cell in plan.cells.iter_rows(named=True):
-        own = rows.filter(cell=cell["cell"])["row"].to_list()
-        arrays = held[cell["path"]]
-        of_runs = {
-            name: values for name, values in arrays.items() if name not in ("y_true", "test_index")
-        }
-        found[cell["cell_id"]] = {name: values[own] for name, values in of_runs.items()}
-    return found
-
-
 @pytest.mark.slow
 def test_results_are_those_of_separate_plans(crossed: Sweep, tmp_path: Path) -> None:
-    whole = of_cells(crossed)
-    assert len(whole) == len(CROSSED)
-    together: dict[str, dict[str, np.ndarray]] = {}
-    for name, text in {
-        "methods": grid(
-            ensembling=["none", "snapshot", "swag"], augment=["none"], test_augment=["none"]
-        ),
+    """What each plan asks for, trained here, is what the crossed sweep has stored of the cell."""
+    whole, trainer, compared = Plan.read(crossed.paths), Trainer(), 0
+    for name, asked in {
+        "methods": grid(ensembling=[*METHODS], augment=["none"], test_augment=["none"]),
         "trained": grid(ensembling=["snapshot"], augment=["rotate:45"], test_augment=["none"]),
         "tested": grid(ensembling=["none", "swag"], augment=["none"], test_augment=["rotate:20"]),
-        "both": grid(
-            ensembling=["none", "snapshot", "swag"],
-            augment=["rotate:45"],
-            test_augment=["rotate:20"],
-        ),
+        "both": grid(ensembling=[*METHODS], augment=["rotate:45"], test_augment=["rotate:20"]),
     }.items():
-        file = write(tmp_path / f"{name}.toml", text)
-        together |= of_cells(train(file, tmp_path / name))
-    assert len(together) == 3 + 1 + 2 + 3
-    assert_equal({cell: whole[cell] for cell in together}, together)
+        for row in cells_of(tmp_path / name, asked).values():
+            own = Plan.read(SweepPaths(tmp_path / name / "sweep")).cell(row["cell"])
+            (cell,) = whole.cells.filter(cell_id=own.id)["cell"]
+            held = xr.open_zarr(crossed.paths.store, group=str(row["path"]), consolidated=False)
+            for run in range(2):
+                at = whole.rows.filter(cell=cell, repeat=0, run=run)["row"].item()
+                measures = ("size_score",) if row["ensembling"] != "none" else ()
+                found = trainer.train(Run(own, 0, run), Handling(measures=measures))
+                np.testing.assert_array_equal(held["score"][at], found.scores)
+                np.testing.assert_array_equal(held["label"][at], found.label)
+                if measures:
+                    np.testing.assert_array_equal(
+                        held["size_score"][at], found.measured["size_score"]
+                    )
+                compared += 1
+    assert compared == 2 * (3 + 1 + 2 + 3)
     # each cell has predictions of its own
-    scores = [arrays["score"].tobytes() for arrays in whole.values()]
-    assert len({*scores}) == len(CROSSED)
+    scores = [values.tobytes() for arrays in stored(crossed).values() for values in arrays["score"]]
+    assert len({*scores}) == 2 * len(CROSSED)
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -83,10 +84,11 @@ def fit(
             raise MachineError(f"{scratch} cannot be written: {error}") from error
         values["out"] = str(scratch / OUT)
         started = perf_counter()
-        _run(words.filled(settings["command"], values), place, scratch, handling.timeout)
-        seconds = perf_counter() - started
-        found = read(scratch, settings["scores"])
-        shown = _said(scratch)
+        command = words.filled(settings["command"], values)
+        with _ended(command, place, scratch, handling.timeout):
+            seconds = perf_counter() - started
+            found = read(scratch, settings["scores"])
+            shown = _said(scratch)
         try:
             value = in_form(found, settings["scores"], "the command", len(X_test), data.n_classes)
         except OwnError as error:
@@ -152,7 +154,9 @@ def _written(path: Path, form: str, X: NDArray[Any], y: NDArray[Any] | None) -> 
     return str(file)
 
 
-def _run(command: Sequence[str], place: Path, scratch: Path, timeout: float) -> None:
+@contextmanager
+def _ended(command: Sequence[str], place: Path, scratch: Path, timeout: float) -> Iterator[None]:
+    """Run a command until it ends; its scratch folder is there within the block alone."""
     ours, theirs = socket.socketpair()
     with ours, (scratch / "log.txt").open("wb") as log:
         with theirs:
@@ -171,9 +175,15 @@ def _run(command: Sequence[str], place: Path, scratch: Path, timeout: float) -> 
             )
         with process:
             try:
-                ending, _, more = ours.recv(4096).decode(errors="replace").partition(" ")
+                ending = ours.recv(4096).decode(errors="replace")
+                _require_success(ending, timeout, scratch)
+                yield
             finally:
-                ours.close()  # whatever ends the wait ends the command
+                ours.close()  # whatever ends the wait, or the block, ends the command
+
+
+def _require_success(told: str, timeout: float, scratch: Path) -> None:
+    ending, _, more = told.partition(" ")
     if ending == "missing":
         raise MachineError(f"the command cannot be started: {more}")
     if ending == "timeout":

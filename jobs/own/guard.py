@@ -2,7 +2,7 @@
 
 A script of the standard library alone: ``python -I -S guard.py PIPE SCRATCH SECONDS WORD …``. It
 runs the words, then writes how they ended to the pipe: ``code N``, ``timeout`` or ``missing WHY``.
-When the other end of the pipe is closed, its process is gone: then the scratch folder goes, too.
+When the other end of the pipe is closed, or its process gone, the scratch folder goes, too.
 Orphans become this process's children on Linux, so none of them outlives it.
 """
 
@@ -45,14 +45,20 @@ def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
             words, stdin=subprocess.DEVNULL, preexec_fn=begin, process_group=0
         )
     except OSError as error:
-        os.write(pipe, f"missing {words[0]}: {error.strerror}".encode())
-        return
-    ending = _waited(command, pipe, seconds)
-    _end_all(command)
-    if ending is None:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _tell(pipe, f"missing {words[0]}: {error.strerror}")
     else:
+        ending = _waited(command, pipe, seconds)
+        _end_all(command)
+        if ending is not None:
+            _tell(pipe, ending)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _tell(pipe: int, ending: str) -> None:
+    """Say how a command ended, and wait until what it wrote was read, or nobody is left to."""
+    with suppress(OSError):
         os.write(pipe, ending.encode())
+        os.read(pipe, 1)
 
 
 def _waited(command: subprocess.Popen[bytes], pipe: int, seconds: float) -> str | None:

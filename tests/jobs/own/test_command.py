@@ -379,3 +379,30 @@ def test_files_that_are_nowhere_are_refused(project: Path) -> None:
     with pytest.raises(Refused, match="has nothing of that name"):
         find_files(["python", "train.py"], ["config"], [project])
     assert find_files(["installed", "fit"], [], [project]).root is None
+
+
+READING = """
+import sys
+import tempfile
+import time
+from pathlib import Path
+from manyseed.jobs.own import command
+from tests.jobs.own.test_command import settings, fit, multiclass
+tempfile.tempdir = sys.argv[1]
+
+def read(*_):
+    Path(sys.argv[3]).touch()
+    time.sleep(600)
+
+command.read = read
+fit(settings("python train.py {train} {test} {out}", Path(sys.argv[2])), multiclass()[0])
+"""
+
+
+def test_a_process_killed_while_it_reads_leaves_no_scratch(tmp_path: Path, scratch: Path) -> None:
+    copy, told = program(tmp_path, "np.save(out, np.zeros(3))"), tmp_path / "told"
+    process = subprocess.Popen([sys.executable, "-c", READING, str(scratch), str(copy), str(told)])
+    waited_for(told.exists, "nothing is read")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    waited_for(lambda: not [*scratch.iterdir()], "its scratch folder is left")

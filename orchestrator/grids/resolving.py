@@ -6,8 +6,7 @@ dataset and the classifier.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,17 @@ from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
 from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.own import OwnCode
+from manyseed.orchestrator.grids.remedies import (
+    crossed,
+    is_source,
+    listed_example,
+    near_dataset,
+    needed,
+    rules_without,
+    toml_key,
+)
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
-_NAMED = 6
 _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 
 
@@ -105,13 +112,13 @@ class Resolver:
         UserError
         """
         if name not in self.datasets:
-            if name not in self._sweep.dataset and not _is_source(name):
+            if name not in self._sweep.dataset and not is_source(name):
                 raise UserError(
                     "unknown dataset",
                     file=self._path,
                     key=f"{where}.dataset",
                     value=name,
-                    remedy=_near_dataset(name, self._sweep),
+                    remedy=near_dataset(name, self._sweep),
                 )
             self.datasets[name] = self._dataset(name, f"{where}.dataset")
         return self.datasets[name]
@@ -124,12 +131,12 @@ class Resolver:
             except Refused as error:
                 raise refused(error, file=self._path, key=key, value=name) from None
         source = table.source or name
-        if table.source is None and not _is_source(name):
+        if table.source is None and not is_source(name):
             raise UserError(
                 "this key is missing",
                 file=self._path,
                 key=f"dataset.{toml_key(name)}.source",
-                remedy=f'add source = "…"; {_near_dataset(name, self._sweep)}',
+                remedy=f'add source = "…"; {near_dataset(name, self._sweep)}',
             )
         try:
             return datasets.resolve(source, **table.options())
@@ -156,10 +163,10 @@ class Resolver:
         if impossible:
             pairs = [pair for found in impossible.values() for pair in found]
             raise UserError(
-                "; ".join(f"{_crossed(found)}: {why}" for why, found in impossible.items()),
+                "; ".join(f"{crossed(found)}: {why}" for why, found in impossible.items()),
                 file=self._path,
                 key=where,
-                remedy=f"or leave them out: exclude = [{_rules(pairs, asked)}]",
+                remedy=f"or leave them out: exclude = [{rules_without(pairs, asked)}]",
             )
 
     def pair(self, dataset: str, classifier: str) -> Pair:
@@ -219,11 +226,12 @@ class Resolver:
             rule = toml_value({by: names[by], axis: value})
             elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
             remedies = []
+            table = f"[classifier.{toml_key(names['classifier'])}]"
             if value == GRID and axis == "hparams":
-                table = f"[classifier.{toml_key(names['classifier'])}]"
-                remedies.append(f"add to {table}: grid = {{ {_example(pair)} }}")
+                first = pair.classifier.record.space[0]
+                remedies.append(f"add to {table}: grid = {{ {listed_example(first)} }}")
             if isinstance(error, Unsuited):
-                remedies += _given(f"[classifier.{toml_key(names['classifier'])}]", error.needs)
+                remedies += needed(table, error.needs)
             if elsewhere:
                 remedies.append(f"or leave these runs out: exclude = [{rule}]")
             raise refused(
@@ -348,60 +356,3 @@ class Resolver:
             return refused(error, file=self._path, key=key, value=value)
         remedy = None if error.value is None else "this is what it is by default: give another"
         return refused(error, file=self._path, key=key, remedy=remedy)
-
-
-def _given(table: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what to do so that a classifier has options."""
-    for option, value in options.items():
-        if value is not None:
-            yield f"add to {table}: {option} = {toml_value(value)}"
-        elif option == "snapshots":
-            yield f"take {option} out of {table}: keep.members says what is kept of members"
-        else:
-            yield f"take {option} out of {table}"
-
-
-def _example(pair: Pair) -> str:
-    """Return a list of a grid as a file might have it."""
-    first = pair.classifier.record.space[0]
-    return f"{first.name} = [{toml_value(first.default)}, …]"
-
-
-def _crossed(pairs: list[tuple[str, str]]) -> str:
-    shown = [f"{classifier} × {dataset}" for dataset, classifier in pairs[:_NAMED]]
-    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    return ", ".join(shown) + more
-
-
-def _rules(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]) -> str:
-    """Return the rules that leave pairs out of those that are asked for, one per classifier."""
-    possible = {classifier for dataset, classifier in asked if (dataset, classifier) not in pairs}
-    rules = []
-    for name in dict.fromkeys(classifier for _, classifier in pairs):
-        found = [dataset for dataset, classifier in pairs if classifier == name]
-        rules.append({"classifier": name} | ({"dataset": found} if name in possible else {}))
-    return ", ".join(map(toml_value, rules))
-
-
-def toml_key(name: str) -> str:
-    """Return a name as it stands in a table's header."""
-    plain = name.replace("-", "").replace("_", "")
-    return name if plain.isalnum() and plain.isascii() else toml_value(name)
-
-
-def _is_source(name: str) -> bool:
-    return ":" in name or name in datasets.bare_names()
-
-
-def _near_dataset(name: str, sweep: SweepFile) -> str:
-    whole = {known.partition(":")[2]: known for known in datasets.names()}
-    whole |= {
-        known: known
-        for known in (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
-    }
-    near = difflib.get_close_matches(name, whole, n=1)
-    hint = f'did you mean "{whole[near[0]]}"? ' if near else ""
-    return (
-        f'{hint}A dataset is a source such as "sklearn:digits" or "openml:vehicle@2", '
-        f"a suite's dataset, or a table [dataset.{toml_key(name)}]"
-    )

@@ -30,7 +30,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import load_sweep_file
-from manyseed.orchestrator.grids.resolving import toml_key
+from manyseed.orchestrator.grids.remedies import toml_key
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors

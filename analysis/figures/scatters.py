@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 
 from manyseed.analysis.figures.levels import (
@@ -26,6 +25,7 @@ from manyseed.analysis.figures.style import (
     dots,
     legend,
     panels,
+    shades,
     styled,
     thinned,
 )
@@ -112,14 +112,13 @@ def alpha_hat_of_pairs(
         return None
     datasets = _values(joined, "dataset")
     figure, axes = panels(datasets, "α̂ of the one further away", BESIDE)
-    shades = colormaps["cividis"](np.linspace(0.05, 0.9, RANGES))
     names = ["least churn", "middle third", "most churn"]
     handles: dict[str, Handle] = {}
     told = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
         parts = np.array_split(np.arange(here.height), RANGES)
-        for part, shade, name in zip(parts, shades, names, strict=True):
+        for part, shade, name in zip(parts, shades(RANGES), names, strict=True):
             drawn = here[part]
             drawn = drawn[thinned(np.arange(drawn.height, dtype=np.float64)).astype(np.int64)]
             handles[name] = axis.scatter(

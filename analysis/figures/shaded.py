@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import polars as pl
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 
 from manyseed.analysis.figures.levels import (
@@ -25,6 +23,7 @@ from manyseed.analysis.figures.style import (
     dots,
     legend,
     panels,
+    shades,
     styled,
 )
 
@@ -157,12 +156,13 @@ def _panels(
     groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
     titles = [" × ".join(one) for one in groups.rows()]
     levels = [str(level) for level in rows[by].unique().sort().to_list()]
-    shades = list(colormaps["viridis"](np.linspace(0, 0.92, len(levels))))
     found = Panels(titles, label)
     upright = _upright(name)
     for axis, group in zip(found.axes, groups.iter_rows(named=True), strict=True):
         here = rows.filter(**group)
-        marks, found.handles = dots(axis, here, (other, name), (by, levels), rows.height, shades)
+        marks, found.handles = dots(
+            axis, here, (other, name), (by, levels), rows.height, shades(len(levels))
+        )
         found.marks += marks
         found.n += sum(min(n, MAX_POINTS) for n in here[by].value_counts()["count"])
         axis.set_xlabel(across)

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import Container
@@ -254,6 +255,11 @@ def dots(
         )
     axis.grid(visible=True, axis="both")
     return marks, handles
+
+
+def shades(count: int) -> list[Any]:
+    """Return colours of levels in order, seen on light and on dark paper, and without colours."""
+    return list(colormaps["viridis"](np.linspace(0.3, 0.85, count)))
 
 
 def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:

@@ -12,6 +12,7 @@ from manyseed.analysis.figures import kinds, shaded
 from manyseed.analysis.figures.kinds import Given
 from manyseed.analysis.figures.margins import margins
 from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
+from manyseed.analysis.figures.style import shades
 from manyseed.analysis.questions.margins import EDGES
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_margins import counted
@@ -112,6 +113,21 @@ def test_each_dot_is_an_ensemble_and_its_shade_the_size(name):
     assert plot.n == 24
     assert ("δ = 0.100 with N = 500" in plot.caption) == (name in ("alpha_hat", "ks_distance"))
     assert single_ensembles(table.with_columns(pl.lit(None, pl.Float64).alias(name)), name) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_shades_are_seen_on_light_and_on_dark_paper(count):
+    """Contrast of WCAG against the page's two backgrounds; each shade is lighter than the last."""
+
+    def luminance(colour):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    found = [luminance(one) for one in shades(count)]
+    dark = luminance((22 / 255, 24 / 255, 28 / 255))
+    assert found == sorted(found)
+    assert all((one + 0.05) / (dark + 0.05) > 2.5 for one in found)
+    assert all(1.05 / (one + 0.05) > 1.5 for one in found)
 
 
 def test_only_so_many_ensembles_of_a_size_are_drawn(monkeypatch):

@@ -30,6 +30,8 @@ KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
 MOST = 6  # lines of a panel
 FEWEST = 3  # runs of which a correlation is told
+ONE, DEEP, METHODS = 0, 1, 2
+"""Colours: of single runs, of their average, and of the first method, the same in all figures."""
 
 
 @styled
@@ -123,7 +125,9 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     for axis, cell in zip(axes, chosen, strict=True):
         here = own.filter(deep_cell=cell)
         for value in here["value"].unique().sort().to_list()[:MOST]:
-            line = _equivalents(axis, here.filter(value=value), values.index(value))
+            index = values.index(value)
+            of_value = here.filter(value=value)
+            line = _equivalents(axis, of_value, index, index + METHODS * methods)
             if line is not None:
                 handles[value] = line
                 drawn += 1
@@ -164,7 +168,7 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     )
 
 
-def _equivalents(axis: Axes, own: pl.DataFrame, index: int) -> Any:
+def _equivalents(axis: Axes, own: pl.DataFrame, index: int, shade: int) -> Any:
     known = own.filter(pl.col("dee").is_not_null()).with_columns(
         pl.col("dee_lower").fill_null(pl.col("dee")),
         pl.col("dee_upper").fill_null(pl.col("pool")),
@@ -182,8 +186,8 @@ def _equivalents(axis: Axes, own: pl.DataFrame, index: int) -> Any:
         size * (1 + 0.02 * index),
         mean,
         yerr=np.maximum(bars, 0),
-        color=colour(index),
-        marker=marker(index),
+        color=colour(shade),
+        marker=marker(shade),
         markersize=3.5,
         linewidth=1.2,
         capsize=2,
@@ -213,8 +217,8 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     told, handles = [], {}
     for cell in chosen:
         here = own.filter(cell=cell)
-        values = ", ".join(_correlation(here, *names) for names in forms.values())
-        told.append(f"{named[cell]}: ρ = {values}")
+        values = ",\xa0".join(_correlation(here, *names) for names in forms.values())
+        told.append(f"{named[cell]}: ρ\xa0=\xa0{values}")  # on one line
     figure, axes = panels(told, "log-likelihood (nats)")
     for axis, cell in zip(axes, chosen, strict=True):
         here = own.filter(cell=cell)

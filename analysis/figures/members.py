@@ -8,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures import deep as of_deep
 from manyseed.analysis.figures.deep import MAX_PANELS, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
@@ -40,14 +41,16 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     chosen, left = first_of_each(panel, MAX_PANELS)
     named = titles(panel.drop("ensembling"))
     values = here["value"].unique().sort().to_list()
-    values = [*(v for v in values if v == DEEP), *(v for v in values if v != DEEP)]
+    names = [value for value in values if value != DEEP]
+    values = [*(value for value in values if value == DEEP), *names]
+    shades = {DEEP: of_deep.DEEP} | {v: of_deep.METHODS + n for n, v in enumerate(names)}
     figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
     handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
         own = here.filter(of=cell)
         for value in own["value"].unique().to_list():
             of_value = own.filter(value=value)
-            index = values.index(value)
+            index = shades[value]
             handles[value] = _line(axis, of_value, "cll", index, "-")
             _line(
                 axis,

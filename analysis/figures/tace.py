@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures import deep as of_deep
 from manyseed.analysis.figures.deep import MAX_PANELS
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
@@ -47,7 +48,10 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     own = own.filter(pl.col("of").is_in(chosen))
     values = own["value"].unique().sort().to_list()
     plain_ones = [value for value in (ONE, DEEP) if value in values]
-    values = [*plain_ones, *(value for value in values if value not in plain_ones)]
+    methods = [value for value in values if value not in plain_ones]
+    values = [*plain_ones, *methods]
+    shades = {ONE: of_deep.ONE, DEEP: of_deep.DEEP}
+    shades |= {value: of_deep.METHODS + number for number, value in enumerate(methods)}
     means = (
         own.group_by("of", "value", *_AT, maintain_order=True)
         .agg(mean_of(pl.col("c_tace")).alias("mean"))
@@ -63,7 +67,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     for axis, (cell, threshold) in zip(axes, places, strict=True):
         here = means.filter(of=cell, threshold=threshold)
         for value in here["value"].unique().to_list():
-            index, line = values.index(value), here.filter(value=value)
+            index, line = shades[value], here.filter(value=value)
             (handles[value],) = axis.plot(
                 line["bins"].to_numpy(),
                 line["mean"].to_numpy(),

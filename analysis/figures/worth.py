@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from manyseed.analysis.figures.deep import MAX_PANELS, sizes
+from manyseed.analysis.figures.deep import MAX_PANELS, METHODS, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
@@ -95,10 +95,9 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
         "How many independent runs make an ensemble as good as the first k members that an "
         "ensembling method gets out of one training (mean over runs), by each metric: calibrated "
         "log-likelihood, Brier score and area under the risk–coverage curve, and error. Means over "
-        "repeats; bars: the same with ensembles one standard deviation better and worse. A method "
-        "that is worth as much by all of them is one; by error and by area differences are "
-        f"smaller, and bounds wider. {out:,} of {own.height:,} comparisons are beyond the pool "
-        f"and left out. n = {rows:,} compared repeats.{not_drawn(left)}",
+        "repeats; bars: the same with ensembles one standard deviation better and worse, up to the "
+        f"size of the pool. {out:,} of {own.height:,} comparisons are beyond the pool and left "
+        f"out. n = {rows:,} compared repeats.{not_drawn(left)}",
         rows,
         figure,
     )
@@ -125,8 +124,8 @@ def _drawn(axis: Axes, here: pl.DataFrame, values: Sequence[str], handles: dict[
             size * (1 + 0.02 * index),
             mean,
             yerr=np.maximum(bars, 0),
-            color=colour(index),
-            marker=marker(index),
+            color=colour(METHODS + index),
+            marker=marker(METHODS + index),
             markersize=3,
             linewidth=1.2,
             capsize=2,

@@ -374,7 +374,7 @@ def test_likelihoods_are_correlated_within_a_cell():
     runs = runs.with_columns(identical=pl.lit(value=False), log_likelihood=pl.col("cll"))
     plot = deep.likelihood_against(runs, "error")
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
-    assert titles == [f"data-00 × mlp · {of}: ρ = 1.00, 1.00" for of in ("none", "noise")]
+    assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
 
 
 def test_every_classifier_has_a_panel_before_any_has_two():

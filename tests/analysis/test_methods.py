@@ -7,8 +7,13 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.deep import METHODS, equivalents
+from manyseed.analysis.figures.members import members_by_size
+from manyseed.analysis.figures.style import colour
 from manyseed.analysis.figures.worth import averaged_equivalents, equivalents_by_metric
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.report.methods import COLUMNS, of_methods
@@ -116,6 +121,21 @@ def test_a_panel_a_metric_of_each_cell():
         if not same:
             np.testing.assert_allclose(worth, np.sqrt(size), atol=0.1)
     assert equivalents_by_metric(dee.filter(pl.col("axis") != "ensembling")) is None
+
+
+def test_a_method_has_the_same_colour_in_all_figures():
+    measured, dee = tables(("cnn",), seen=("none",))
+    for plot in (
+        members_by_size(measured),
+        equivalents(dee, methods=True),
+        equivalents_by_metric(dee),
+    ):
+        [found] = plot.figure.legends
+        places = [text.get_text() for text in found.get_texts()]
+        handle = found.legend_handles[places.index("snapshot")]
+        line = handle.get_children()[0] if isinstance(handle, Container) else handle
+        looks = getattr(line, "get_color", getattr(line, "get_colors", None))()
+        assert to_hex(looks if isinstance(looks, str) else looks[0]) == to_hex(colour(METHODS))
 
 
 def test_the_table_has_each_ensemble_with_what_it_took_and_is_worth():

@@ -22,7 +22,7 @@ from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.training import beside
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
-from manyseed.jobs.tuning import Draw
+from manyseed.jobs.tuning import Draw, drawn
 from manyseed.orchestrator import keeping, tuning
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
@@ -282,7 +282,7 @@ def _export(name: str) -> Callable[[Path], None]:
 def _tune(folder: Path) -> None:
     def judged(draws: list[Any], workers: int) -> Any:
         for search, number in draws:
-            yield search, number, Draw({"alpha": number / 10}, number / 10, 0.1, "")
+            yield search, number, Draw(drawn(search.cell, number), number / 10, 0.1, "")
 
     tuning._judged = judged
     tuning.tune(SweepPaths(folder / "sweep"), workers=1)

@@ -40,7 +40,7 @@ class Sentence:
     ----------
     about : str
         Which question it answers: missing, spread, effects, consistency, levels, enough, sources,
-        standings or scores (of response curves).
+        standings, scores (of response curves) or probabilities.
     text : str
     links : tuple of str
         Names of figures or sections that show it, the best one first.

@@ -135,6 +135,7 @@ def context(
     responses: pl.DataFrame | None = None,
     response_curves: pl.DataFrame | None = None,
     cmi: pl.DataFrame | None = None,
+    further: Sequence[Sentence] = (),
 ) -> Context:
     """Make the page's content.
 
@@ -171,6 +172,8 @@ def context(
         Its text.
     responses, response_curves, cmi : polars frames or None
         Response curves, and what their scores tell, where they were measured.
+    further : sequence of Sentence
+        Said after the answers.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -203,7 +206,7 @@ def context(
     return Context(
         name=name,
         counts=counts,
-        answers=linked(found, figures),
+        answers=linked([*found, *further], figures),
         colours=colours(own.cells),
         summary=summary(cells),
         axes=varying_axes(cells),

@@ -45,9 +45,13 @@ def dee(
 
         manyseed dee quickstart --by dataset,classifier --members 1
     """
+    from manyseed.orchestrator.results.analysing import read_analysis
+    from manyseed.orchestrator.results.caveats import of_probabilities
     from manyseed.orchestrator.sweep import Sweep
 
-    found = Sweep(directory).dee(metric=metric, where=where, by=names(by), members=members)
+    sweep = Sweep(directory)
+    found = sweep.dee(metric=metric, where=where, by=names(by), members=members)
+    notes = of_probabilities(read_analysis(sweep.paths)[1])
     if as_json:
         groups = [
             {
@@ -58,10 +62,12 @@ def dee(
             }
             for group in found
         ]
-        print_json({"groups": groups})
+        print_json({"groups": groups, "notes": notes})
         return
     for group in found:
         say(group.name, style="bold")
         say(group.gain.words, indent=2)
         for worth in group.worths:
             say(worth.words, indent=2)
+    for note in notes:
+        say(note)

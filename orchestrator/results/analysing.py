@@ -28,7 +28,7 @@ from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.conventions import to_json, why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
-from manyseed.orchestrator.results.deep import measured, of_cells
+from manyseed.orchestrator.results.deep import measured, of_cells, without_deep
 from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.margins import described as margins_of
@@ -138,6 +138,10 @@ def analyze(
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
     of_deep = of_cells(deep, merged.repeats, plan.cells, pl.concat(extras), options)
+    for group in groups:
+        names = group.spec.dataset, group.spec.named
+        for told in without_deep(group.predictions, of_deep, options):
+            missing.append(Unavailable(*names, DEE, told))
     of_margins = margins_of(counted, merged.repeats, plan.cells)
     further = of_deep | ({} if of_margins.is_empty() else {MARGINS: of_margins})
     for name in (UNCERTAINTY, DEE, TACE, MARGINS):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.snapshots import last, several
 from manyseed.orchestrator.results.coverage import planned
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import Results
+from manyseed.orchestrator.results.tables import DEE, Results
 
 _LISTED = 3
+_TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
 FEW_POINTS = 10
 """Test points of a class below which its share moves by a tenth and more with each of them."""
 
@@ -62,9 +64,20 @@ def not_computed(record: Analysis) -> list[str]:
         group = f"{item.dataset} × {item.classifier}"
         where.setdefault((item.metric, item.reason), []).append(group)
     return [
-        f"{metric} is not computed for {_some(groups)}: it {reason}."
+        f"{_TOLD.get(metric, metric)} is not computed for {_some(groups)}: it {reason}."
         for (metric, reason), groups in where.items()
     ]
+
+
+def of_probabilities(record: Analysis) -> list[str]:
+    """Say what has no calibrated metrics, no deep ensembles or no equivalents, as `not_computed`.
+
+    Parameters
+    ----------
+    record : Analysis
+    """
+    own = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
+    return not_computed(replace(record, unavailable=own))
 
 
 def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:

@@ -14,6 +14,7 @@ from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
@@ -76,7 +77,8 @@ def dee(
         if name not in AXES:
             remedy = nearest(name, AXES)
             raise UserError("not what cells differ in", key="--by", value=name, remedy=remedy)
-    results, options = read_results(paths), read_analysis(paths)[0]
+    results, (options, record) = read_results(paths), read_analysis(paths)
+    reasons = " ".join(caveats.of_probabilities(record))
     if UNCERTAINTY not in results:
         asked = CALIBRATION in options.metrics
         raise UserError(
@@ -85,7 +87,7 @@ def dee(
             if asked
             else "deep ensembles were not measured",
             file=paths.results,
-            remedy="train runs that vary, such as vary = init+batch, and keep what cll needs"
+            remedy=reasons or "train runs that vary, such as vary = init+batch"
             if asked
             else f"manyseed analyze {paths.directory} --calibration",
         )
@@ -106,5 +108,6 @@ def dee(
             of_others = tuple(worths(theirs, cells, members))
             found.append(DeepAnswers(named(own, wanted), here["cell"].to_list(), gain, of_others))
     if not found:
-        raise UserError(f"no cell asked for has deep ensembles with {metric}", key="--where")
+        reason, key = f"no cell asked for has deep ensembles with {metric}", "--where"
+        raise UserError(reason, key=key if where else None, remedy=reasons or None)
     return found

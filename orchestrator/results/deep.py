@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -12,8 +12,8 @@ from dask.delayed import Delayed
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
-from manyseed.analysis.graph.predictions import Predictions
-from manyseed.analysis.options import Options
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.questions import tace
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.questions.deep import SCHEMA, build, combine
@@ -109,6 +109,37 @@ def of_cells(
         for name, table in tables.items()
         if not table.is_empty()
     }
+
+
+def without_deep(
+    predictions: Predictions, tables: Mapping[str, pl.DataFrame], options: Options
+) -> Iterator[str]:
+    """Yield why a group has nothing to be compared with in deep ensembles, if it has not.
+
+    Parameters
+    ----------
+    predictions : Predictions
+        The finished runs of the group.
+    tables : mapping of frames
+        As `of_cells` returns them, of all groups.
+    options : Options
+    """
+    if CALIBRATION not in options.metrics or CALIBRATION in unavailable(predictions, options):
+        return
+    cells = set(predictions.runs["cell"].unique().to_list())
+    if predictions.ensembled is None:
+        if UNCERTAINTY not in tables:
+            yield "needs 2 runs or more in the same repeat that are no copies"
+        return
+    lacking = len(cells)
+    if DEE in tables:
+        lacking -= len(cells & {*tables[DEE].filter(axis="ensembling")["cell"].to_list()})
+    if lacking:
+        of = f" (of {lacking} of its {len(cells)} cells)" if lacking < len(cells) else ""
+        yield (
+            'needs ensembling = "none" with 2 runs or more in the same repeat, all else equal: '
+            f"there is no deep cell{of}"
+        )
 
 
 def timed(

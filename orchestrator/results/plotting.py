@@ -99,7 +99,7 @@ def plots(
         raise refused(error, key=f"--{error.option}") from None
     if not drawn:
         raise UserError(
-            "there is nothing to draw", key="KIND", value=kind, remedy=_why(kind, given)
+            "there is nothing to draw", key="KIND", value=kind, remedy=_why(kind, given, paths)
         )
     return drawn
 
@@ -271,10 +271,10 @@ def _unknown(kind: str, tables: Tables) -> UserError:
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 
-def _why(kind: str, given: Given) -> str:
+def _why(kind: str, given: Given, paths: SweepPaths) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
-        from manyseed.orchestrator.results.query import FURTHER as HOW
+        from manyseed.orchestrator.results.query import how
 
-        return HOW[found.of]
+        return how(paths, found.of)
     return "its values are undefined, all 0, or of fewer datasets or runs than it compares"

@@ -15,9 +15,11 @@ from manyseed.analysis.tables.twins import SAME_AS
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.aggregates import COUNT, require
 from manyseed.orchestrator.results.coverage import COVERAGE
 from manyseed.orchestrator.results.grouping import grouped
+from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
     CMI,
@@ -218,11 +220,21 @@ def require_table(tables: Results, table: str, option: str = "--table") -> None:
     """
     if table in FURTHER and table not in tables:
         where = None if tables.plan is None else tables.plan.directory
-        remedy = FURTHER[table]
+        remedy = how(tables.plan, table)
         raise UserError("there is none yet", file=where, key=option, value=table, remedy=remedy)
     if table not in tables:
         remedy = nearest(table, ALL_TABLES)
         raise UserError("unknown table", key=option, value=table, remedy=remedy)
+
+
+def how(paths: SweepPaths | None, table: str) -> str:
+    """Say how a table comes that there is not, or what it lacks; `paths` None: of no sweep."""
+    if paths is not None and table in (UNCERTAINTY, DEE, TACE):
+        from manyseed.orchestrator.results.caveats import of_probabilities
+
+        if reasons := of_probabilities(Analysis.read(paths)):
+            return " ".join(reasons)
+    return FURTHER[table]
 
 
 def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:

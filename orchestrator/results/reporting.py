@@ -75,6 +75,7 @@ def report(paths: SweepPaths, name: str) -> Path:
             responses=results.get(RESPONSES),
             response_curves=results.get(RESPONSE_CURVES),
             cmi=results.get(CMI),
+            further=unanswered(record),
         )
     )
     place(paths.report, page.encode())
@@ -94,7 +95,14 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))
     counts = _counts(paths, record)
-    return answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
+    found = answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
+    return [*found, *unanswered(record)]
+
+
+def unanswered(record: Analysis) -> list[Sentence]:
+    """Say, as answers are said, what was asked of probabilities and cannot be computed."""
+    told = " ".join(caveats.of_probabilities(record))
+    return [Sentence("probabilities", told, ("conventions",))] if told else []
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +17,7 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results import deep
 from tests.analysis.documented import documented
-from tests.orchestrator.conftest import command, train, write
+from tests.orchestrator.conftest import command, inside, train, write
 
 OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
 
@@ -175,8 +176,101 @@ def test_a_test_set_too_small_to_calibrate_on_hinders_nothing_else(tmp_path: Pat
     assert "a test set of 16 points is too small to calibrate on (20)" in told
     (group,) = sweep.howmany(sizes=[1, 2], draws=2)
     assert "calibrate" not in " ".join(answer.words for answer in group.answers)
-    with pytest.raises(UserError, match="there are no deep ensembles"):
+    with pytest.raises(UserError, match="there are no deep ensembles") as refused:
         sweep.dee()
+    assert "is too small to calibrate on" in str(refused.value)
+
+
+LACKING = """
+name    = "lacking"
+seed    = 3
+repeats = 1
+runs    = 2
+
+[keep]
+scores = "margin"
+
+[[grid]]
+dataset    = ["cancer"]
+classifier = ["svm-sgd", "lr-sgd"]
+
+[[grid]]
+dataset    = ["flowers"]
+classifier = ["lr-sgd"]
+
+[[grid]]
+dataset    = ["cancer"]
+classifier = ["net"]
+ensembling = ["snapshot"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+[dataset.flowers]
+source = "sklearn:iris"
+
+[classifier.net]
+kind      = "mlp"
+optimizer = "sgd"
+epochs    = 1
+hparams   = { width1 = 32, width2 = 32 }
+
+[ensembling.snapshot]
+members = 2
+cycle   = 1
+"""
+
+NO_PROBABILITIES = (
+    "calibration (cll and the like, with them deep ensembles and dee) is not computed for cancer × "
+    "svm-sgd: it needs probabilities, and the classifier gives none."
+)
+NO_SCORES = "is not computed for flowers × lr-sgd: it needs keep.scores"
+NO_DEEP = (
+    "dee is not computed for cancer × net~snapshot: it needs ensembling = "
+    '"none" with 2 runs or more in the same repeat, all else equal: there is no deep cell.'
+)
+TOLD = (NO_PROBABILITIES, NO_SCORES, NO_DEEP)
+
+
+def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "lacking.toml", LACKING), tmp_path / "sweep", workers=1)
+    code, out = inside("analyze", sweep.directory, "--calibration")
+    assert code == 0
+    assert all(told in " ".join(out.split()) for told in TOLD), out
+    code, out = inside("dee", sweep.directory)
+    assert code == 0
+    text = " ".join(out.split())
+    assert "cll: one run" in text
+    assert all(told in text for told in TOLD)
+    assert len(json.loads(inside("dee", sweep.directory, "--json")[1])["notes"]) == 3
+    for where in ("classifier = 'svm-sgd'", "dataset = 'flowers'", "ensembling = 'snapshot'"):
+        code, out = inside("dee", sweep.directory, "--where", where)
+        text = " ".join(out.split())
+        assert code == 2
+        assert "no cell asked for has deep ensembles with cll" in text
+        assert all(told in text for told in TOLD)
+    for arguments in (("query", "-t", "dee"), ("plot", "method-equivalents")):
+        verb, *options = arguments
+        code, out = inside(verb, sweep.directory, *options)
+        assert code == 2
+        assert all(told in " ".join(out.split()) for told in TOLD)
+    said = sweep.answers()
+    assert all(told in said[-1] for told in TOLD)
+    page = html.unescape(sweep.report().read_text())
+    assert all(page.count(told) >= 2 for told in TOLD)  # among the answers, and the conventions
+    runs = sweep.results["runs"]
+    known = runs.filter(pl.col("cll").is_not_null())["classifier"].unique().sort().to_list()
+    assert known == ["lr-sgd", "net"]
+
+
+def test_one_run_makes_no_ensemble_and_it_is_told(tmp_path: Path) -> None:
+    text = TINY.replace("runs    = 8", "runs    = 1").replace("test   = 16", "test   = 40")
+    sweep = train(write(tmp_path / "one.toml", text), tmp_path / "sweep", workers=1)
+    code, out = inside("analyze", sweep.directory, "--calibration")
+    told = "dee is not computed for cancer × lr-sgd: it needs 2 runs or more in the same repeat"
+    assert (code, told in " ".join(out.split())) == (0, True)
+    code, out = inside("dee", sweep.directory)
+    assert (code, told in " ".join(out.split())) == (2, True)
+    assert set(sweep.results) & {"uncertainty", "dee", "tace"} == {"tace"}
 
 
 def test_the_page_draws_them(analysed: Sweep) -> None:

@@ -70,6 +70,7 @@ def project(tmp_path: Path) -> Path:
     return write(tmp_path / "own.toml", SWEEP)
 
 
+@pytest.mark.slow
 def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
     project: Path, tmp_path: Path, stopped: list[Sweep]
 ) -> None:

@@ -74,6 +74,7 @@ probe = false
 """
 
 
+@pytest.mark.slow
 def test_estimators_are_asked_in_the_encoding_that_they_take(tmp_path: Path) -> None:
     """What standardises by itself answers as what is given standardised rows; and so of pixels."""
     (tmp_path / "mine.py").write_text(MODULE)

@@ -168,6 +168,7 @@ def test_copies_and_other_readers_have_them(kept: Sweep, tmp_path: Path) -> None
     assert kept.rerun(f"{cell}:0:0")["equal"]
 
 
+@pytest.mark.slow
 def test_what_comes_out_of_a_journal_after_damage_is_whole(kept: Sweep, tmp_path: Path) -> None:
     file = write(tmp_path / "s.toml", TEXT.replace("runs    = 2", "runs    = 1"))
     sweep = train(file, tmp_path / "s")

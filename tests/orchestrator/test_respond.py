@@ -114,6 +114,7 @@ def test_answers_are_those_of_training_bit_for_bit(
     assert (again.asked, again.runs) == (0, 16)
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on(measured: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
     seen = []
@@ -145,6 +146,7 @@ def analysed(sweep: Sweep) -> dict[str, pl.DataFrame]:
     return {name: sweep.results[name] for name in ("responses", "response_curves", "cmi")}
 
 
+@pytest.mark.slow
 def test_analyze_makes_the_same_tables_of_either(measured: Sweep, tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "alive.toml", TEXT), tmp_path / "sweep")
     assert inside("analyze", sweep.directory)[0] == 0

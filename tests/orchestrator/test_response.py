@@ -87,6 +87,7 @@ def test_curves_are_kept_with_each_run_and_change_no_prediction(tmp_path):
     assert "Traceback" not in inside("rerun", sweep.directory, path, "--check")[1]
 
 
+@pytest.mark.slow
 def test_the_index_of_the_first_block_is_kept_and_changes_nothing_else(tmp_path):
     text = PLAIN.replace('["small", "xgb"]', '["small"]').replace("runs    = 3", "runs    = 2")
     file = write(tmp_path / "r.toml", text + TABLE)

@@ -136,6 +136,7 @@ def test_query_and_report_show_it(kept: Sweep) -> None:
     assert "Gap: that minus accuracy" in page
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_a_sweep_that_does_not_keep_it(
     kept: Sweep, tmp_path: Path
 ) -> None:

@@ -28,10 +28,11 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
         Of `jobs.images.schemes.MOST`.
     images : float64 tensor (image, height, width, channel)
         From 0 to `largest`.
-    magnitudes : float64 tensor (image,) or (image, 4)
-        Degrees of ``rotate``, counter-clockwise about the centre; of ``shift-x`` shares of the
-        width, to the right, of ``shift-y`` of the height, downwards; of ``colour`` what brightness,
-        contrast, saturation and hue change by: all of them, or each by its own.
+    magnitudes : float64 tensor (), (image,) or (image, 4)
+        One of all images, which is faster, or of each. Degrees of ``rotate``, counter-clockwise
+        about the centre; of ``shift-x`` shares of the width, to the right, of ``shift-y`` of the
+        height, downwards; of ``colour`` what brightness, contrast, saturation and hue change by:
+        all of them, or each by its own.
     largest : float
         The value of full brightness.
 
@@ -39,7 +40,16 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
     -------
     float64 tensor (image, height, width, channel)
     """
-    return _TRANSFORMS[name](images, magnitudes, largest)
+    transform = _TRANSFORMS[name]
+    if magnitudes.ndim:
+        return transform(images, magnitudes, largest)
+    if transform is _coloured:
+        return transform(images, magnitudes.expand(len(images)), largest)
+    # images as channels of one: where pixels come from is worked out once
+    n, height, width, channels = images.shape
+    one = images.permute(0, 3, 1, 2).reshape(1, n * channels, height, width).permute(0, 2, 3, 1)
+    found = transform(one, magnitudes[None], largest).permute(0, 3, 1, 2)
+    return found.reshape(n, channels, height, width).permute(0, 2, 3, 1)
 
 
 def _rotated(images: Tensor, degrees: Tensor, _: float) -> Tensor:

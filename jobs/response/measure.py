@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"
 ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
 """Of every model that is asked; `DBI` where it is asked for."""
 
-Counts = NDArray[np.uint32]
+AT_ONCE = 512
+"""Rows that are moved and predicted at once: of several magnitudes where a sample is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +88,46 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
     total = np.zeros_like(right)
     shifted = np.zeros((len(asked.responses), len(PARTS), 2), dtype=np.uint32)
-    plain = {part: model.plain(part, asked.batch) for part in ("train", "test")}
+    plain = {"train": (model.plain("train"), of.own), "test": (model.plain("test"), of.y_test)}
     for number, (transform, layer) in enumerate(asked.responses):
         grid = asked.grid(transform)
         for draw in range(asked.draws):
             order = of.streams.order(transform, draw, of.n_part)
             sampled = sample(order, of.own, asked.rows)
-            ask = model.paired if transform in PAIRED else model.moved
-            for batch in batches(sampled, asked.batch):
-                counts = ask(transform, layer, batch, grid)
-                right[number, draw, : len(grid)] += counts
-                total[number, draw, : len(grid)] += np.uint32(
-                    _n_pairs(transform, of.y[batch]) if transform in PAIRED else len(batch)
-                )
+            if transform in PAIRED:
+                chosen = _all_pairs(transform, of.y, sampled, asked.batch)
+                counts, n = model.paired(layer, chosen, grid), len(chosen[0])
+            else:
+                counts, n = model.moved(transform, sampled, grid), len(sampled)
+            right[number, draw, : len(grid)] = counts
+            total[number, draw, : len(grid)] = n
         for place, part in enumerate(PARTS):
             if part in plain:
-                shifted[number, place] = plain[part]
+                found, rows = plain[part]
+                shifted[number, place] = np.count_nonzero(found), len(rows)
             elif transform not in PAIRED:
                 sampled = sample(of.streams.order(transform, 0, of.n_part), of.own, asked.rows)
-                shifted[number, place] = model.shifted(part, transform, grid, sampled, asked.batch)
-    found = {
+                shifted[number, place] = model.shifted(part, transform, grid, sampled)
+    counted = {
         RIGHT: right,
         TOTAL: total,
         SHIFTED_RIGHT: np.ascontiguousarray(shifted[..., 0]),
         SHIFTED_TOTAL: np.ascontiguousarray(shifted[..., 1]),
     }
-    return {**found, DBI: model.clustering()} if asked.dbi else found
+    return {**counted, DBI: model.clustering()} if asked.dbi else counted
 
 
-def _n_pairs(kind: str, classes: NDArray[np.uint16]) -> int:
-    return len(pairs(kind, classes)[0])
+def _all_pairs(
+    kind: str, y: NDArray[np.uint16], sampled: Positions, size: int
+) -> tuple[Positions, Positions]:
+    """Pair the rows of each batch of a sample; return the first and second of all pairs."""
+    found = [(batch, *pairs(kind, y[batch])) for batch in batches(sampled, size)]
+    first = np.concatenate([batch[one] for batch, one, _ in found])
+    return first, np.concatenate([batch[other] for batch, _, other in found])
 
 
 class _Model:
-    """A model and its rows, one batch of them in memory at a time."""
+    """A model and its rows, `AT_ONCE` of them in memory at a time, moved or not."""
 
     def __init__(self, alive: Alive, of: Subject) -> None:
         if alive.encode is None:
@@ -128,34 +135,36 @@ class _Model:
         self._of, self._alive, self._encode = of, alive, alive.encode
         self._cut: tuple[Any, Any] | None = None
 
-    def _right(self, encoded: Any, y: NDArray[np.uint16]) -> int:
-        return _n_right(self._alive.predict(encoded), y, self._of.n_classes)
+    def _right(self, encoded: Any, y: NDArray[np.uint16]) -> NDArray[np.bool_]:
+        return _is_right(self._alive.predict(encoded), y, self._of.n_classes)
 
-    def plain(self, part: str, size: int) -> tuple[int, int]:
-        """Count all rows of a part, as they are."""
+    def plain(self, part: str) -> NDArray[np.bool_]:
+        """Return which rows of the training part, of its own ones, or of the test set are right."""
         of = self._of
-        n = len(of.own) if part == "train" else len(of.y_test)
-        right = 0
-        for batch in batches(np.arange(n), size):
-            if part == "train":
-                X, y = of.rows(of.own[batch]), of.y[of.own[batch]]
-            else:
-                X, y = of.X_test[batch], of.y_test[batch]
-            right += self._right(self._encode(X), y)
-        return right, n
+        in_training = part == "train"
+        y = of.y if in_training else of.y_test
+        right = np.zeros(len(y), dtype=np.bool_)
+        for rows in batches(of.own if in_training else np.arange(len(y)), AT_ONCE):
+            X = of.rows(rows) if in_training else of.X_test[rows]
+            right[rows] = self._right(self._encode(X), y[rows])
+        return right
 
     def moved(
-        self, transform: str, _: int, batch: Positions, grid: tuple[float, ...]
-    ) -> NDArray[np.uint32]:
-        """Count a batch of rows at each magnitude of a transform of images."""
-        X, y = self._of.rows(batch), self._of.y[batch]
-        return np.array(
-            [self._right(self._moved(transform, X, np.full(len(X), a)), y) for a in grid],
-            dtype=np.uint32,
-        )
+        self, transform: str, sampled: Positions, grid: tuple[float, ...]
+    ) -> NDArray[np.int64]:
+        """Count a sample at each magnitude of a transform of images."""
+        counts = np.zeros(len(grid), dtype=np.int64)
+        for rows in batches(sampled, AT_ONCE):
+            X, y = self._of.rows(rows), self._of.y[rows]
+            for some in _cut(grid, len(rows)):
+                at = [_moved(transform, X, np.float64(grid[place]), self._of) for place in some]
+                encoded = self._encode(_joined(at))
+                right = self._right(encoded, np.tile(y, len(some)))
+                counts[some] += right.reshape(len(some), -1).sum(axis=1)
+        return counts
 
     def shifted(
-        self, part: str, transform: str, grid: tuple[float, ...], sampled: Positions, size: int
+        self, part: str, transform: str, grid: tuple[float, ...], sampled: Positions
     ) -> tuple[int, int]:
         """Count rows of a part, each moved by its own random magnitude."""
         of = self._of
@@ -164,46 +173,43 @@ class _Model:
         in_training = part == "shifted-train"
         places = sampled if in_training else np.arange(len(of.y_test))
         right = 0
-        for batch in batches(places, size):
-            X = of.rows(batch) if in_training else of.X_test[batch]
-            y = (of.y if in_training else of.y_test)[batch]
-            own = magnitudes[batch if in_training else of.n_part + batch]
-            right += self._right(self._moved(transform, X, own), y)
+        for rows in batches(places, AT_ONCE):
+            X = of.rows(rows) if in_training else of.X_test[rows]
+            y = (of.y if in_training else of.y_test)[rows]
+            own = magnitudes[rows if in_training else of.n_part + rows]
+            encoded = self._encode(_moved(transform, X, own, of))
+            right += np.count_nonzero(self._right(encoded, y))
         return right, len(places)
 
-    def _moved(
-        self, transform: str, X: NDArray[np.float64], magnitudes: NDArray[np.float64]
-    ) -> Any:
-        assert self._of.image is not None
-        images = torch.from_numpy(X).reshape(-1, *self._of.image)
-        name = transform.partition(":")[0]
-        found = transformed(name, images, torch.from_numpy(magnitudes), self._of.largest)
-        return self._encode(found.reshape(len(X), -1).numpy())
-
     def paired(
-        self, transform: str, layer: int, batch: Positions, grid: tuple[float, ...]
-    ) -> NDArray[np.uint32]:
-        """Count the pairs of a batch at each magnitude of an interpolation."""
-        X, y = self._of.rows(batch), self._of.y[batch]
-        first, second = pairs(transform, y)
-        if not len(first):
-            return np.zeros(len(grid), dtype=np.uint32)
-        one, other = self._encode(X[first]), self._encode(X[second])
+        self, layer: int, chosen: tuple[Positions, Positions], grid: tuple[float, ...]
+    ) -> NDArray[np.int64]:
+        """Count pairs at each magnitude of an interpolation of a layer's outputs."""
+        counts = np.zeros(len(grid), dtype=np.int64)
+        first, second = chosen
+        for some_pairs in batches(np.arange(len(first)), AT_ONCE):
+            y = self._of.y[first[some_pairs]]
+            one, other = (self._outputs(layer, rows[some_pairs]) for rows in (first, second))
+            for some in _cut(grid, len(y)):
+                between = _joined([self._between(one, other, grid[place], layer) for place in some])
+                right = self._right_behind(layer, between, np.tile(y, len(some)))
+                counts[some] += right.reshape(len(some), -1).sum(axis=1)
+        return counts
+
+    def _outputs(self, layer: int, rows: Positions) -> Any:
+        """Return what a layer, 0 the input, makes of rows of the training part."""
+        encoded = self._encode(self._of.rows(rows))
         if layer == 0:
-            found = [self._right(self._between(one, other, a), y[first]) for a in grid]
-            return np.array(found, dtype=np.uint32)
-        head, tail = self._halves()
+            return encoded
         with torch.no_grad():
-            one, other = head(one), head(other)
-            found = [
-                _n_right(
-                    tail((1 - a) * one + a * other).cpu().numpy(),
-                    y[first],
-                    self._of.n_classes,
-                )
-                for a in grid
-            ]
-        return np.array(found, dtype=np.uint32)
+            return self._halves()[0](encoded)
+
+    def _right_behind(self, layer: int, outputs: Any, y: NDArray[np.uint16]) -> NDArray[np.bool_]:
+        if layer == 0:
+            return self._right(outputs, y)
+        with torch.no_grad():
+            scores = self._halves()[1](outputs)
+        return _is_right(scores.cpu().numpy(), y, self._of.n_classes)
 
     def clustering(self) -> NDArray[np.float32]:
         """Return how little the classes are apart behind the first block, shape (layer,)."""
@@ -228,13 +234,36 @@ class _Model:
             self._cut = self._alive.halves()
         return self._cut
 
-    def _between(self, one: Any, other: Any, a: float) -> Any:
+    def _between(self, one: Any, other: Any, a: float, layer: int) -> Any:
         """Return what lies between rows; categorical columns stay those of the first."""
         mixed = (1 - a) * one + a * other
         n = self._alive.n_continuous
-        if n is not None and mixed.ndim == 2 and n < mixed.shape[1]:
+        if layer == 0 and n is not None and mixed.ndim == 2 and n < mixed.shape[1]:
             mixed[:, n:] = one[:, n:]
         return mixed
+
+
+def _cut(grid: tuple[float, ...], n: int) -> Iterator[NDArray[np.int64]]:
+    """Cut the places of magnitudes so that so many rows at each are at most `AT_ONCE`."""
+    return batches(np.arange(len(grid)), max(1, AT_ONCE // n))
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if isinstance(parts[0], torch.Tensor) else np.concatenate(parts)
+
+
+def _moved(
+    transform: str, X: NDArray[np.float64], by: np.float64 | NDArray[np.float64], of: Subject
+) -> NDArray[np.float64]:
+    """Return raw rows moved by a magnitude, or each by its own."""
+    assert of.image is not None
+    images = torch.from_numpy(X).reshape(-1, *of.image)
+    name = transform.partition(":")[0]
+    found = transformed(name, images, torch.as_tensor(by), of.largest)
+    moved: NDArray[np.float64] = found.reshape(len(X), -1).numpy()
+    return moved
 
 
 def _pooled(outputs: torch.Tensor) -> torch.Tensor:
@@ -266,10 +295,13 @@ def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -
     return float(davies_bouldin_score(outputs, classes))
 
 
-def _n_right(scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int) -> int:
-    """Count right labels, taken in float32 as a prediction's are; no number is never right."""
+def _is_right(
+    scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int
+) -> NDArray[np.bool_]:
+    """Say which labels are right, taken in float32 as a prediction's; no number is never right."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)
     right = labels(values, n_classes if values.ndim > 1 else 2) == y
     finite = np.isfinite(values) if values.ndim == 1 else np.isfinite(values).all(axis=1)
-    return int((right & finite).sum())
+    found: NDArray[np.bool_] = right & finite
+    return found

@@ -10,9 +10,16 @@ import polars as pl
 from manyseed.analysis.figures.responses import coloured_by, levels_of
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named
 from manyseed.analysis.report.listed import Listed, Row, number
+from manyseed.analysis.response.corpora import FEWEST_MODELS, distinct
 
 _HEADS = ("Dataset", "Classifier", "Transform")
 _WITHIN = "as by chance"
+_BASELINES = {
+    "gi": "gi",
+    "shifted_train_accuracy": "Accuracy on moved rows",
+    "mean_accuracy": "Mean accuracy",
+}
+"""What PRC's table 3 compares, with their heads."""
 
 
 def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[Listed]:
@@ -27,7 +34,8 @@ def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> 
         return []
     said = judged(found)
     tables = [
-        _models(responses),
+        _models(distinct(responses)),
+        _invariance(said),
         _measures(said.filter(is_single()), combined=False),
         _measures(said.filter(~is_single()), combined=True),
     ]
@@ -35,7 +43,7 @@ def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> 
 
 
 def _models(responses: pl.DataFrame) -> Listed:
-    """Return table 3 of PRC: how many models there are, and means of gap and gi."""
+    """Return how many models there are, and means of gap and gi."""
     by = coloured_by(responses)
     levels = {level: place for place, level in enumerate(levels_of(responses, by))}
     means = (
@@ -72,7 +80,7 @@ def _models(responses: pl.DataFrame) -> Listed:
         "Means over models ± standard deviation. Left out: of conditional mutual information, for "
         "a training accuracy that is too low, or no gap. Gap: accuracy on training rows less that "
         "on test points, which for transforms of images are moved at random. gi: 0 for a model "
-        "that is never wrong.",
+        "that is never wrong; – where no pair of a kind was formed.",
         [
             *(*_HEADS, by.replace("_", " ").capitalize(), "Models", "Left out"),
             *("Training accuracy", "Gap ± sd", "gi ± sd"),
@@ -80,6 +88,51 @@ def _models(responses: pl.DataFrame) -> Listed:
         4,
         rows,
     )
+
+
+def _invariance(found: pl.DataFrame) -> Listed | None:
+    """Return table 3 of PRC: gi beside two baselines, for each transform of both signs."""
+    signed = found.filter(measure="shifted_train_accuracy").sort(*RESPONSE)
+    rows: list[Row] = []
+    for one in signed.iter_rows(named=True):
+        same = [pl.col(name) == one[name] for name in RESPONSE]
+        of = {row["measure"]: row for row in found.filter(*same).iter_rows(named=True)}
+        n, left_out = one["n_models"], one["n_excluded"]
+        rows.append(
+            (
+                str(one["dataset"]),
+                str(one["classifier"]),
+                named(one["transform"], one["layer"]),
+                f"{n:,} of {n + left_out:,}",
+                *(_told(of[name]) if name in of else "–" for name in _BASELINES),
+                number(one["null_q95"], 1),
+            )
+        )
+    if not rows:
+        return None
+    return Listed(
+        "response-invariance",
+        "Invariance: gi beside two baselines",
+        "Conditional mutual information (%) with the generalisation gap of gi, of the accuracy on "
+        "training rows each moved by a random magnitude of the whole range, and of the mean "
+        "accuracy over magnitudes; ± standard deviation over corpora of one model a configuration. "
+        "Models: that count, of all; the others' training accuracy is too low. Chance: of the "
+        f"accuracy on moved rows; a measure within its own reads “{_WITHIN}”.",
+        [*_HEADS, "Models", *_BASELINES.values(), "Chance"],
+        3,
+        rows,
+    )
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """Return what a measure tells, or why that is not known."""
+    if row["beyond"]:
+        return _with_sd(row["cmi"], row["cmi_sd"], 1)
+    if row["cmi"] is not None:
+        return _WITHIN
+    if row["n_pairs"] is None:
+        return f"fewer than {FEWEST_MODELS} models"
+    return "no gaps differ"
 
 
 def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
@@ -105,7 +158,8 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
         "over corpora of one model a configuration ± their standard deviation. Chance: the 95 % "
         "quantile when the measure is dealt out at random; a measure within it reads "
         f"“{_WITHIN}”, and is in no order. Competition: by its rules, where each model is paired "
-        "with itself, too, and ties count as smaller. Given, pairs: of the first corpus. r, ρ: "
+        "with itself, too, and ties count as smaller. Given, pairs: of the first corpus; given "
+        "nothing where no hparams leave less, or none vary. r, ρ: "
         "correlation and rank correlation with the gap of the measure turned so that a larger one "
         "promises a larger gap, hparams left alone: below 0 it is the other way round."
     )
@@ -124,15 +178,12 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
 
 def _row(row: Mapping[str, Any]) -> Row:
     beyond = row["beyond"]
-    cmi = _with_sd(row["cmi"], row["cmi_sd"], 1) if beyond else _WITHIN
-    if row["cmi"] is None:
-        cmi = "–"
     return (
         str(row["dataset"]),
         str(row["classifier"]),
         named(row["transform"], row["layer"]),
         row["measure"],
-        cmi,
+        _told(row),
         number(row["null_q95"], 1),
         number(row["cmi_paper"], 1) if beyond else "–",
         (row["given"] or "–").replace("hparam_", "").replace("+", ", "),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.combining import COMBINATIONS, combine, oriented
 from manyseed.analysis.response.information import Cmi, cmi
 
@@ -53,6 +54,22 @@ def excluded(least_train_accuracy: float = LEAST_TRAIN_ACCURACY) -> pl.Expr:
     return (pl.col("gap").is_null() | unlearned).fill_null(value=True)
 
 
+def distinct(scores: pl.DataFrame) -> pl.DataFrame:
+    """Return each model once: cells that differ in `test_augment` alone are of the same models.
+
+    Parameters
+    ----------
+    scores : frame
+        `CORPUS`, repeat_index, run_index, and axes; of a frame without `test_augment` all rows.
+    """
+    if "test_augment" not in scores.columns:
+        return scores
+    by = [axis for axis in AXES if axis != "test_augment" and axis in scores.columns]
+    hparams = [name for name in scores.columns if name.startswith("hparam_")]
+    own = [*dict.fromkeys([*by, *hparams, *CORPUS, "repeat_index", "run_index"])]
+    return scores.unique(own, keep="first", maintain_order=True)
+
+
 def information(
     scores: pl.DataFrame,
     hparams: Sequence[str],
@@ -67,7 +84,8 @@ def information(
     Parameters
     ----------
     scores : frame
-        `CORPUS`, repeat_index, run_index, the columns of `counts.scores` and those of `hparams`.
+        `CORPUS`, repeat_index, run_index, the columns of `counts.scores` and those of `hparams`;
+        a model that stands there several times (`distinct`) counts once.
     hparams : sequence of str
         Columns that models may differ in. Augmentation is none of them, as in PRC.
     permutations : int
@@ -83,7 +101,7 @@ def information(
         and a measure is left out where it is undefined for a model.
     """
     rows = []
-    for key, own in scores.group_by(CORPUS, maintain_order=True):
+    for key, own in distinct(scores).group_by(CORPUS, maintain_order=True):
         signed = own["gi_folded"].null_count() < own.height
         kept = own.filter(~excluded(least_train_accuracy))
         singles = [*_SINGLE, *([_SHIFTED] if signed else [])]

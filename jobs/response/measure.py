@@ -88,7 +88,10 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
     total = np.zeros_like(right)
     shifted = np.zeros((len(asked.responses), len(PARTS), 2), dtype=np.uint32)
-    plain = {"train": (model.plain("train"), of.own), "test": (model.plain("test"), of.y_test)}
+    plain = {
+        "train": (int(model.plain("train").sum()), len(of.own)),
+        "test": (int(model.plain("test").sum()), len(of.y_test)),
+    }
     for number, (transform, layer) in enumerate(asked.responses):
         grid = asked.grid(transform)
         for draw in range(asked.draws):
@@ -103,8 +106,7 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
             total[number, draw, : len(grid)] = n
         for place, part in enumerate(PARTS):
             if part in plain:
-                found, rows = plain[part]
-                shifted[number, place] = np.count_nonzero(found), len(rows)
+                shifted[number, place] = plain[part]
             elif transform not in PAIRED:
                 sampled = sample(of.streams.order(transform, 0, of.n_part), of.own, asked.rows)
                 shifted[number, place] = model.shifted(part, transform, grid, sampled)
@@ -178,7 +180,7 @@ class _Model:
             y = (of.y if in_training else of.y_test)[rows]
             own = magnitudes[rows if in_training else of.n_part + rows]
             encoded = self._encode(_moved(transform, X, own, of))
-            right += np.count_nonzero(self._right(encoded, y))
+            right += int(np.count_nonzero(self._right(encoded, y)))
         return right, len(places)
 
     def paired(
@@ -295,9 +297,7 @@ def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -
     return float(davies_bouldin_score(outputs, classes))
 
 
-def _is_right(
-    scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int
-) -> NDArray[np.bool_]:
+def _is_right(scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int) -> NDArray[np.bool_]:
     """Say which labels are right, taken in float32 as a prediction's; no number is never right."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)

@@ -32,6 +32,11 @@ def canonical(transform: str) -> str:
     """
     if transform in PAIRED:
         return transform
+    if (name := transform.partition(":")[0]) in PAIRED:
+        end = "below" if name == "inter" else "at"
+        raise Refused(
+            "transforms", transform, f"{name} takes no number: its magnitudes end {end} 0.5"
+        )
     return read("transforms", transform, tuple(MOST), PAIRED).text
 
 

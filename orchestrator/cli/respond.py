@@ -58,8 +58,9 @@ def respond(
 ) -> None:
     """Measure response curves of runs that kept their parameters (keep.parameters = true).
 
-    What was measured in training stays; analyze takes both. Interrupted, it goes on with the same
-    command; runs that are finished since are added.
+    Models answer on this machine's CPUs, also those that were trained on a GPU. What was measured
+    in training stays; analyze takes both. Interrupted, it goes on with the same command; runs that
+    are finished since are added.
 
     Examples:
 
@@ -92,4 +93,9 @@ def respond(
         print_json({**value, "transforms": list(found.transforms)})
         return
     say(f"{counted(found.asked, 'model')} answered, {found.runs:,} in all: {found.file}")
+    if found.from_gpu:
+        say(
+            f'{counted(found.from_gpu, "model")} of cells with device = "gpu" answered on a CPU: '
+            "a count may differ by a few from what a GPU would have measured in training"
+        )
     say_next("Next", "analyze", directory)

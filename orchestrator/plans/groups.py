@@ -57,6 +57,7 @@ _FIXED = {
     "response": "[response]",
 }
 """What of a layout a file decides, and what users call it."""
+_ELSE = {"[response]": "; models whose parameters are kept can be asked by manyseed respond"}
 _KEPT = {
     array: f"keep.{declared.keep}"
     for array, declared in DECLARED.items()
@@ -393,7 +394,7 @@ def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> Gro
                 f"{toml_value(before)}; this file asks for {toml_value(now)}",
                 file=path,
                 remedy="restore it, give the dataset or classifier another name in the file, "
-                "or plan into another directory with --out",
+                "or plan into another directory with --out" + _ELSE.get(name, ""),
             )
     return (
         held if exists else replace(held, split_length=max(held.split_length, wanted.split_length))

@@ -8,8 +8,13 @@ import polars as pl
 
 from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.response.cost import response_seconds
-from manyseed.orchestrator.grids.expansion import Expansion
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.grids.expansion import Expansion, expand
+from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
+from manyseed.orchestrator.plans.own import own_code
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 
@@ -32,24 +37,62 @@ def response_hours(
         Columns dataset, classifier, response_hours (of the device that the classifier requests), of
         the pairs that have any.
     """
-    asked = {spec.number: spec.asked for spec in specs if spec.response}
-    found: dict[tuple[str, str], float] = {}
     runs = pl.when("identical").then(1).otherwise(pl.col("runs").cast(pl.Int64))
-    sizes = (
-        cells.filter(pl.col("group").is_in(list(asked)))
-        .group_by("group", "dataset", "classifier", "hparams", "train_fraction")
-        .agg(fits=(pl.col("repeats").cast(pl.Int64) * runs).sum())
+    fits = pl.col("repeats").cast(pl.Int64) * runs
+    return (
+        _measured(cells, expansion, specs)
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(response_hours=(fits * pl.col("measuring")).sum() / 3600)
     )
-    for group, dataset, classifier, hparams, fraction, fits in sizes.iter_rows():
+
+
+def with_measuring(
+    costs: pl.DataFrame, paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Add to what a fit of each cell takes what measuring its model does.
+
+    Where the sweep file cannot be read as it was when it was planned, nothing is added: it is an
+    estimate, and runs are trained without.
+
+    Parameters
+    ----------
+    costs : DataFrame
+        As `cost.seconds` returns it.
+    paths : SweepPaths
+    plan : Plan
+    specs : sequence of GroupSpec
+    """
+    if not any(spec.response for spec in specs):
+        return costs
+    try:
+        file = read_sweep_file(paths.sweep_file)
+        expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths))
+        measured = _measured(plan.cells, expansion, specs).select("cell", "measuring")
+    except (UserError, UnavailableError, KeyError):
+        return costs
+    return (
+        costs.join(measured, on="cell", how="left", maintain_order="left")
+        .with_columns(pl.col("seconds") + pl.col("measuring").fill_null(0.0))
+        .drop("measuring")
+    )
+
+
+def _measured(
+    cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Return the cells whose models are asked, with the column measuring: seconds of one model."""
+    asked = {spec.number: spec.asked for spec in specs if spec.response}
+    by = ["group", "dataset", "classifier", "hparams", "train_fraction"]
+    own = cells.filter(pl.col("group").is_in(list(asked)))
+    distinct = own.select(by).unique(maintain_order=True)
+    seconds = []
+    for group, dataset, classifier, hparams, fraction in distinct.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
-        own = asked[group]
-        assert own is not None
+        questions = asked[group]
+        assert questions is not None
         speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
-        hours = fits * response_seconds(data, model, own, rows) / speed / 3600
-        found[dataset, classifier] = found.get((dataset, classifier), 0.0) + hours
-    schema = {"dataset": pl.String, "classifier": pl.String, "response_hours": pl.Float64}
-    return pl.DataFrame(
-        [(*key, hours) for key, hours in found.items()], schema=schema, orient="row"
-    )
+        seconds.append(response_seconds(data, model, questions, rows) / speed)
+    each = distinct.with_columns(measuring=pl.Series(seconds, dtype=pl.Float64))
+    return own.join(each, on=by, how="inner", maintain_order="left")

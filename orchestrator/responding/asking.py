@@ -72,12 +72,16 @@ class Responded:
     runs : int
         Models whose answers the table holds.
     transforms : tuple of str
+    from_gpu : int
+        Models, of those that were to answer, whose cells are trained on a GPU: here they answer on
+        a CPU, so that the last bits of their scores may differ.
     """
 
     file: Path
     asked: int
     runs: int
     transforms: tuple[str, ...]
+    from_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,10 @@ def respond(
             said = f"the models cannot be asked: {error}{remedy(error, paths)}"
             raise UnavailableError(said) from None
         transforms = tuple(dict.fromkeys(t for one in asked.values() for t, _ in one.responses))
-        return Responded(table.close(lease.check), len(open_jobs), table.runs, transforms)
+        on_gpu = set(cells.filter(device="gpu")["cell"])
+        from_gpu = sum(job.cell in on_gpu for job in jobs)
+        file = table.close(lease.check)
+        return Responded(file, len(open_jobs), table.runs, transforms, from_gpu)
 
 
 def _options(paths: SweepPaths, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -207,11 +207,14 @@ class _Submitter:
         UserError
             For a profile without what the runs need.
         """
+        from manyseed.orchestrator.plans.measuring import with_measuring
         from manyseed.slurm.arrays import Tasks, submit_array
         from manyseed.slurm.discover import discover
 
-        observed = cost.observed_seconds(self.paths, self.plan, Groups.read(self.paths))
+        groups = Groups.read(self.paths)
+        observed = cost.observed_seconds(self.paths, self.plan, groups)
         costs = cost.seconds(self.plan, observed)
+        costs = with_measuring(costs, self.paths, self.plan, groups.specs)
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
         attempts = cluster.attempts_on(earlier, profile.name)
         nodes = {} if is_environment(attempts) else broken_nodes(attempts)

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.gaps import gaps
 from manyseed.analysis.figures.responses import equal_ends, response_curves, response_pairs
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.response import cumulative, gi
-from manyseed.analysis.response.corpora import excluded, information
+from manyseed.analysis.response.corpora import distinct, excluded, information
 from tests.analysis.questions.test_telling import HPARAMS, corpus
 
 GRID = np.linspace(0, 0.5, 11)
@@ -165,4 +166,54 @@ def test_too_few_models_are_said_to_be():
     titles = {axis.get_title("left").split(",")[0] for axis in plot.figure.axes}
     assert titles == {"too few models"}
     measures = next(one for one in of_responses(few, found) if one.name == "response-measures")
-    assert {row[4] for row in measures.rows} == {"–"}
+    assert {row[4] for row in measures.rows} == {"fewer than 8 models"}
+    alike = table.with_columns(gap=pl.lit(0.25))
+    told = {one.name: one for one in of_responses(alike, information(alike, HPARAMS))}
+    assert {row[4] for row in told["response-measures"].rows} == {"no gaps differ"}
+
+
+def test_what_does_not_vary_is_not_given():
+    table, _ = models(transforms=("intra",))
+    found = information(table, [])
+    rows = {row[3]: row for row in of_responses(table, found)[1].rows}
+    assert rows["gi"][7] == "nothing"
+    assert set(found["given"]) == {"nothing"}
+
+
+def test_gi_stands_beside_its_baselines_where_magnitudes_have_both_signs():
+    table, found = models(transforms=("rotate:90", "shift-x:0.25"), told=("gi", "mean_accuracy"))
+    moved = table.with_columns(
+        pl.Series("shifted_train_accuracy", np.random.default_rng(0).random(len(table))),
+        gi_folded=pl.col("gi"),
+        train_accuracy=pl.when(pl.col("run_index") == 0, pl.col("hparam_depth") == 0)
+        .then(0.5)
+        .otherwise(1.0),
+    )
+    found = information(moved, HPARAMS, permutations=100)
+    table = {one.name: one for one in of_responses(moved, found)}["response-invariance"]
+    assert {len(row) for row in table.rows} == {len(table.heads)}
+    assert [row[2] for row in table.rows] == ["rotate:90", "shift-x:0.25"]
+    for row in table.rows:
+        assert row[3] == "88 of 96"
+        own = found.filter(transform=row[2])
+        for place, measure in ((4, "gi"), (6, "mean_accuracy")):
+            one = own.filter(measure=measure).row(0, named=True)
+            assert row[place] == f"{one['cmi']:.1f} ± {one['cmi_sd']:.1f}"
+        assert row[5] == "as by chance"
+    assert "response-invariance" not in {one.name for one in of_responses(*models())}
+
+
+def test_models_of_cells_that_differ_in_test_augment_alone_count_once():
+    """They share their fits: the same weights twice would be tied pairs and twice the models."""
+    rest = dict.fromkeys(AXES, "none") | {"dataset": "d", "classifier": "c", "train_fraction": 1.0}
+    own = {
+        name: pl.lit(value) for name, value in rest.items() if name not in ("augment", "hparams")
+    }
+    table, _ = models()
+    table = table.with_columns(**own)
+    twice = pl.concat([table, table.with_columns(test_augment=pl.lit("rotate:45"))])
+    assert distinct(twice).equals(table)
+    once, again = (information(each, HPARAMS, permutations=20) for each in (table, twice))
+    assert again.equals(once)
+    means = [of_responses(each, once)[0].rows for each in (table, twice)]
+    assert means[0] == means[1]

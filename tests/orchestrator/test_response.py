@@ -16,7 +16,10 @@ from manyseed.analysis.response import gi
 from manyseed.jobs.response.asked import Asked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.measuring import with_measuring
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -120,8 +123,9 @@ def test_a_group_that_exists_keeps_its_responses(tmp_path):
     plan_sweep(file, tmp_path / "sweep")
     assert plan_sweep(file, tmp_path / "sweep").is_empty
     for text in (PLAIN, PLAIN + TABLE.replace("rows            = 30", "rows            = 40")):
-        with pytest.raises(UserError, match=r"is stored with \[response\]"):
+        with pytest.raises(UserError, match=r"is stored with \[response\]") as refused:
             plan_sweep(write(file, text), tmp_path / "sweep")
+        assert "manyseed respond" in str(refused.value)
 
 
 def test_layouts_say_what_was_asked_and_plain_groups_nothing(tmp_path):
@@ -164,6 +168,7 @@ def test_the_table_is_in_no_identity(tmp_path):
     [
         ('transforms = ["rotate:90"]', "sklearn:wine", "transforms", "rotate:90 needs images, and"),
         ('transforms = ["turn"]', "sklearn:digits", "transforms", "intra, inter, rotate"),
+        ('transforms = ["inter:0.6"]', "sklearn:digits", "transforms", "magnitudes end below 0.5"),
         ('transforms = ["intra", "intra"]', "sklearn:digits", "transforms", "twice"),
         ('transforms = ["intra"]\nlayers = [0, 1]', "sklearn:digits", "layers", "needs a network"),
         ('transforms = ["intra"]\nlayers = [2]', "sklearn:digits", "layers", "from 0 to 1"),
@@ -210,6 +215,38 @@ source = "{dataset}"
         plan_sweep(write(tmp_path / "r.toml", text), tmp_path / "sweep")
     assert f"response.{key}" in str(refused.value)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_cells_with_an_ensembling_method_have_no_curves(tmp_path):
+    text = PLAIN.replace('["small", "xgb"]', '["small"]\nensembling = ["none", "snapshot"]')
+    text = text.replace("epochs  = 2", 'epochs  = 10\noptimizer = "sgd"') + TABLE
+    with pytest.raises(UserError, match="those of single networks") as refused:
+        plan_sweep(write(tmp_path / "r.toml", text), tmp_path / "sweep")
+    assert "let a sweep file of their own have these cells" in str(refused.value)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_tasks_are_cut_by_what_measuring_takes_too(tmp_path):
+    sweep = tmp_path / "sweep"
+    plan_sweep(write(tmp_path / "r.toml", PLAIN + TABLE), sweep)
+    paths = SweepPaths(sweep)
+    plan, groups = Plan.read(paths), Groups.read(paths)
+    before = cost.seconds(plan)
+    after = with_measuring(before, paths, plan, groups.specs)
+    assert after.columns == before.columns
+    added = after["seconds"] - before["seconds"]
+    assert (added > 0).all()
+    # three runs of the network, of xgb one, which the others are copies of
+    runs = pl.Series([1 if one else 3 for one in plan.cells["identical"]])
+    change = plan_change(tmp_path / "r.toml", tmp_path / "other")
+    assert (added * runs).sum() / 3600 == pytest.approx(change.summary()["response_hours"])
+    paths.sweep_file.write_text("no sweep file")
+    assert with_measuring(before, paths, plan, groups.specs).equals(before)
+    plan_sweep(write(tmp_path / "p.toml", PLAIN), tmp_path / "plain")
+    plain = SweepPaths(tmp_path / "plain")
+    whole = cost.seconds(Plan.read(plain))
+    specs = Groups.read(plain).specs
+    assert with_measuring(whole, plain, Plan.read(plain), specs) is whole
 
 
 def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):

@@ -12,6 +12,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.images.transforms import transformed
+from manyseed.jobs.response import measure
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.response.measure import (
     RIGHT,
@@ -143,6 +144,32 @@ def test_a_constant_model_has_a_constant_curve_as_rows_stay_the_same():
     assert found[TOTAL][2].tolist() == [[64] * 21] * 3
 
 
+def test_few_rows_are_moved_at_once_and_no_count_depends_on_how_many(monkeypatch):
+    rng = np.random.default_rng(4)
+    X, y = rng.random((150, 16)), rng.integers(0, 3, 150)
+    weights = rng.normal(size=(16, 3))
+    asked = Asked(
+        (("intra", 0), ("inter", 0), ("rotate:90", 0), ("colour:0.25", 0)),
+        rows=70, batch=30, draws=2, magnitudes=7,
+    )  # fmt: skip
+    widths = []
+
+    def score(rows):
+        widths.append(len(rows))
+        return rows @ weights
+
+    of, found = subject(X, y, (4, 4, 1), own=np.arange(0, 150, 2), n_classes=3), []
+    for most in (512, 64, 7, 1):
+        monkeypatch.setattr(measure, "AT_ONCE", most)
+        widths.clear()
+        found.append(answers(asked, of, model(score)))
+        assert max(widths) <= most
+    for name, values in found[0].items():
+        assert values.any()
+        for other in found[1:]:
+            np.testing.assert_array_equal(other[name], values)
+
+
 def test_what_is_no_number_is_never_right():
     y = np.zeros(8, dtype=np.uint16)
     found = answers(
@@ -202,8 +229,6 @@ class Asking:
 
 
 def ask(monkeypatch, dataset, name, options, asked, **cell):
-    from manyseed.jobs.response import measure
-
     kept = {}
     whole = measure.answers
 

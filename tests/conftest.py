@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
 from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
+
+# a machine that is busy is no fault of what is tested
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session", autouse=True)

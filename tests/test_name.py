@@ -91,6 +91,7 @@ def test_a_project_with_modules_of_our_names_works(project: Path) -> None:
     assert "report" in python(project, *run)
 
 
+@pytest.mark.slow
 def test_so_it_does_with_a_wheel(project: Path, wheel: Path) -> None:
     there = sorted(file.name for file in wheel.iterdir())
     assert [name for name in there if not name.endswith(".dist-info")] == ["manyseed"]

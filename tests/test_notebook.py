@@ -32,6 +32,7 @@ def outputs(notebook: dict) -> list[list[str]]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EXECUTE, NOTEBOOK, ROOT / "docs"],

@@ -269,6 +269,7 @@ members = 3
 """
 
 
+@pytest.mark.slow
 def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) -> None:
     sweep = planned(tmp_path, SEARCHED)
     cells = Plan.read(sweep.paths).cells

@@ -129,6 +129,7 @@ assert not {"mymodel", "helper", "sklearn.tree"} & {*sys.modules}
     assert sweep.submit(workers=1) is None
 
 
+@pytest.mark.slow
 def test_tasks_run_the_code_that_was_submitted(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,7 @@ def test_what_is_no_table_is_named(
     assert (code, "mine.parquet" in told.replace("\n", "")) == (4, True)
 
 
+@pytest.mark.slow
 def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path) -> None:
     text = TEXT.replace("keep    = { parameters = true }\n", "")
     sweep = Sweep.plan(write(tmp_path / "p.toml", text), tmp_path / "sweep")

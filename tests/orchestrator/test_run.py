@@ -113,6 +113,7 @@ def test_plain_xarray_reads_the_store(quick: Sweep) -> None:
     np.testing.assert_array_equal(done["label"].to_numpy(), predicted)
 
 
+@pytest.mark.slow
 def test_plain_xarray_sees_true_rows_while_the_sweep_runs(
     tmp_path: Path, stopped: list[Sweep]
 ) -> None:
@@ -251,6 +252,7 @@ def users_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_folder_with_the_users_own_modules_changes_nothing(users_folder: Path) -> None:
     verbs = ("submit", "status", "resume", "verify", "compact", "analyze", "query", "report")
     for arguments in (

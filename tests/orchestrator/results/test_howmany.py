@@ -284,6 +284,7 @@ def test_answers_for_some_leave_the_ensembles_of_others(imported: Sweep) -> None
     assert after.filter(dataset="two")["draws"].to_list() == [4, 4]
 
 
+@pytest.mark.slow
 def test_ensembles_of_predictions_that_were_analysed_otherwise_are_forgotten(
     imported: Sweep,
 ) -> None:

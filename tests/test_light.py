@@ -74,6 +74,7 @@ def test_predictions_of_others_are_analysed(light: Path) -> None:
     assert "Report" in run(light, "report", "sweep")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_trained_here_is_refused_before_anything_starts(light: Path) -> None:
     (light / "sweep.toml").write_text(SWEEP)
     run(light, "plan", "sweep.toml", "--out", "sweep")

@@ -85,6 +85,7 @@ def python(folder: Path, *arguments: str, path: str = ".") -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_project_with_modules_of_our_names_works(project: Path) -> None:
     assert "planned" in python(project, "-c", OWN)
     run = ("-m", "manyseed", "run", "sweep.toml", "--cluster", "local", "--workers", "1")

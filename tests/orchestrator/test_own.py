@@ -154,6 +154,7 @@ def test_tasks_run_the_code_that_was_submitted(
     assert_equal(stored(sweep), stored(other))
 
 
+@pytest.mark.slow
 def test_changed_code_of_the_same_version_is_refused_with_the_difference(
     project: Path, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ grid    = { mode = ["write", "fail", "hang"] }
 """
 
 
+@pytest.mark.slow
 def test_runs_fail_with_their_logs_and_others_go_on(project: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FAILS)
     sweep = train(write(project, FAILING), tmp_path / "sweep")

@@ -58,6 +58,7 @@ pair_magnitudes = 3
 """
 
 
+@pytest.mark.slow
 def test_curves_are_kept_with_each_run_and_change_no_prediction(tmp_path):
     file = write(tmp_path / "r.toml", PLAIN + TABLE)
     sweep = train(file, tmp_path / "sweep")
@@ -249,6 +250,7 @@ def test_tasks_are_cut_by_what_measuring_takes_too(tmp_path):
     assert with_measuring(whole, plain, Plan.read(plain), specs) is whole
 
 
+@pytest.mark.slow
 def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     text = PLAIN.replace('classifier     = ["small", "xgb"]', 'classifier     = ["small"]')
     text = text.replace("repeats = 1", "repeats = 2").replace("runs    = 3", "runs    = 2")

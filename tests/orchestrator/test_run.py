@@ -210,6 +210,7 @@ def test_there_are_never_more_processes_than_asked(tmp_path: Path, stopped: list
     assert sweep.submit(workers=2) is None
 
 
+@pytest.mark.slow
 def test_submit_while_it_runs_submits_nothing_twice(tmp_path: Path, stopped: list[Sweep]) -> None:
     sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
     stopped.append(sweep)

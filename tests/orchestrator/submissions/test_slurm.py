@@ -289,6 +289,7 @@ def test_what_a_cluster_that_is_gone_was_given_is_trained_elsewhere(
     assert sweep.status()["duplicates"] == 0
 
 
+@pytest.mark.slow
 def test_cells_that_are_cancelled_are_left_out_by_tasks_that_wait(
     sweep: Sweep, profile: str, quick: Sweep, slurm: Slurm, tmp_path: Path
 ) -> None:

@@ -31,11 +31,11 @@ def test_magnitude_0_changes_nothing(name, channels):
     assert torch.allclose(moved(name, given, 0.0, 255.0), given, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MOST)
-@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [(name, n) for name in MOST for n in (1, 2, 3) if (name, n) != ("colour", 2)],
+)
 def test_one_magnitude_of_all_images_is_that_of_each_bit_for_bit(name, channels):
-    if (name, channels) == ("colour", 2):
-        pytest.skip("colour takes 1 or 3 channels")
     given = images(channels=channels) * 255
     for magnitude in (0.0, -0.31, 0.25, MOST[name]):
         found = transformed(name, given, torch.tensor(magnitude, dtype=torch.float64), 255.0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import polars as pl
@@ -25,45 +24,23 @@ from manyseed.orchestrator.errors import (
     StoreError,
     UserError,
     refused,
-    toml_value,
 )
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths, encode_name
+from manyseed.orchestrator.plans.further import Further, with_parameters, with_responses
+from manyseed.orchestrator.plans.merging import merged
 from manyseed.orchestrator.plans.plan import METHOD, Plan
-from manyseed.orchestrator.plans.responses import parameters_of, responses_of
 from manyseed.orchestrator.store.layout.arrays import SEEN
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES
 from manyseed.orchestrator.store.layout.groups import find_group, published_shards
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.optional import (
-    DECLARED,
     PARAMETERS,
-    RESPONSE,
     TRAIN_ACCURACY,
     TooLarge,
     of_members,
 )
 from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
-
-_FIXED = {
-    "scores": "keep.scores",
-    "dtype": "keep.dtype",
-    "epochs": "snapshots",
-    "samples": "points of a test set",
-    "class_names": "classes",
-    "probability": "probabilities",
-    "curves": "keep.curves",
-    "response": "[response]",
-}
-"""What of a layout a file decides, and what users call it."""
-_ELSE = {"[response]": "; models whose parameters are kept can be asked by manyseed respond"}
-_KEPT = {
-    array: f"keep.{declared.keep}"
-    for array, declared in DECLARED.items()
-    if declared.keep != RESPONSE
-}
-"""The same of optional arrays, by name."""
 
 PAIR = ("dataset", "classifier")
 _CHECKSUM = "crc32c"
@@ -233,7 +210,7 @@ class Groups:
                 numbers[key] = len(specs)
                 specs.append(spec)
             else:
-                specs[number] = _merged(specs[number], spec, number < len(self.specs), path)
+                specs[number] = merged(specs[number], spec, path, exists=number < len(self.specs))
         return Groups(tuple(specs))
 
 
@@ -315,23 +292,21 @@ def _spec(
     method = Cell.from_canonical(json.loads(canonicals[0])).ensembling
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
-    optional = (TRAIN_ACCURACY.of(),) if keep.train_accuracy else ()
-    responses: dict[str, Any] = {"optional": optional}
+    scores, dtype = keep.resolve(len(info.class_names))
+    epochs = model.snapshots or (0,)
+    further = Further((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
     if file.response is not None:
         options = file.response.options()
         is_raw = model.canonical.get("encode") == "raw"
         asked_of = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
-        responses = responses_of(asked_of)
-        responses["optional"] = (*optional, *responses["optional"])
-    scores, dtype = keep.resolve(len(info.class_names))
-    epochs = model.snapshots or (0,)
+        further = with_responses(further, asked_of)
     if method is not None:
         taken = member_epochs(method, model.epochs or 0)
         epochs, points = taken[-1:], (info.n_test, len(info.class_names))
-        kept = of_members(keep.members_of(points[1]), taken, sizes(len(taken)), points, dtype)
-        responses = dict(zip(("optional", "coordinates"), kept, strict=True))
+        kept = keep.members_of(points[1])
+        further = Further(*of_members(kept, taken, sizes(len(taken)), points, dtype))
     if keep.parameters:
-        responses |= parameters_of(canonicals, info, classifier, responses["optional"])
+        further = with_parameters(further, canonicals, info, classifier)
     return planned_group(
         number=number,
         dataset=dataset,
@@ -346,56 +321,8 @@ def _spec(
         runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
         ensembling=ensembling,
-        **responses,
-    )
-
-
-def _how(spec: GroupSpec, array: str) -> object:
-    """Return how a group holds an optional array: whether, or of several numbers a run its form."""
-    found = next((one for one in spec.optional if one.name == array), None)
-    if found is None or not found.dims or array == PARAMETERS.name:  # of them, `_merged` sees to it
-        return found is not None
-    return [*found.shape, found.dtype]
-
-
-def _along(spec: GroupSpec, coordinate: str) -> object:
-    """Return a coordinate of a group's optional arrays; an empty list where it has none."""
-    found = [one for one in spec.coordinates if one.name == coordinate]
-    return [[*one.values, *one.meanings] for one in found]
-
-
-def _merged(held: GroupSpec, wanted: GroupSpec, exists: bool, path: Path) -> GroupSpec:
-    """Return a group's layout; one that exists never changes."""
-    if held.parameters and wanted.parameters:
-        known = json.loads(held.parameters)
-        lacking = [one for one in json.loads(wanted.parameters) if one not in known]
-        if lacking:
-            of = ", ".join(f"{name} = {toml_value(v)}" for name, v in lacking[0]["hparams"].items())
-            raise UserError(
-                f"{held.dataset} × {held.named} is stored with parameters of models of other "
-                f"sizes; this file asks for models{of and ' of '}{of}",
-                file=path,
-                key="keep.parameters",
-                value=True,
-                remedy="plan these cells into another directory with --out",
-            )
-        kept = next(one for one in held.optional if one.name == PARAMETERS.name)
-        wanted = replace(
-            wanted,
-            optional=tuple(kept if one.name == PARAMETERS.name else one for one in wanted.optional),
-        )
-    facts = [(name, getattr(held, field), getattr(wanted, field)) for field, name in _FIXED.items()]
-    facts += [(name, _how(held, array), _how(wanted, array)) for array, name in _KEPT.items()]
-    facts += [(name, _along(held, name), _along(wanted, name)) for name in COORDINATES]
-    for name, before, now in facts:
-        if before != now:
-            raise UserError(
-                f"{held.dataset} × {held.named} is stored with {name} = "
-                f"{toml_value(before)}; this file asks for {toml_value(now)}",
-                file=path,
-                remedy="restore it, give the dataset or classifier another name in the file, "
-                "or plan into another directory with --out" + _ELSE.get(name, ""),
-            )
-    return (
-        held if exists else replace(held, split_length=max(held.split_length, wanted.split_length))
+        optional=further.optional,
+        coordinates=further.coordinates,
+        response=further.response,
+        parameters=further.parameters,
     )

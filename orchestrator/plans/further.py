@@ -1,15 +1,16 @@
-"""How a group stores response curves, and models that may answer later."""
+"""What a group stores beside predictions: response curves, and models that may answer later."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES
+from manyseed.orchestrator.store.layout.coordinates import COORDINATES, Coordinate
 from manyseed.orchestrator.store.layout.optional import (
     DECLARED,
     PARAMETERS,
@@ -18,8 +19,18 @@ from manyseed.orchestrator.store.layout.optional import (
 )
 
 
-def responses_of(asked: Asked) -> dict[str, Any]:
-    """Return the fields of a group's layout: optional, coordinates and response."""
+@dataclass(frozen=True, slots=True)
+class Further:
+    """What a group stores beside predictions; the fields are those of `GroupSpec`."""
+
+    optional: tuple[OptionalArray, ...] = ()
+    coordinates: tuple[Coordinate, ...] = ()
+    response: str = ""
+    parameters: str = ""
+
+
+def with_responses(further: Further, asked: Asked) -> Further:
+    """Return it with the answers of every model in training."""
     grids = asked.grids
     lengths = {
         "response": len(asked.responses),
@@ -38,32 +49,29 @@ def responses_of(asked: Asked) -> dict[str, Any]:
     }
     if asked.dbi:
         values["layer"] = (DBI_LAYERS, [])
-    return {
-        "optional": tuple(
-            DECLARED[name].of(lengths[dim] for dim in DECLARED[name].dims) for name in arrays
-        ),
-        "coordinates": tuple(
+    of = tuple(DECLARED[name].of(lengths[dim] for dim in DECLARED[name].dims) for name in arrays)
+    return replace(
+        further,
+        optional=(*further.optional, *of),
+        coordinates=tuple(
             COORDINATES[name].of(given, meanings) for name, (given, meanings) in values.items()
         ),
-        "response": json.dumps(asked.to_attributes(), sort_keys=True),
-    }
+        response=json.dumps(asked.to_attributes(), sort_keys=True),
+    )
 
 
-def parameters_of(
-    canonicals: Iterable[str],
-    dataset: DatasetInfo,
-    classifier: str,
-    optional: tuple[OptionalArray, ...],
-) -> dict[str, Any]:
-    """Return the fields of a layout that keeps models besides other optional arrays.
+def with_parameters(
+    further: Further, canonicals: Iterable[str], dataset: DatasetInfo, classifier: str
+) -> Further:
+    """Return it with the arrays of every trained model.
 
     Parameters
     ----------
+    further : Further
     canonicals : iterable of str
         The group's cells.
     dataset : DatasetInfo
     classifier : str
-    optional : tuple of OptionalArray
 
     Raises
     ------
@@ -78,7 +86,8 @@ def parameters_of(
     described = sorted(
         (one.to_attributes() for one in found), key=lambda one: sorted(one["hparams"].items())
     )
-    return {
-        "optional": (*optional, PARAMETERS.of((length,), dtype)),
-        "parameters": json.dumps(described, sort_keys=True),
-    }
+    return replace(
+        further,
+        optional=(*further.optional, PARAMETERS.of((length,), dtype)),
+        parameters=json.dumps(described, sort_keys=True),
+    )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
-from manyseed.jobs.datasets.split import n_points, stratified_order
+from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import SEARCHED, stream_name
 from manyseed.jobs.identity import identity
@@ -96,7 +96,7 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     """
     started = perf_counter()
     run = Run(replace(cell, ensembling=None, test_augment="none"), 0, number)
-    data, hparams = validation(trainer, run), run_hparams(run)
+    hparams = run_hparams(run)
     found: list[NDArray[np.float64]] = []
 
     def judge(alive: Alive) -> Mapping[str, NDArray[Any]]:
@@ -106,6 +106,7 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     names: tuple[Stream, ...] = ("init", "batch", "dropout", "augment")
     generators = Generators(*(_stream(cell, number, name) for name in names))
     try:
+        data = validation(trainer, run)
         handling = Handling(device=device, after_training=judge)
         classifiers.fit(cell.classifier, hparams, data, generators, handling)
     except (MachineError, MemoryError, OSError):
@@ -157,10 +158,10 @@ def validation(trainer: Trainer, run: Run) -> TrainingSet:
     assert own.train is not None
     assert whole.in_dataset is not None
     assert whole.in_dataset.train is not None
-    words = raw(stream(cell.seed, "tune", dataset_id(cell.dataset), "scale"), whole.y.size)
-    judged = np.sort(
-        stratified_order(whole.y, words)[: max(1, n_points(VALIDATION_SHARE, whole.y.size))]
-    )
+    drawn_from = stream(cell.seed, "tune", dataset_id(cell.dataset), "scale")
+    n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
+    groups = trainer.groups(cell, whole.in_dataset.train)
+    judged = held_out(whole.y, drawn_from, n, groups)
     rows = whole.in_dataset.train[judged]
     data, fit = trainer.training_set(run), ~np.isin(own.train, rows)
     perturbed = plain != cell

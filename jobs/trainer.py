@@ -74,6 +74,11 @@ class Trainer:
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])
 
+    def groups(self, cell: Cell, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the groups of rows of a dataset; None where its rows stand alone."""
+        groups = self._dataset(cell).groups
+        return None if groups is None else groups[rows]
+
     def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
         """Train one run and predict its test set; raises what `jobs.classifiers.fit` does.
 
@@ -173,7 +178,15 @@ class Trainer:
         key, data = dataset_id(cell.dataset), self._dataset(cell)
         return self._cache.get(
             ("split", cell.seed, key, repeat),
-            lambda: split(cell.seed, key, repeat, data.y, cell.dataset["test"], data.official_test),
+            lambda: split(
+                cell.seed,
+                key,
+                repeat,
+                data.y,
+                cell.dataset["test"],
+                data.official_test,
+                data.groups,
+            ),
         )
 
     def _neighbours(self, run: Run) -> Neighbours:

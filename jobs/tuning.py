@@ -20,12 +20,12 @@ import numpy as np
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
-from manyseed.jobs.datasets.split import n_points, stratified_order
+from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.hparams.search import SPACE_VERSION, draw
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
 from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
-from manyseed.jobs.streams import Stream, raw, stream
+from manyseed.jobs.streams import Stream, stream
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
 
@@ -118,9 +118,9 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
         Where data or a package is missing; whatever else a fit raises fails the draw.
     """
     started, hparams = perf_counter(), drawn(cell, number)
-    data = validation(trainer, cell)
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
     try:
+        data = validation(trainer, cell)
         handling = Handling(device=device)
         prediction = classifiers.fit(cell.classifier, hparams, data, generators, handling)
     except (MachineError, MemoryError, OSError):
@@ -133,15 +133,21 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
 
 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
-    """Return what a search fits on, with validation rows in place of the test set."""
+    """Return what a search fits on, with validation rows in place of the test set.
+
+    Raises
+    ------
+    ValueError
+        Where rows belong together and the training part has too few groups for two parts.
+    """
     whole = trainer.training_set(Run(_plain(cell), 0, 0))
     assert whole.in_dataset is not None
     assert whole.in_dataset.train is not None
-    words = raw(stream(cell.seed, "tune", dataset_id(cell.dataset)), whole.y.size)
-    order = stratified_order(whole.y, words)
-    n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
-    fit, judged = np.sort(order[n:]), np.sort(order[:n])
     rows = whole.in_dataset.train
+    n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
+    drawn_from = stream(cell.seed, "tune", dataset_id(cell.dataset))
+    judged = held_out(whole.y, drawn_from, n, trainer.groups(cell, rows))
+    fit = np.setdiff1d(np.arange(whole.y.size), judged)
     return replace(
         whole,
         X=whole.X[fit],

@@ -1,8 +1,9 @@
 """Prepared copies: one folder per source, written once and whole, read memory-mapped.
 
-``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy`` and ``about.json`` with everything else and
-the files' checksums. The key is the identity of the source's part of the canonical description, so
-that datasets that differ in classes or test share alone use one copy.
+``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy``, of rows that belong together ``groups.npy``,
+and ``about.json`` with everything else and the files' checksums. The key is the identity of the
+source's part of the canonical description, so that datasets that differ in classes or test share
+alone use one copy.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
 HOME_VARIABLE = "MANYSEED_DATA"
 
 FORMAT = 1
+
+GROUPS = "groups.npy"
+"""Only where rows belong together."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -77,6 +81,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             class_names=tuple(about["class_names"]),
             image=None if image is None else (image[0], image[1], image[2]),
             n_official_train=about["n_official_train"],
+            groups=np.load(where / GROUPS) if GROUPS in about["files"] else None,
         )
     except FileNotFoundError as error:
         raise NotFetched(
@@ -117,6 +122,8 @@ def _about(where: Path) -> Any:
 
 def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None:
     arrays: dict[str, NDArray[Any]] = {"X.npy": samples.X, "y.npy": samples.y.astype(np.uint16)}
+    if samples.groups is not None:
+        arrays[GROUPS] = samples.groups
     files = {}
     for name, array in arrays.items():
         values = np.ascontiguousarray(array)

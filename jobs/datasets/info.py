@@ -40,6 +40,11 @@ class DatasetInfo:
         Where a file is that `fetch` reads; no part of the description.
     columns : tuple of ColumnInfo
         What a file's columns but the target are taken for; empty for other sources.
+    group_sizes : tuple of int
+        Of groups of rows that belong together: how many there are, and the rows of the smallest,
+        the median and the largest; empty where rows stand alone.
+    n_test_asked : int or None
+        The test set's size by ``test``, where whole groups cannot make it.
     """
 
     canonical: Mapping[str, Any]
@@ -55,6 +60,8 @@ class DatasetInfo:
     n_dropped: int = 0
     location: str | None = None
     columns: tuple[ColumnInfo, ...] = ()
+    group_sizes: tuple[int, ...] = ()
+    n_test_asked: int | None = None
 
     @property
     def has_one_test_set(self) -> bool:

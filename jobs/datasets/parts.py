@@ -64,7 +64,7 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
     Refused
         For values that say no part or no order, or where a part is empty.
     """
-    if not asked:
+    if not {SPLIT, LAST} & {*asked}:
         return samples
     n = len(samples.y)
     if SPLIT in asked:
@@ -78,7 +78,10 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         if not 2 <= n_train <= n - 2:
             reason = f"makes {n - n_train} of {n} samples the test set; both parts need 2 or more"
             raise Refused(LAST, asked[LAST], reason)
-    return replace(samples, X=samples.X[rows], y=samples.y[rows], n_official_train=int(n_train))
+    groups = None if samples.groups is None else samples.groups[rows]
+    return replace(
+        samples, X=samples.X[rows], y=samples.y[rows], groups=groups, n_official_train=int(n_train)
+    )
 
 
 def _is_train(name: str, values: Any) -> Any:

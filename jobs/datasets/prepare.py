@@ -32,6 +32,8 @@ class Dataset:
         (height, width, channels) where a row is an image flattened in that order.
     official_test : int64 array or None
         The source's own test part, ascending, where it has one.
+    groups : int64 array (n_samples,) or None
+        Which group of rows each belongs to, where rows belong together.
     """
 
     X: NDArray[Any]
@@ -40,6 +42,7 @@ class Dataset:
     class_names: tuple[str, ...]
     image: tuple[int, int, int] | None = None
     official_test: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
 
     def rows(self, index: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Return a float64 copy of some rows (index, feature)."""
@@ -49,7 +52,8 @@ class Dataset:
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, in bytes."""
-        return self.X.nbytes + self.y.nbytes + self.cardinality.nbytes
+        groups = 0 if self.groups is None else self.groups.nbytes
+        return self.X.nbytes + self.y.nbytes + self.cardinality.nbytes + groups
 
 
 def load(canonical: Mapping[str, Any]) -> Dataset:
@@ -81,4 +85,5 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
         class_names=grouping.names,
         image=samples.image,
         official_test=official,
+        groups=None if samples.groups is None else samples.groups[kept],
     )

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets import together
 from manyseed.jobs.datasets.classes import Grouping, group
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
+from manyseed.jobs.datasets.source import DataShape
 from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
 
@@ -67,6 +72,9 @@ def resolve(
     counts = _grouped(grouping, shape.class_counts)
     n_samples = shape.n_samples if counts is None else sum(counts)
     share, n_test = _test(test, source, n_samples, _grouped(grouping, shape.test_counts))
+    sizes, asked = _sizes_of_groups(shape, grouping, parameters), n_test
+    if sizes is not None and share != OFFICIAL:
+        n_test = _of_whole_groups(test, sizes, n_test)
     if n_samples - n_test < len(grouping.names):
         raise Refused(
             "test",
@@ -99,6 +107,8 @@ def resolve(
         n_dropped=shape.n_samples - n_samples,
         location=shape.location,
         columns=shape.columns,
+        group_sizes=() if sizes is None else _described(sizes),
+        n_test_asked=asked if asked != n_test else None,
     )
 
 
@@ -110,6 +120,41 @@ def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...
         if target >= 0:
             grouped[target] += count
     return tuple(grouped)
+
+
+def _sizes_of_groups(
+    shape: DataShape, grouping: Grouping, parameters: Mapping[str, Any]
+) -> NDArray[np.int64] | None:
+    """Return the rows of each group that are left, where rows belong together."""
+    if shape.groups is None:
+        return None
+    group, y = shape.groups.T
+    counts = np.bincount(group[np.array(grouping.target)[y] >= 0])
+    sizes: NDArray[np.int64] = counts[counts > 0].astype(np.int64)
+    together.require_several(str(parameters[together.GROUP]), sizes.size)
+    return sizes
+
+
+def _of_whole_groups(test: float | int | str, sizes: NDArray[np.int64], n_test: int) -> int:
+    """Return the size of the test set: a share makes the nearest one, a number only itself."""
+    below, above = together.near(sizes, n_test)
+    if below == n_test:
+        return n_test
+    found = [str(size) for size in (below, above) if size is not None]
+    if not found:
+        reason = f"{sizes.size} groups, the largest of {sizes.max()} rows, make no two parts of "
+        raise Refused("test", test, f"{reason}2 rows or more; use rows one by one, without group")
+    if isinstance(test, int):
+        reason = f"no whole groups have {test} rows together; the nearest are {' and '.join(found)}"
+        raise Refused("test", test, reason)
+    size = together.nearest(sizes, n_test)
+    assert size is not None
+    return size
+
+
+def _described(sizes: NDArray[np.int64]) -> tuple[int, ...]:
+    ascending = np.sort(sizes).tolist()
+    return len(ascending), ascending[0], ascending[(len(ascending) - 1) // 2], ascending[-1]
 
 
 def _test(

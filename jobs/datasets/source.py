@@ -38,6 +38,8 @@ class DataShape:
         Where `DatasetSource.fetch` finds the data, where the provenance does not say it.
     columns : tuple of ColumnInfo
         What a file's columns but the target are taken for; empty for other sources.
+    groups : int64 array (sample, 2) or None
+        Where rows belong together, the group and the class of each.
     """
 
     provenance: Mapping[str, Any]
@@ -51,6 +53,7 @@ class DataShape:
     test_counts: tuple[int, ...] | None = None
     location: str | None = None
     columns: tuple[ColumnInfo, ...] = ()
+    groups: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Samples:
         Number of labels of a categorical feature, 0 for a continuous one.
     n_official_train : int or None
         With an official split, the number of samples before its test part.
+    groups : int64 array (sample,) or None
+        Which group each belongs to, where rows do: from 0.
     """
 
     X: NDArray[Any]
@@ -75,6 +80,7 @@ class Samples:
     class_names: tuple[str, ...]
     image: tuple[int, int, int] | None = None
     n_official_train: int | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

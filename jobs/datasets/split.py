@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.datasets import together
 from manyseed.jobs.datasets.info import OFFICIAL
 from manyseed.jobs.streams import raw, stream
 
@@ -75,6 +76,7 @@ def split(
     y: NDArray[np.integer[Any]],
     test: float | int | str,
     official: Index | None = None,
+    groups: Index | None = None,
 ) -> Split:
     """Return the split of a repeat (stream ``split``), or the official one.
 
@@ -92,6 +94,8 @@ def split(
         Share or number of points of the test set.
     official : int64 array, optional
         With ``"official"`` the test set itself, `Dataset.official_test`.
+    groups : int64 array (n,), optional
+        Rows that belong together: the test set is of whole groups, `held_out`.
 
     Raises
     ------
@@ -104,9 +108,61 @@ def split(
         if repeat != 0:
             raise ValueError(f"the official test set makes one repeat; there is no repeat {repeat}")
         return Split(train=np.setdiff1d(np.arange(y.size), official), test=official)
-    order = stratified_order(y, raw(stream(seed, "split", dataset, repeat), y.size))
-    n_test = n_points(test, y.size)
-    return Split(train=np.sort(order[n_test:]), test=np.sort(order[:n_test]))
+    chosen = held_out(y, stream(seed, "split", dataset, repeat), n_points(test, y.size), groups)
+    return Split(train=np.setdiff1d(np.arange(y.size), chosen), test=chosen)
+
+
+def held_out(
+    y: NDArray[np.integer[Any]],
+    generator: np.random.Generator,
+    n: int,
+    groups: Index | None = None,
+) -> Index:
+    """Choose `n` of the samples at random, stratified.
+
+    With groups, whole ones, and as many samples as the nearest number that whole groups have
+    (`together.nearest`). A group counts as a sample of its most frequent class (of several the
+    first), has one word, and stands in `stratified_order`; `together.fill` takes from there.
+
+    Parameters
+    ----------
+    y : integer array (sample,)
+        Class indices.
+    generator : numpy.random.Generator
+        One raw word is drawn of it for each sample, or each group.
+    n : int
+    groups : int64 array (sample,), optional
+        The group of each.
+
+    Returns
+    -------
+    int64 array
+        Positions, ascending.
+
+    Raises
+    ------
+    ValueError
+        For groups of which none can be held out while others stay.
+    """
+    if groups is None:
+        return np.sort(stratified_order(y, raw(generator, y.size))[:n])
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    size = together.nearest(sizes, n)
+    if size is None:
+        raise ValueError(f"{len(sizes)} groups of {y.size} rows make no two parts of 2 or more")
+    order = stratified_order(_most_frequent(group, y), raw(generator, len(sizes)))
+    chosen = together.fill(sizes, order, size)
+    return np.flatnonzero(np.isin(group, chosen))
+
+
+def _most_frequent(group: Index, y: NDArray[np.integer[Any]]) -> Index:
+    """Return the most frequent class of each group (group,), of several the first."""
+    k = int(y.max()) + 1
+    pairs, counts = np.unique(group * k + y, return_counts=True)
+    of, classes = np.divmod(pairs, k)
+    order = np.lexsort((classes, -counts, of))
+    _, first = np.unique(of[order], return_index=True)
+    return np.asarray(classes[order][first], dtype=np.int64)
 
 
 def subsample(

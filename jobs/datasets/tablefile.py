@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, is_zipfile
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import parts
+from manyseed.jobs.datasets import parts, together
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
 from manyseed.jobs.datasets.tabular import DataColumn, classes_of, to_samples
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LISTS = ("categorical", "continuous", "ignore")
-PARAMETERS = ("target", *_LISTS, *parts.PARAMETERS)
+PARAMETERS = ("target", *_LISTS, *parts.PARAMETERS, together.GROUP)
+
+_OWN = (*parts.PARAMETERS, together.GROUP)
+_ASIDE = (*parts.COLUMNS, together.GROUP)
+"""Keys that name a column, which is no feature then."""
 
 FORMATS = (".csv", ".npz", ".parquet")
 
@@ -35,7 +40,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
     target, lists = _parameters(path, given)
-    own = parts.read(given)
+    own = {**parts.read(given), **together.read(given)}
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -62,6 +67,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
         location=str(path),
         columns=columns,
+        groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
     )
 
 
@@ -80,7 +86,7 @@ def _fetch(provenance: Mapping[str, Any], location: str | None, _: Path) -> Samp
             f"{provenance['digest']}"
         )
     lists = {key: provenance.get(key, []) for key in _LISTS}
-    own = {key: provenance[key] for key in parts.PARAMETERS if key in provenance}
+    own = {key: provenance[key] for key in _OWN if key in provenance}
     return _samples(path, content, provenance["target"], lists, own)[0]
 
 
@@ -117,14 +123,15 @@ def _samples(
 ) -> tuple[Samples, tuple[ColumnInfo, ...]]:
     """Return the samples of a file, and what its columns are taken for, in its order."""
     sets = {key: set(lists.get(key, ())) for key in _LISTS}
-    aside = {key: own[key] for key in parts.COLUMNS if key in own}
+    aside = {key: own[key] for key in _ASIDE if key in own}
     for key, name in aside.items():
         if name == target or any(name in names for names in sets.values()):
             raise Refused(key, name, "is something else already")
     if path.suffix == ".npz":
         arrays = _arrays(path, content, target, aside)
         if arrays["X"].ndim > 2:
-            return parts.parted(_images(path, arrays, target, lists), own, arrays), ()
+            beside = {name: _plain(arrays[name]) for name in aside.values()}
+            return _split(_images(path, arrays, target, lists), own, beside), ()
         columns = _of_arrays(path, arrays, target, {*aside.values()}, sets)
     else:
         columns = _read_table(path, content, target, sets, {*aside.values()})
@@ -144,13 +151,24 @@ def _samples(
     truth = columns[target]
     assert truth is not None  # never ignored: the target is no other column
     samples = to_samples(f"file:{path}", list(features.values()), truth)
-    samples = parts.parted(samples, own, beside)
+    samples = _split(samples, own, beside)
     infos = tuple(
         column_info(name, found.values) if found else ColumnInfo(name, "ignored")
         for name, found in columns.items()
         if name != target
     )
     return samples, infos
+
+
+def _split(samples: Samples, own: Mapping[str, Any], beside: Mapping[str, Any]) -> Samples:
+    """Return samples with their groups, and with the test part last where the file has one."""
+    name = own.get(together.GROUP)
+    if name is not None:
+        samples = replace(samples, groups=together.codes(name, beside[name]))
+    samples = parts.parted(samples, own, beside)
+    if samples.groups is not None and samples.n_official_train is not None:
+        together.require_whole(str(name), samples.groups, samples.n_official_train)
+    return samples
 
 
 def _read_table(

@@ -95,6 +95,8 @@ class Notes:
                     f"{name}: {info.n_dropped:,} samples belong to classes that no group names"
                 )
             self._columns(name, info.columns)
+            if info.group_sizes:
+                self._others.append(_groups(name, info))
             if info.has_one_test_set:
                 self._others.append(f"{name}: the official test set makes one repeat")
 
@@ -110,9 +112,12 @@ class Notes:
         self._others.append(f"{name} has columns that are " + "; ".join(said))
         for one in columns:
             if one.looks:
+                column = toml_value(one.name)
+                together = f", if rows that share it belong together: group = {column}"
                 self._others.append(
                     f"{name}: {one.name} {_LOOKS[one.looks]}; "
-                    f"if it is no feature: ignore = [{toml_value(one.name)}]"
+                    f"if it is no feature: ignore = [{column}]"
+                    + (together if one.looks == "id" else "")
                 )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:
@@ -204,6 +209,17 @@ def _some(values: Sequence[str]) -> str:
 
 def _values(values: list[str]) -> str:
     return " | ".join(map(toml_value, values))
+
+
+def _groups(name: str, info: DatasetInfo) -> str:
+    """Say which rows are kept together, and what that makes of the test set."""
+    count, least, median, most = info.group_sizes
+    rows = f"{least:,} rows" if least == most else f"{least:,} to {most:,} rows (median {median:,})"
+    said = f"{name}: {count:,} groups of {rows} are never torn apart"
+    if info.n_test_asked is not None:
+        asked = f"no groups have {info.n_test_asked:,} together"
+        said += f"; test sets have {info.n_test:,} of {info.n_samples:,} rows, as {asked}"
+    return said
 
 
 def _listed(names: Iterable[str]) -> str:

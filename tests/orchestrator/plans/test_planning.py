@@ -434,7 +434,8 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [
         "d: patient looks like a number or name of rows, and is taken as a feature; "
-        'if it is no feature: ignore = ["patient"]',
+        'if it is no feature: ignore = ["patient"], if rows that share it belong together: '
+        'group = "patient"',
         "d: admitted looks like dates, and is taken as a feature; "
         'if it is no feature: ignore = ["admitted"]',
     ]
@@ -442,6 +443,15 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     notes = plan_sweep(file, tmp_path / "second").summary()["notes"]
     assert not [note for note in notes if "ignore =" in note]
     assert any("2 ignored: patient, admitted" in note for note in notes)
+    file.write_text(
+        text.replace('["site"]', "[]") + 'ignore = ["patient", "admitted"]\ngroup = "site"\n'
+    )
+    notes = plan_sweep(file, tmp_path / "grouped").summary()["notes"]
+    assert any("1 continuous: size; 3 ignored: patient, admitted, site" in note for note in notes)
+    assert (
+        "d: 3 groups of 13 to 14 rows (median 13) are never torn apart; test sets have 13 of 40 "
+        "rows, as no groups have 10 together"
+    ) in notes
     file.write_text(text + 'ignore = ["patent"]\n')
     with pytest.raises(UserError, match=r"dataset\.d\.ignore = .*patent.*unknown column"):
         plan_sweep(file, tmp_path / "third")

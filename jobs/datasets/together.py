@@ -1,0 +1,174 @@
+"""Rows that belong together: a group lies in the training part or in the test set, never in both.
+
+Frozen, as splits are: which sizes whole groups can make, and which groups make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.tabular import encode
+
+GROUP = "group"
+
+Sizes = NDArray[np.int64]
+
+
+def read(given: Mapping[str, Any]) -> dict[str, str]:
+    """Check what a table says of groups; return what it says.
+
+    Raises
+    ------
+    Refused
+    """
+    if GROUP not in given:
+        return {}
+    if not isinstance(given[GROUP], str) or not given[GROUP]:
+        raise Refused(GROUP, given[GROUP], allowed="the name of a column")
+    return {GROUP: given[GROUP]}
+
+
+def codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the group of each sample, counted from 0 in the natural order of their names.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    values : object array or float64 array (sample,)
+        Text or numbers; None or NaN where missing.
+
+    Raises
+    ------
+    Refused
+        For missing values and a single group.
+    """
+    if values.dtype != np.object_:
+        values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
+    names, found = encode(values)
+    if missing := int((found < 0).sum()):
+        reason = f"is missing in {missing} rows; leave these out, or give each a group of its own"
+        raise Refused(GROUP, name, reason)
+    require_several(name, len(names))
+    return found
+
+
+def require_several(name: str, n_groups: int) -> None:
+    """Refuse a column with a single group.
+
+    Raises
+    ------
+    Refused
+    """
+    if n_groups < 2:
+        reason = "has the same value in all rows: a single group cannot be both in training part "
+        raise Refused(GROUP, name, f"{reason}and test set")
+
+
+def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
+    """Refuse a split, training part first, that tears groups apart.
+
+    Raises
+    ------
+    Refused
+    """
+    torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
+    if torn:
+        reason = f"is torn apart by the file's own split: {torn} groups have rows in both parts"
+        raise Refused(GROUP, name, reason)
+
+
+def _sums(sizes: Sizes, most: int) -> int:
+    """Return the numbers of rows that some of the groups have, as bits: bit n for n rows."""
+    found, mask = 1, (1 << (most + 1)) - 1
+    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        left, at_once = int(count), 1
+        while left and size <= most:
+            taken = min(at_once, left)
+            if taken * int(size) <= most:
+                found |= (found << (taken * int(size))) & mask
+            left, at_once = left - taken, 2 * at_once
+    return found
+
+
+def near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
+    """Return the nearest numbers of rows that whole groups can make the test set of.
+
+    Parameters
+    ----------
+    sizes : int64 array (group,)
+        Rows of each group.
+    wanted : int
+
+    Returns
+    -------
+    tuple of int or None
+        The largest one up to `wanted`, and the smallest one from it on; both parts have two rows
+        or more. None where there is none.
+    """
+    n = int(sizes.sum())
+    sums = _sums(sizes, n - 2) & ~0b11
+    below = (sums & ((1 << (wanted + 1)) - 1)).bit_length() - 1
+    above = sums >> wanted
+    least = wanted + (above & -above).bit_length() - 1
+    return (None if below < 0 else below), (least if above else None)
+
+
+def nearest(sizes: Sizes, wanted: int) -> int | None:
+    """Return the one of them that is nearest, of two the smaller; None where there is none."""
+    found = [size for size in near(sizes, wanted) if size is not None]
+    return min(found, key=lambda size: (abs(size - wanted), size), default=None)
+
+
+def fill(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Choose groups that have `n` rows together: in their order, each that can be among them.
+
+    A group is taken if some of those behind it make up what is then still lacking, else left out.
+
+    Parameters
+    ----------
+    sizes : int64 array (group,)
+    order : int64 array (group,)
+        A permutation of the groups.
+    n : int
+        A number that some of the groups have.
+
+    Returns
+    -------
+    int64 array
+        The groups that are chosen, in their order.
+
+    Raises
+    ------
+    ValueError
+        Where no groups have that many rows.
+    """
+    if n and not _can(sizes, n):
+        raise ValueError(f"no whole groups have {n} rows together")
+    chosen, lacking, left = [order[:0]], n, order
+    while lacking:
+        left = left[sizes[left] <= lacking]
+        ends = np.cumsum(sizes[left])
+        # Whoever can begin with k groups can begin with fewer: the most are found by bisection.
+        low, high = 0, int(np.searchsorted(ends, lacking, side="right"))
+        while low < high:
+            k = (low + high + 1) // 2
+            if _can(sizes[left[k:]], lacking - int(ends[k - 1])):
+                low = k
+            else:
+                high = k - 1
+        chosen.append(left[:low])
+        lacking -= int(ends[low - 1]) if low else 0
+        left = left[low:]
+        if lacking:  # what cannot be taken now, none of its size can later
+            left = left[sizes[left] != sizes[left[0]]]
+    return np.concatenate(chosen)
+
+
+def _can(sizes: Sizes, n: int) -> bool:
+    return bool(_sums(sizes, n) >> n & 1)

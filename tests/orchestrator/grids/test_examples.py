@@ -23,6 +23,7 @@ ASKED = {
     "cifar10-cnn-1600": 1600,
     "cifar10-sources-600": 3 * 200,
     "vit-transfer-90": 90,
+    "fashion": 3 * (200 + 20) + 3 * 10,
     "looe-2024": 4 * 100,
     "invariance-cifar10": (4 * 2 + 3) * 3 * 2 * 9,
     "invariance-digits": 3 * 2 * 2 * 3 * 3,
@@ -46,6 +47,7 @@ ANALYSED = {
     "model-variance-maximal": (OTHERS, {0, 20}, None, 10, 9, 45),
     "cifar10-cnn-1600": (HALF, {50}, None, 800, 800, 0),
     "cifar10-sources-600": (HALF, {50}, None, 100, 100, 200 * 199 // 2),
+    "fashion": (HALF, {0, 1, 2}, None, 100, 100, 200 * 199 // 2),
     "vit-transfer-90": (HALF, {5}, None, 45, 45, 90 * 89 // 2),
     "looe-2024": (LOO, {2, 50}, 50, 100, 99, 100 * 99 // 2),
     "invariance-cifar10": (OTHERS, {100}, None, 0, 0, 0),  # one network a configuration
@@ -79,7 +81,8 @@ def test_an_example_is_analysed_as_its_comments_say(name, planned):
         place = group.reference_position(options)
         assert (None if place is None else spec.epochs[place]) == reference
         has_curves = change.sweep.keep.curves and spec.epochs != (0,)
-        assert spec.curves == bool(has_curves) == (kind != OTHERS)
+        assert spec.curves == bool(has_curves)
+        assert change.sweep.keep.curves == (kind != OTHERS)
     assert found == epochs
     runs = regular(1, 1, change.sweep.runs)
     score, y_true = noisy(np.random.default_rng(1), runs, 12)

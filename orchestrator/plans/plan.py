@@ -16,7 +16,7 @@ from annotated_types import Interval
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
+from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
@@ -75,6 +75,10 @@ WITH_METHOD = (
     .otherwise(pl.concat_str("classifier", pl.lit("~"), "ensembling"))
 )
 """A cell's classifier, and the ensembling method where there is one: what is priced apart."""
+
+_CELLS_DIGEST = "cells"
+"""In a part's footer: the SHA-256 of the cells that were planned when it was written, as
+hexadecimal digits. Parts of earlier versions have none."""
 
 _UNKNOWN_SECONDS = 1.0
 """What a fit is expected to take where a plan does not say it."""
@@ -136,6 +140,7 @@ class Plan:
             .sort("cell")
         )
         _require_one_plan(cells, parts, paths)
+        _require_same_cells(cells, files, paths)
         dropped = [n for file in paths.all_dropped() for n in read_record(file, Dropped).cells]
         return cls(cells, parts, _numbers(dropped))
 
@@ -245,6 +250,34 @@ def _require_one_plan(
             raise DamagedFile(paths.part(number), "lacks the runs of cells that came with it")
 
 
+def _require_same_cells(cells: pl.DataFrame, files: Sequence[Path], paths: SweepPaths) -> None:
+    """Refuse parts that were planned with other cells, as those of another sweep of the same form.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    digests = _digests(cells, len(files))
+    for file, digest in zip(files, digests, strict=True):
+        if read_metadata(file).get(_CELLS_DIGEST, digest) != digest:
+            raise DamagedFile(
+                paths.cells,
+                f"does not hold the cells that {file} was planned with:"
+                " one of the two is another sweep's",
+            )
+
+
+def _digests(cells: pl.DataFrame, n_parts: int) -> list[str]:
+    """Return for every part the digest of the cells that it and the parts before it brought."""
+    digest, digests = hashlib.sha256(), []
+    for number in range(1, n_parts + 1):
+        own = cells.filter(part=number).sort("cell")
+        lines = own.select(pl.concat_str("cell", "cell_id", "group", "path", separator="\t"))
+        digest.update("".join(f"{line}\n" for line in lines.to_series()).encode())
+        digests.append(digest.copy().hexdigest())
+    return digests
+
+
 def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
     """Return cells with the columns that plans have; refuse those of another version.
 
@@ -294,5 +327,12 @@ def write_plan(
     unused = [axis for axis in LATER if (plan.all_cells[axis] == LATER[axis]).all()]
     write_parquet(paths.cells, plan.all_cells.drop(unused), before_rename=before_rename)
     if new_part:
-        part = paths.part(len(plan.parts))
-        write_parquet(part, plan.parts[-1], is_new=True, before_rename=before_rename)
+        number = len(plan.parts)
+        metadata = {_CELLS_DIGEST: _digests(plan.all_cells, number)[-1]}
+        write_parquet(
+            paths.part(number),
+            plan.parts[-1],
+            metadata,
+            is_new=True,
+            before_rename=before_rename,
+        )

@@ -237,7 +237,8 @@ def test_a_full_disk_ends_the_task_and_loses_nothing(
     assert_undisturbed(sweep, undisturbed)
 
 
-@pytest.mark.parametrize("harm", [SLOW("truncate"), "flip"])
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["truncate", "flip"])
 def test_a_harmed_shard_is_named_repaired_and_trained_again(
     sweep: Sweep, undisturbed: Sweep, harm: str
 ) -> None:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import polars as pl
+import pytest
 
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.drop import choose_cells
@@ -40,6 +41,7 @@ LARGER = FILE.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_grid_is_trained_analysed_and_enlarged_and_keeps_what_it_has(tmp_path):
     file = write(tmp_path / "grid.toml", FILE)
     sweep = train(file, tmp_path / "sweep")

@@ -124,6 +124,7 @@ def test_they_are_of_a_rows_own_size_and_whole_numbers_come_back(kept: Sweep) ->
     }
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_a_sweep_without(kept: Sweep, tmp_path: Path) -> None:
     text = TEXT.replace(KEEP, "")
     plain = stored(train(write(tmp_path / "p.toml", text), tmp_path / "plain", workers=2))

@@ -176,6 +176,7 @@ def test_analyze_makes_the_same_tables_of_either(measured: Sweep, tmp_path: Path
     assert rest.equals(one["responses"])
 
 
+@pytest.mark.slow
 def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
     net = "classifier = 'net'"
@@ -194,6 +195,7 @@ def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_pa
         sweep.respond({"layers": [2]}, workers=1)
 
 
+@pytest.mark.slow
 def test_a_damaged_table_is_named_and_measured_again(measured: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
     file = sweep.respond({"transforms": ["shift-y:0.1"]}, workers=2).file

@@ -152,6 +152,7 @@ def test_plain_xarray_sees_true_rows_while_the_sweep_runs(
         np.testing.assert_array_equal(final["margin"].isel(run=rows).to_numpy(), margins)
 
 
+@pytest.mark.slow
 def test_a_run_that_raises_is_failed_and_the_rest_goes_on(tmp_path: Path) -> None:
     sweep_file = write(tmp_path / "fail.toml", SINGLE_CLASS)
     result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
@@ -199,6 +200,7 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
 
 
+@pytest.mark.slow
 def test_there_are_never_more_processes_than_asked(tmp_path: Path, stopped: list[Sweep]) -> None:
     sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
     stopped.append(sweep)

@@ -51,7 +51,12 @@ def test_the_example_plans(tmp_path: Path) -> None:
     [
         ("command", 80, "softmax: seeds: {seed} from batch"),
         ("hydra", 80, "app: seeds: {seed} from batch"),
-        ("lightning", 120, "lit: seeds: {seeds.init} from init, {seeds.batch} from batch"),
+        pytest.param(
+            "lightning",
+            120,
+            "lit: seeds: {seeds.init} from init, {seeds.batch} from batch",
+            marks=pytest.mark.slow,
+        ),
         ("module", 240, ""),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.groups import Groups
@@ -389,6 +390,23 @@ def test_a_plan_of_another_version_is_refused(sweep):
     pl.read_parquet(paths.cells).rename({"vary": "varies"}).write_parquet(paths.cells)
     with pytest.raises(UserError, match=r"another version .*: varies, vary"):
         Plan.read(paths)
+
+
+@pytest.mark.parametrize("name", ["cells.parquet", "0001.parquet", "0002.parquet"])
+def test_a_plan_with_a_file_of_another_sweep_of_the_same_form_is_refused(sweep, tmp_path, name):
+    file, directory = sweep
+    file.write_text(LARGE)
+    plan_sweep(file, directory)
+    other = tmp_path / "other"
+    for text in (SMALL, LARGE):
+        file.write_text(re.sub(r"(?m)^seed .*$", "seed = 987", text))
+        plan_sweep(file, other)
+    ours, theirs = (SweepPaths(folder).plan / name for folder in (directory, other))
+    shutil.copy(theirs, ours)
+    with pytest.raises(DamagedFile, match=r"cells that .* was planned with") as caught:
+        Plan.read(SweepPaths(directory))
+    assert str(directory / "plan" / "cells.parquet") in str(caught.value)
+    assert "000" in str(caught.value)
 
 
 def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monkeypatch):

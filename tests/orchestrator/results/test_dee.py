@@ -166,6 +166,7 @@ test   = 16
 """
 
 
+@pytest.mark.slow
 def test_a_test_set_too_small_to_calibrate_on_hinders_nothing_else(tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "tiny.toml", TINY), tmp_path / "sweep", workers=1)
     sweep.analyze(OPTIONS)
@@ -231,6 +232,7 @@ NO_DEEP = (
 TOLD = (NO_PROBABILITIES, NO_SCORES, NO_DEEP)
 
 
+@pytest.mark.slow
 def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "lacking.toml", LACKING), tmp_path / "sweep", workers=1)
     code, out = inside("analyze", sweep.directory, "--calibration")
@@ -273,6 +275,7 @@ def test_one_run_makes_no_ensemble_and_it_is_told(tmp_path: Path) -> None:
     assert set(sweep.results) & {"uncertainty", "dee", "tace"} == {"tace"}
 
 
+@pytest.mark.slow
 def test_the_page_draws_them(analysed: Sweep) -> None:
     page = analysed.report().read_text()
     for name in ("deep-likelihood", "deep-equivalent-cll", "likelihood-brier", "likelihood-error"):

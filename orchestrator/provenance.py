@@ -6,6 +6,7 @@ its threads and precision, the device class and the versions of what computes.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from manyseed.jobs.hparams.kinds import Value
-from manyseed.orchestrator.disk.placing import place_new
+from manyseed.orchestrator.disk.placing import place_new, read_plain
 from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import GIVEN, RECIPE, recipe_file, recipe_mark
@@ -134,7 +135,8 @@ def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
     """Return the highest number that a recipe was ever given, and see that it is never given again.
 
     Runs are stored with the number alone, and the file of a recipe may be lost. So a file beside
-    them, which is empty, marks each number that was given.
+    them marks each number that was given. It holds the SHA-256 of the recipe's file, in hexadecimal
+    digits; those of earlier versions are empty.
 
     Parameters
     ----------
@@ -156,13 +158,21 @@ def read_recipe(folder: Path, number: int) -> Recipe:
     Raises
     ------
     DamagedFile
-        Also where it is not there.
+        Also where it is not there, or another sweep's.
     """
-    file = recipe_file(folder, number)
+    file, mark = recipe_file(folder, number), recipe_mark(folder, number)
     try:
-        return read_record(file, Recipe, _REMEDY)
+        recipe = read_record(file, Recipe, _REMEDY)
+        digest = _digest(file)
     except FileNotFoundError:
         raise DamagedFile(file, "is not there") from None
+    try:
+        marked = read_plain(mark)
+    except FileNotFoundError:
+        return recipe
+    if marked not in (b"", digest):
+        raise DamagedFile(file, f"is not the recipe that {mark} was written for", _REMEDY)
+    return recipe
 
 
 def read_recipes(folder: Path) -> dict[int, Recipe]:
@@ -175,6 +185,14 @@ def _numbers(folder: Path, suffix: str) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
+def _digest(file: Path) -> bytes:
+    return hashlib.sha256(read_plain(file)).hexdigest().encode()
+
+
 def _mark(folder: Path, number: int) -> None:
+    try:
+        digest = _digest(recipe_file(folder, number))
+    except (FileNotFoundError, DamagedFile):
+        digest = b""
     with suppress(FileExistsError):
-        place_new(recipe_mark(folder, number), b"")
+        place_new(recipe_mark(folder, number), digest)

@@ -34,14 +34,16 @@ def _misbehaved(campaign: Campaign, tries: list[Try]) -> list[str]:
 
 def _is_loss(one: Try, whole: dict[str, Any]) -> bool:
     """Whether what tasks told of themselves is gone with their file; what is finished never is."""
-    if one.verdict != "wrong" or not one.name.startswith("tasks/0"):
+    if one.verdict not in ("wrong", "silent") or not one.name.startswith("tasks/0"):
         return False
     file = Path(one.name).name
     if one.damage not in UNSEEN.get(file, UNSEEN[""]):
         return False
     if one.verb == "logs --failed":
         return file == "failures.jsonl"
-    return one.verb == "status --json" and _finished(one.answer) == _finished(whole)
+    if one.verb != "status --json" or not one.answer["out"]:
+        return False
+    return _finished(one.answer) == _finished(whole)  # what failed may count as open: exit code 3
 
 
 def _finished(answer: dict[str, Any]) -> list[int]:

@@ -57,10 +57,10 @@ def used(highest: int) -> Callable[[], int]:
 def test_a_number_is_never_given_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
         register(tmp_path, Recipe(device_class=name))
+    second = (tmp_path / "0002.json").read_bytes()
     (tmp_path / "0002.json").unlink()
     assert register(tmp_path, Recipe(device_class="c")) == 3
-    # restored, as an earlier version wrote it
-    (tmp_path / "0002.json").write_text('{"device_class": "b"}')
+    (tmp_path / "0002.json").write_bytes(second)  # restored
     assert register(tmp_path, Recipe(device_class="b")) == 2
     assert register(tmp_path, Recipe(device_class="d"), used(9)) == 4  # the marks tell it
 
@@ -102,3 +102,21 @@ def test_a_value_that_was_changed_is_seen(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"threads":1', b'"threads":2'))
     with pytest.raises(DamagedFile, match=f"{file}: is not as it was written(.|\n)*or remove it"):
         read_recipes(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["0001.json", "0001.given"])
+def test_a_recipe_of_another_sweep_is_named(tmp_path: Path, name: str) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder, threads in ((ours, 1), (theirs, 2)):
+        folder.mkdir()
+        register(folder, Recipe(threads=threads))
+    (ours / name).write_bytes((theirs / name).read_bytes())
+    with pytest.raises(DamagedFile, match=r"is not the recipe that .*0001\.given was written for"):
+        read_recipes(ours)
+
+
+def test_marks_of_earlier_versions_are_empty(tmp_path: Path) -> None:
+    register(tmp_path, Recipe(threads=1))
+    (tmp_path / "0001.given").write_bytes(b"")
+    assert read_recipes(tmp_path) == {1: Recipe(threads=1)}
+    assert register(tmp_path, Recipe(threads=1)) == 1

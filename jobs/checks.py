@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 _LISTED = 20
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Refused(ValueError):
@@ -24,12 +26,20 @@ class Refused(ValueError):
         Why, where `allowed` does not say it.
     allowed : iterable of object, or str
         All values that could be taken, or a description of them.
+    needs : mapping
+        Options beside this one with which the value could be taken, None for one that must not be
+        given; empty where there are none.
     """
 
     def __init__(
-        self, option: str, value: object, reason: str = "", allowed: Iterable[object] | str = ()
+        self,
+        option: str,
+        value: object,
+        reason: str = "",
+        allowed: Iterable[object] | str = (),
+        needs: Mapping[str, Any] = NOTHING,
     ) -> None:
-        self.option, self.value, self.reason = option, value, reason
+        self.option, self.value, self.reason, self.needs = option, value, reason, dict(needs)
         self.allowed = allowed if isinstance(allowed, str) else tuple(allowed)
         super().__init__(option, value, reason, self.allowed)
 

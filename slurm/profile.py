@@ -41,16 +41,16 @@ OPTIONS = frozenset({
 
 _OURS = {
     "array": "tasks make it",
-    "comment": "it says which submission a task belongs to",
-    "cpus-per-gpu": "write cpus-per-task",
-    "error": "logs are kept in the sweep directory",
-    "exclusive": "write whole-node = true",
+    "comment": "it names the submission of a task",
+    "cpus-per-gpu": "cpus-per-task says it",
+    "error": "every task has a log of its own",
+    "exclusive": "whole-node says it",
     "job-name": "submissions are found by it",
     "nodes": "a task runs on one node",
     "ntasks": "a task is one process, which starts its own",
     "ntasks-per-node": "a task is one process, which starts its own",
     "open-mode": "every attempt of a task writes to the same log",
-    "output": "logs are kept in the sweep directory",
+    "output": "every task has a log of its own",
     "requeue": "tasks are always requeued",
     "signal": "it announces the end of the walltime to tasks",
 }

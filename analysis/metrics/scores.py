@@ -13,7 +13,8 @@ Floats = NDArray[np.floating[Any]]
 def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
     """Return the class of gaps (sample,) or of scores (sample, class).
 
-    Of two classes a tie is the positive one, of more the first, as `jobs` has it for runs.
+    Of two classes a tie is the positive one, of more the first, as `jobs.training.prediction` has
+    it for runs, which cannot be imported here: ``tests/test_ties.py`` compares them.
     """
     found = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)
     return found.astype(np.int64)

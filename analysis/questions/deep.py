@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -81,11 +81,6 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
             task = partial(_measure, pool, sources, options, draws)
             result.append(delayed(task, pure=False)())
     return result
-
-
-def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Put frames of tasks together, in any order."""
-    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
 
 
 @dataclass(frozen=True, slots=True)

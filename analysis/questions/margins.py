@@ -119,11 +119,6 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     return result
 
 
-def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Put frames of tasks together, in any order."""
-    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
-
-
 def _measure(
     members: Sequence[Member], owners: Sequence[int], rows: Mapping[str, Rows], *, gaps: bool
 ) -> pl.DataFrame:

@@ -81,13 +81,13 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         said.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
         said.append(
-            f"The likely cause: {_some(named)}; without, none is infeasible. alpha_reference = "
-            '"others-trimmed" compares all runs with the rest.'
+            f"The likely cause: {_some(named)}; without, none is infeasible. With the reference "
+            "others-trimmed all runs are compared with the rest."
         )
     if options.alpha_reference not in SORTED:
         said.append(
-            "The reference is an average of models; alpha_reference = "
-            '"others" tells which runs are likely the cause.'
+            "The reference is an average of models; the reference others shows which runs are "
+            "likely the cause."
         )
     elif n_unexplained := part.filter(pl.col("suspects").list.len() == 0).height:
         where = "There" if n_unexplained == n else f"In {n_unexplained:,} of these repeats"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -72,11 +72,6 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
         )()
         for (member,) in blocks(replace(predictions, runs=own), options, 1, position)
     ]
-
-
-def combine(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Put frames of tasks together, in any order."""
-    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *parts]).sort(ORDER)
 
 
 def _measure(member: Member, of_run: int, sources: Sources, options: Options) -> pl.DataFrame:

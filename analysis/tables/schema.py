@@ -235,6 +235,22 @@ def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return frame if (ahead | tied).all() else frame.sort(key)
 
 
+def together(
+    parts: Sequence[pl.DataFrame], schema: Mapping[str, Any], order: Sequence[str]
+) -> pl.DataFrame:
+    """Put the rows that tasks found together, whatever the order of the tasks; none make none.
+
+    Parameters
+    ----------
+    parts : sequence of frames
+    schema : mapping
+        Their columns and types.
+    order : sequence of str
+        The columns that rows are sorted by.
+    """
+    return pl.concat([pl.DataFrame(schema=dict(schema)), *parts]).sort(order)
+
+
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:
     """Describe each cell, at each snapshot, by the distribution over its repeats.
 

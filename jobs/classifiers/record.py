@@ -32,6 +32,10 @@ EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
 
+class NoHparam(Refused):
+    """An option of a classifier that no grid varies: another value makes another classifier."""
+
+
 class Unsuitable(Refused):
     """A dataset that a classifier cannot be trained on, whatever its options."""
 

@@ -19,6 +19,7 @@ from manyseed.jobs.classifiers.record import (
     Classifier,
     ClassifierInfo,
     Defaults,
+    NoHparam,
     Unsuitable,
     epochs_of,
 )
@@ -181,15 +182,15 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     else:
         space, others = CLASSIFIERS[kind].space, ("epochs", *CLASSIFIERS[kind].options)
     if options.get("defaults", "study") != "study":
-        raise Refused("grid", lists, "values around the library's defaults: leave one of them out")
+        reason = "values around the library's defaults"
+        raise Refused("grid", lists, reason, needs={"defaults": None})
     fixed = options.get("hparams", {})
     for name in lists if isinstance(lists, Mapping) else ():
         if isinstance(fixed, Mapping) and name in fixed:
-            reason = f"hparams fixes {name} already: take it out of one of them"
-            raise Refused(f"grid.{name}", lists[name], reason)
+            reason, needs = f"hparams fixes {name} already", {f"hparams.{name}": None}
+            raise Refused(f"grid.{name}", lists[name], reason, needs=needs)
         if name in others:
-            reason = f"{name} is no hparam: give each value a classifier of its own"
-            raise Refused(f"grid.{name}", lists[name], reason)
+            raise NoHparam(f"grid.{name}", lists[name], f"{name} is no hparam")
     return tuple(grid.written(each) for each in grid.configurations(space, lists))
 
 

@@ -36,14 +36,14 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
-            raise Refused(LAST, last, f"beside {SPLIT}: leave one of them out")
+            raise Refused(LAST, last, f"{SPLIT} names the test set already", needs={LAST: None})
         if isinstance(last, int) and not isinstance(last, bool):
             found[LAST] = integer(LAST, last, least=2)
         else:
             found[LAST] = number(LAST, last, above=0, below=1, what="a share")
     elif ORDER in given:
-        reason = f"matters for {LAST} alone: say how many of the rows are the test set"
-        raise Refused(ORDER, given[ORDER], reason)
+        reason = f"matters for {LAST} alone, the share of the rows that are the test set"
+        raise Refused(ORDER, given[ORDER], reason, needs={LAST: 0.2})
     return found
 
 

@@ -13,7 +13,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import NOTHING, Refused
 from manyseed.jobs.datasets import parts, together
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
@@ -200,7 +200,7 @@ def _read_table(
         as_text = labelled or not kind.is_numeric()
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
             reason = f"holds {kind} in column {series.name!r}, no numbers or labels"
-            raise _refused(path, f"{reason}; leave it out with ignore")
+            raise _refused(path, reason, {"ignore": [*lists["ignore"], series.name]})
         if kind.is_float():
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
@@ -294,8 +294,8 @@ def _of_arrays(
     return {**columns, **others, target: DataColumn(target, _labels(y))}
 
 
-def _refused(path: Path, reason: str) -> Refused:
-    return Refused("source", f"file:{path}", reason)
+def _refused(path: Path, reason: str, needs: Mapping[str, Any] = NOTHING) -> Refused:
+    return Refused("source", f"file:{path}", reason, needs=needs)
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:

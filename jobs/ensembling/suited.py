@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import NOTHING, Refused
 from manyseed.jobs.ensembling.methods import METHODS, Options
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers.record import ClassifierInfo
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Unsuited(Refused):
@@ -23,13 +20,11 @@ class Unsuited(Refused):
     method : str
     reason : str
     needs : mapping
-        Options of the classifier with which it could have it, None for one that must not be given;
-        empty where none does.
+        Options of the classifier with which it could have it.
     """
 
-    def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = _NOTHING) -> None:
-        super().__init__("ensembling", method, reason)
-        self.needs = needs
+    def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
+        super().__init__("ensembling", method, reason, needs=needs)
 
 
 def require_suited(method: Options, model: ClassifierInfo) -> None:

@@ -18,7 +18,7 @@ MAX_CONFIGURATIONS = 32_767
 
 
 RANGES = ("linspace", "logspace")
-_RANGE = "{ linspace = [first, last, count] }, or logspace"
+_RANGE = "a table of linspace or logspace: first, last and count"
 
 
 def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, Value], ...]:

@@ -109,8 +109,8 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            reason = f"a fit to {PROBE_ROWS} rows took more than {_MOST_SECONDS} s: probe = false"
-            raise Refused(own.form, own.entry, f"{reason} does without") from None
+            reason = f"a fit to {PROBE_ROWS} rows took more than {_MOST_SECONDS} s"
+            raise Refused(own.form, own.entry, reason, needs={"probe": False}) from None
         try:
             answer = json.loads((folder / "answer.json").read_text())
         except (OSError, ValueError):

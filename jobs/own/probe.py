@@ -111,11 +111,9 @@ def _found(request: Mapping[str, Any]) -> Findings:
         )
     other, _ = fitted(2)
     if draws and np.array_equal(first.scores, other.scores):
-        said = "leave it out of the function's parameters"
-        if seeds:
-            said = "say so with seeds = {}"
+        of = "no parameter should be given a seed" if seeds else "the function should not take it"
         notes.append(
-            f"fits with other seeds were equal in a probe; if {draws} never matters, {said}, and "
+            f"fits with other seeds were equal in a probe; if {draws} never matters, {of}: then "
             "one run of a repeat is trained"
         )
     return replace(found, seconds=whole * seconds, notes=tuple(notes))

@@ -100,7 +100,7 @@ def require_suitable(own: Own, dataset: DatasetInfo) -> None:
     Unsuitable
     """
     if own.encode == "pixels" and dataset.image is None:
-        reason = f'{own.entry} has encode = "pixels", and this dataset has no images'
+        reason = f"{own.entry} is given pixels, and this dataset has no images"
         raise Unsuitable("image", dataset.image, reason)
 
 

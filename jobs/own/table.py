@@ -147,7 +147,8 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     form = form_of(options)
     assert form is not None
     if clash := [other for other in FORMS if other != form and other in options]:
-        raise Refused(clash[0], options[clash[0]], f"beside {form}: leave one of them out")
+        reason = f"{form} names the code already"
+        raise Refused(clash[0], options[clash[0]], reason, needs={clash[0]: None})
     allowed = (form, *OPTIONS[form])
     for option in options:
         if option not in allowed:
@@ -178,8 +179,10 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     )
     for given in of_loop(form, ()):
         if given.name in params:
-            reason = f"is how it is trained: hparams = {{ {given.name} = … }}"
-            raise Refused(f"params.{given.name}", params[given.name], reason)
+            value = params[given.name]
+            reason = "is how it is trained, no parameter of the module"
+            needs = {"hparams": {given.name: value}}
+            raise Refused(f"params.{given.name}", value, reason, needs=needs)
     training: dict[str, Any] = {}
     snapshots = tuple[int, ...]()
     if form == "module":
@@ -283,7 +286,7 @@ def _declaration(name: str, given: object) -> dict[str, Any]:
     option = f"space.{name}"
     if not name.isidentifier():
         raise Refused(option, given, f"{name!r} is no name of a parameter")
-    form = "{ low = 0.01, high = 1.0, default = 0.1, log = true } or { levels = […], default = … }"
+    form = "a table of low, high and default, and log where it is, or of levels and default"
     if not isinstance(given, Mapping) or "default" not in given:
         raise Refused(option, given, allowed=form)
     if "levels" in given:
@@ -343,7 +346,7 @@ def _check_param(option: str, value: object) -> None:
 
 def _seeds(value: object) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise Refused("seeds", value, allowed='a table such as { random_state = "batch" }')
+        raise Refused("seeds", value, allowed=f"a table of {' or '.join(SOURCES)} by parameter")
     return {name: _one_of(f"seeds.{name}", value[name], SOURCES) for name in sorted(value)}
 
 

@@ -15,7 +15,7 @@ _NAMED = 6
 
 
 def needed(table: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what to do so that a classifier has options."""
+    """Yield what to do so that a table has options; None stands for one that it must not have."""
     for option, value in options.items():
         if value is not None:
             yield f"add to {table}: {option} = {toml_value(value)}"

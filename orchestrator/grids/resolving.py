@@ -15,9 +15,9 @@ from manyseed.jobs import classifiers, datasets, hparams
 from manyseed.jobs.cells import ResolvedCell, resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
+from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import Unsuited
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
@@ -230,8 +230,7 @@ class Resolver:
             if value == GRID and axis == "hparams":
                 first = pair.classifier.record.space[0]
                 remedies.append(f"add to {table}: grid = {{ {listed_example(first)} }}")
-            if isinstance(error, Unsuited):
-                remedies += needed(table, error.needs)
+            remedies += needed(table, error.needs)
             if elsewhere:
                 remedies.append(f"or leave these runs out: exclude = [{rule}]")
             raise refused(
@@ -352,7 +351,12 @@ class Resolver:
         value: Any = given
         for part in parts:
             value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None:
-            return refused(error, file=self._path, key=key, value=value)
-        remedy = None if error.value is None else "this is what it is by default: give another"
-        return refused(error, file=self._path, key=key, remedy=remedy)
+        remedies = [*needed(f"[{table}]", error.needs)]
+        if isinstance(error, NoHparam):
+            remedies.append("give each value a classifier of its own")
+        if value is None and error.value is not None:
+            remedies.append("this is what it is by default: give another")
+        remedy = "\n  ".join(remedies) or None
+        if value is None:
+            return refused(error, file=self._path, key=key, remedy=remedy)
+        return refused(error, file=self._path, key=key, value=value, remedy=remedy)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.orchestrator.importing.source import Predicted
 
 OFF = 1e-3
@@ -47,8 +48,8 @@ def predicted(
             exact = np.stack([1 - np.minimum(exact, 1), exact], axis=1)
         logs = np.log(np.maximum(exact, FLOOR))
         floored += int((exact < FLOOR).any(axis=1).sum())
-        label[run] = exact[:, 1] >= exact[:, 0] if two else exact.argmax(axis=1)
-        scores[run] = logs[:, 1] - logs[:, 0] if two else logs
+        label[run] = labels(gaps(exact), exact.shape[1])
+        scores[run] = gaps(logs)
     return Predicted(label[:, None], scores, floored)
 
 

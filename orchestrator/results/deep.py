@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import polars as pl
@@ -14,12 +13,12 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions import tace
+from manyseed.analysis.questions import deep, tace
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.questions.deep import SCHEMA, build, combine
 from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
+from manyseed.analysis.tables.schema import together
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.inputs import KEY, still_held
+from manyseed.orchestrator.results.inputs import KEY, parted
 from manyseed.orchestrator.results.tables import DEE, TACE, UNCERTAINTY
 
 
@@ -45,28 +44,19 @@ def measured(
     Returns
     -------
     dict of frames
-        The tables uncertainty and tace, columns `SCHEMA` of each; empty where calibrated metrics
-        were not asked for.
+        The tables uncertainty and tace, columns `SCHEMA` of `deep` and `tace`; empty where
+        calibrated metrics were not asked for.
     """
-    makers = {UNCERTAINTY: (build, combine, SCHEMA), TACE: (tace.build, tace.combine, tace.SCHEMA)}
-    tasks: list[Delayed] = []
+    makers = {UNCERTAINTY: deep, TACE: tace}
+    tasks: dict[str, list[Delayed]] = {}
     kept: dict[str, list[pl.DataFrame]] = {}
-    many: dict[str, int] = {}
-    for name, (make, _, schema) in makers.items():
-        held, before = still_held(paths, name, schema), len(tasks)
-        kept[name] = []
-        for predictions, same in groups:
-            newest = predictions.trained[predictions.positions(options)[-1]]
-            known = same.filter(epoch=newest) if held is not None else same.clear()
-            runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
-            tasks += make(replace(predictions, runs=runs), options)
-            if held is not None:
-                kept[name].append(held.join(known, on=KEY, how="semi", maintain_order="left"))
-        many[name] = len(tasks) - before
-    found = iter(compute_all(tasks, scheduler=scheduler, workers=workers))
+    for name, table in makers.items():
+        kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=True)
+        tasks[name] = [task for _, each in rest for task in table.build(each, options)]
+    found = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
     return {
-        name: together([*kept[name], *islice(found, many[name])])
-        for name, (_, together, _) in makers.items()
+        name: together([*kept[name], *islice(found, len(own))], table.SCHEMA, table.ORDER)
+        for (name, own), table in zip(tasks.items(), makers.values(), strict=True)
     }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,50 @@ class Held:
         write_parquet(self.paths.table(INPUTS), inputs)
 
 
-def still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
+def parted(
+    paths: SweepPaths,
+    table: str,
+    schema: Mapping[str, Any],
+    groups: Iterable[tuple[Predictions, pl.DataFrame]],
+    options: Options,
+    *,
+    newest: bool = False,
+) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
+    """Part a further table into the rows that lie on disk already and the runs to compute it of.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    table : str
+    schema : mapping
+        The table's columns and types.
+    groups : iterable of (Predictions, frame)
+        The finished runs, and which repeats (columns `KEY`) are as they were analysed.
+    options : Options
+    newest : bool
+        Whether the table is of the last snapshot alone.
+
+    Returns
+    -------
+    kept : list of frames
+    rest : list of (int, Predictions)
+        Of each group and snapshot, by its epoch, the runs of all other repeats.
+    """
+    held = _still_held(paths, table, schema)
+    kept, rest = [], []
+    for predictions, same in groups:
+        positions = predictions.positions(options)
+        for position in positions[-1:] if newest else positions:
+            epoch = predictions.trained[position]
+            known = same.filter(epoch=epoch) if held is not None else same.clear()
+            runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
+            rest.append((epoch, replace(predictions, runs=runs)))
+            if held is not None:
+                kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
+    return kept, rest
+
+
+def _still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
     """Return columns of a further table on disk; None where it is not that of the last analysis."""
     file = paths.table(table)
     try:

@@ -12,10 +12,10 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.margins import SCHEMA, build, combine
-from manyseed.analysis.tables.keys import REPEAT
+from manyseed.analysis.questions.margins import ORDER, SCHEMA, build
+from manyseed.analysis.tables.schema import together
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.inputs import KEY, still_held
+from manyseed.orchestrator.results.inputs import KEY, parted
 from manyseed.orchestrator.results.tables import MARGINS
 
 
@@ -43,18 +43,14 @@ def distributions(
     frame
         Columns `analysis.questions.margins.SCHEMA`; empty where α̂ was not asked for.
     """
-    held = still_held(paths, MARGINS, SCHEMA)
-    tasks, kept = [], []
-    for predictions, same in groups:
-        for position in predictions.positions(options):
-            epoch = predictions.trained[position]
-            known = same.filter(epoch=epoch) if held is not None else same.clear()
-            runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
-            of_epoch = replace(options, snapshots=(epoch,))
-            tasks += build(replace(predictions, runs=runs), of_epoch)
-            if held is not None:
-                kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
-    return combine([*kept, *compute_all(tasks, scheduler=scheduler, workers=workers)])
+    kept, rest = parted(paths, MARGINS, SCHEMA, groups, options)
+    tasks = [
+        task
+        for epoch, predictions in rest
+        for task in build(predictions, replace(options, snapshots=(epoch,)))
+    ]
+    found = compute_all(tasks, scheduler=scheduler, workers=workers)
+    return together([*kept, *found], SCHEMA, ORDER)
 
 
 def described(counted: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

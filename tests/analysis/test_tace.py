@@ -15,6 +15,7 @@ from manyseed.analysis.figures import tace as drawn
 from manyseed.analysis.graph.group import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import tace
+from manyseed.analysis.tables.schema import together
 from manyseed.analysis.uncertainty.scores import calibration_errors
 from manyseed.analysis.uncertainty.splits import calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
@@ -24,7 +25,8 @@ OPTIONS = Options(calibration=True, resamples=2, tace_threshold=0.05, tace_bins=
 
 
 def measured(given, options=OPTIONS):
-    return tace.combine(compute_all(tace.build(given, options), scheduler="synchronous"))
+    found = compute_all(tace.build(given, options), scheduler="synchronous")
+    return together(found, tace.SCHEMA, tace.ORDER)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False):

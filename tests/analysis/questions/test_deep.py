@@ -14,6 +14,7 @@ from manyseed.analysis.questions import deep
 from manyseed.analysis.questions.dee import check, compared, curves
 from manyseed.analysis.questions.worth import gains, worths
 from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import together
 from manyseed.analysis.uncertainty.prefixes import orders
 from manyseed.analysis.uncertainty.splits import calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
@@ -23,7 +24,8 @@ OPTIONS = Options(calibration=True, deep_draws=3, resamples=2)
 
 
 def measured(given, options=OPTIONS):
-    return deep.combine(compute_all(deep.build(given, options), scheduler="synchronous"))
+    found = compute_all(deep.build(given, options), scheduler="synchronous")
+    return together(found, deep.SCHEMA, deep.ORDER)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False, noise=1.5):

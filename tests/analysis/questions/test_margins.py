@@ -17,6 +17,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import margins
 from manyseed.analysis.questions.margins import EDGES, ORDER, over_repeats
 from manyseed.analysis.tables.columns import TABLES
+from manyseed.analysis.tables.schema import together
 from tests.analysis.documented import documented
 from tests.analysis.samples import margins as true_margins
 from tests.analysis.samples import noisy, predictions, regular
@@ -26,7 +27,8 @@ KEY = ["cell", "epoch", "repeat_index"]
 
 
 def counted(of, options=OPTIONS):
-    return margins.combine(compute_all(margins.build(of, options), scheduler="synchronous"))
+    found = compute_all(margins.build(of, options), scheduler="synchronous")
+    return together(found, margins.SCHEMA, margins.ORDER)
 
 
 def slow(values):

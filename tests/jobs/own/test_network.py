@@ -230,7 +230,7 @@ def test_what_trains_it_is_part_of_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"params": {"lr": 0.1}}, "hparams = { lr = … }"),
+        ({"params": {"lr": 0.1}}, "is how it is trained"),
         ({"space": {"batch": {"low": 0.5, "high": 2.5, "default": 1.0}}}, "whole numbers from 2"),
         ({"space": {"lr": {"levels": ["a"], "default": "a"}}}, "numbers from 0"),
         ({"scores": "logits"}, "scores"),

@@ -170,7 +170,8 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
         (
             {"mlp": {"hparams": {"lr": 0.1}, "grid": {"lr": [0.1, 0.2]}}},
             ["grid"],
-            "sweep.toml: classifier.mlp.grid.lr = [0.1, 0.2]: hparams fixes lr already: take",
+            "sweep.toml: classifier.mlp.grid.lr = [0.1, 0.2]: hparams fixes lr already\n"
+            "  take hparams.lr out of [classifier.mlp]",
         ),
         (
             {"mlp": {"epochs": 2}},
@@ -182,6 +183,12 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
             {"mlp": {"grid": {"learning_rate": [0.1]}}},
             ["grid"],
             "sweep.toml: classifier.mlp.grid.learning_rate = [0.1]: unknown key\n  valid: lr",
+        ),
+        (
+            {"mlp": {"grid": {"epochs": [2, 3]}}},
+            ["grid"],
+            "classifier.mlp.grid.epochs = [2, 3]: epochs is no hparam\n"
+            "  give each value a classifier of its own",
         ),
         (
             {"mlp": {"grid": {"widht1": [64]}}},
@@ -207,7 +214,8 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
         (
             {"own": {"kind": "xgb", "defaults": "library", "grid": {"eta": [0.1]}}},
             ["default"],
-            "classifier.own.grid = { eta = [0.1] }: values around the library's defaults",
+            "classifier.own.grid = { eta = [0.1] }: values around the library's defaults\n"
+            "  take defaults out of [classifier.own]",
         ),
         (
             {"mlp": {"grid": {"lr": [0.1]}}},

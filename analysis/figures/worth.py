@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from manyseed.analysis.figures.deep import MAX_PANELS, METHODS, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.questions.dee import METRICS, SIZES
 
 _BOUNDS = ("dee", "dee_lower", "dee_upper")
@@ -40,7 +39,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         for data, seen, _ in several.rows()
     ]
     figure, axes = panels(named, "independent runs")
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, (dataset, seen, _) in zip(axes, several.iter_rows(), strict=True):
         here = own.filter(dataset=dataset, test_augment=seen)
         _drawn(axis, here, values, handles)
@@ -81,7 +80,7 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
     figure, axes = panels(
         [f"{named[cell]}: {metric}" for cell, metric in places], "independent runs"
     )
-    handles: dict[str, Any] = {}
+    handles: dict[str, Handle] = {}
     for axis, (cell, metric) in zip(axes, places, strict=True):
         _drawn(axis, own.filter(deep_cell=cell, metric=metric), values, handles)
     if not handles:
@@ -107,7 +106,9 @@ def _of_methods(dee: pl.DataFrame) -> pl.DataFrame:
     return dee.filter(pl.col("axis") == "ensembling")
 
 
-def _drawn(axis: Axes, here: pl.DataFrame, values: Sequence[str], handles: dict[str, Any]) -> None:
+def _drawn(
+    axis: Axes, here: pl.DataFrame, values: Sequence[str], handles: dict[str, Handle]
+) -> None:
     """Draw a line for each method, and let the axes say sizes."""
     for index, value in enumerate(values):
         own = here.filter(pl.col("ensembling").cast(pl.String) == value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.classifiers.images import deep_network, ranges
-from manyseed.jobs.classifiers.work import Convolution, residual
+from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
 
@@ -21,16 +21,10 @@ DEPTHS = tuple(range(20, 201, 18))
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Yield the convolutions of each block: channels out, kernel, stride."""
+    """Return the convolutions of each block: channels out, kernel, stride."""
     narrow = hparams["bottleneck"]
-    for stage in range(3):
-        channels = 2**stage * hparams["width"]
-        for place in range((hparams["depth"] - 2) // (9 if narrow else 6)):
-            stride = 2 if stage and not place else 1
-            if narrow:
-                yield ((channels, 1, 1), (channels, 3, stride), (4 * channels, 1, 1))
-            else:
-                yield ((channels, 3, stride), (channels, 3, 1))
+    counts = [(hparams["depth"] - 2) // (9 if narrow else 6)] * 3
+    return residual_blocks(counts, hparams["width"], narrow=narrow)
 
 
 def network(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from manyseed.jobs.classifiers.images import deep_network, ranges
 from manyseed.jobs.classifiers.optimizers import with_optimizer
 from manyseed.jobs.classifiers.record import Options, Settings
-from manyseed.jobs.classifiers.work import Convolution, residual
+from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Ordinal
 
@@ -26,15 +26,9 @@ SMALL = 64
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Yield the convolutions of each block: channels out, kernel, stride."""
-    for stage, count in enumerate(BLOCKS[hparams["depth"]]):
-        channels = 2**stage * hparams["width"]
-        for place in range(count):
-            stride = 2 if stage and not place else 1
-            if hparams["depth"] in BOTTLENECKS:
-                yield ((channels, 1, 1), (channels, 3, stride), (4 * channels, 1, 1))
-            else:
-                yield ((channels, 3, stride), (channels, 3, 1))
+    """Return the convolutions of each block: channels out, kernel, stride."""
+    depth = hparams["depth"]
+    return residual_blocks(BLOCKS[depth], hparams["width"], narrow=depth in BOTTLENECKS)
 
 
 def network(

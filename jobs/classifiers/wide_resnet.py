@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.classifiers.images import deep_network, ranges
-from manyseed.jobs.classifiers.work import Convolution, residual
+from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 
@@ -21,11 +21,8 @@ STEM = 16
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Yield the convolutions of each block: channels out, kernel, stride."""
-    for stage in range(3):
-        channels = 2**stage * STEM * hparams["width"]
-        for place in range((hparams["depth"] - 4) // 6):
-            yield ((channels, 3, 2 if stage and not place else 1), (channels, 3, 1))
+    """Return the convolutions of each block: channels out, kernel, stride."""
+    return residual_blocks([(hparams["depth"] - 4) // 6] * 3, STEM * hparams["width"])
 
 
 def network(

@@ -51,6 +51,33 @@ def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution
     return float(info.canonical["epochs"]) * rows * (step / batch + row)
 
 
+def residual_blocks(
+    counts: Sequence[int], channels: int, *, narrow: bool = False
+) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Yield the convolutions of residual blocks: channels out, the kernel's side, the stride.
+
+    Each stage but the first begins with a block of stride 2, and has twice the channels of the one
+    before.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Blocks of each stage.
+    channels : int
+        Of the first stage.
+    narrow : bool
+        Whether blocks are bottlenecks, which have four times the channels out.
+    """
+    for stage, count in enumerate(counts):
+        wide = 2**stage * channels
+        for place in range(count):
+            stride = 2 if stage and not place else 1
+            if narrow:
+                yield ((wide, 1, 1), (wide, 3, stride), (4 * wide, 1, 1))
+            else:
+                yield ((wide, 3, stride), (wide, 3, 1))
+
+
 def residual(
     sides: tuple[int, int],
     inputs: int,

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,46 @@ class Findings:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the process of a probe is asked.
+
+    Attributes
+    ----------
+    table : mapping
+        The table of the sweep file.
+    hparams : mapping
+        Their defaults.
+    has_files, is_local : bool
+        Whether there is a copy of files, and whether modules are imported from it.
+    n_continuous, n_categorical, n_classes : int
+        Of the rows.
+    image : sequence of int, or None
+        (height, width, channels) of rows that are images.
+    """
+
+    table: Mapping[str, Any]
+    hparams: Mapping[str, Any]
+    has_files: bool
+    is_local: bool
+    n_continuous: int
+    n_categorical: int
+    n_classes: int
+    image: Sequence[int] | None
+
+    @classmethod
+    def read(cls, folder: Path) -> Request:
+        """Read what `write` wrote."""
+        return cls(**json.loads((folder / _REQUEST).read_text()))
+
+    def write(self, folder: Path) -> None:
+        """Write it to the folder of a probe."""
+        (folder / _REQUEST).write_text(json.dumps(asdict(self)))
+
+
+_REQUEST = "request.json"
+
+
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
 
@@ -80,24 +120,20 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     Refused
         Where the code cannot be imported, called or used, with what it raised.
     """
-    request = {
-        "form": own.form,
-        "entry": own.entry,
-        "entries": own.entries,
-        "code": bool(code.files),
-        "table": dict(own.options),
-        "hparams": {hparam.name: hparam.default for hparam in own.space},
-        "n_continuous": dataset.n_continuous,
-        "n_categorical": dataset.n_categorical,
-        "n_classes": len(dataset.class_names),
-        "image": dataset.image,
-        "local": code.root is not None,
-    }
+    request = Request(
+        table=dict(own.options),
+        hparams={hparam.name: hparam.default for hparam in own.space},
+        has_files=bool(code.files),
+        is_local=code.root is not None,
+        n_continuous=dataset.n_continuous,
+        n_categorical=dataset.n_categorical,
+        n_classes=len(dataset.class_names),
+        image=dataset.image,
+    )
     with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as made:
         folder = Path(made)
-        copy = folder / "code"
-        code.copy_to(copy)
-        (folder / "request.json").write_text(json.dumps(request))
+        code.copy_to(folder / "code")
+        request.write(folder)
         try:
             ended = subprocess.run(
                 [sys.executable, "-P", "-m", "manyseed.jobs.own.probe", str(folder)],

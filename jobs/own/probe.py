@@ -19,7 +19,7 @@ import numpy as np
 
 from manyseed.jobs.own import command, estimator, modules, network, table, training, words
 from manyseed.jobs.own.calling import CommandError, OwnError, asked, load
-from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings
+from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, Request
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Prediction, TrainingSet
@@ -41,44 +41,41 @@ class _Wrong(Exception):
 
 def answer(folder: Path) -> dict[str, Any]:
     """Return what was found, or why the code cannot be used."""
-    copy = folder / "code"
-    request = {**json.loads((folder / "request.json").read_text()), "copy": str(copy)}
+    request, copy = Request.read(folder), folder / "code"
+    own = table.read(request.table, of_images=request.image is not None)
     try:
-        if request["form"] != "command":
-            _use(request, copy)
-            _imported(request, copy)
-        return _found(request).to_json()
+        if own.form != "command":
+            if request.is_local:
+                _use(own, copy)
+            _imported(own.entry, copy)
+        return _found(own, request, copy).to_json()
     except _Wrong as error:
         return {"refused": str(error), "option": error.option}
 
 
-def _use(request: Mapping[str, Any], copy: Path) -> None:
-    if not request["local"]:
-        return
+def _use(own: Own, copy: Path) -> None:
     try:
-        modules.use(copy, request["entries"])
+        modules.use(copy, own.entries)
     except ImportError as error:
         raise _Wrong(str(error)) from error
 
 
-def _imported(request: Mapping[str, Any], copy: Path) -> None:
-    entry = request["entry"]
+def _imported(entry: str, copy: Path) -> None:
     try:
         load(entry)
     except BaseException as error:
         raise _Wrong(f"cannot be imported: {_said(error, copy)}") from error
 
 
-def _found(request: Mapping[str, Any]) -> Findings:
-    own = table.read(request["table"], of_images=request["image"] is not None)
-    found = _FORMS[own.form](own, request["hparams"])
+def _found(own: Own, request: Request, copy: Path) -> Findings:
+    found = _FORMS[own.form](own, request.hparams)
     seeds, notes = found.seeds, [*found.notes]
     draws = ", ".join(seeds if own.form == "estimator" else found.streams)
     if not own.probe:
         return found
     settings = description(own, found)
-    if own.command and request["code"]:
-        command.use(Path(request["copy"]), settings)
+    if own.command and request.has_files:
+        command.use(copy, settings)
     whole = 1.0
     if own.training:
         whole = own.training["epochs"] / min(own.training["epochs"], _EPOCHS)
@@ -93,7 +90,7 @@ def _found(request: Mapping[str, Any]) -> Findings:
         )
         started = perf_counter()
         try:
-            made = fit(settings, request["hparams"], data, generators, PLAIN)
+            made = fit(settings, request.hparams, data, generators, PLAIN)
             return prediction(made.scores, "none", made.seconds), perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
@@ -181,10 +178,10 @@ _FORMS: Mapping[str, Callable[[Own, Mapping[str, Any]], Findings]] = {
 }
 
 
-def _rows(request: Mapping[str, Any]) -> TrainingSet:
+def _rows(request: Request) -> TrainingSet:
     """Return made-up rows: each class has a mean of its own."""
-    k, image = request["n_classes"], request["image"]
-    n_continuous, n_categorical = request["n_continuous"], request["n_categorical"]
+    k, image = request.n_classes, request.image
+    n_continuous, n_categorical = request.n_continuous, request.n_categorical
     n = max(PROBE_ROWS, 8 * k)
     generator = np.random.default_rng(0)
     y = np.arange(n + _TEST_ROWS) % k

@@ -10,10 +10,10 @@ and two that train the same run, of which a cluster may hold one for dead, never
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -28,17 +28,25 @@ LEAST = 64_000_000
 SUFFIX = ".members"
 
 
+class MembersFile(TypedDict):
+    """A file as the checkpoint names it: of float32 members, shape (member, sample, class)."""
+
+    name: str
+    sha256: str
+    shape: list[int]
+
+
 @dataclass(slots=True)
 class Beside:
     """The files beside the checkpoint of one training.
 
     Attributes
     ----------
-    files : list of dict
-        In the order of members: name, sha256 and the shape (member, sample, class) of each.
+    files : list of MembersFile
+        In the order of members.
     """
 
-    files: list[dict[str, Any]] = field(default_factory=list)
+    files: list[MembersFile] = field(default_factory=list)
 
     def put(self, checkpoint: Path, members: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Write what is large enough to a file; return the members that are in none.
@@ -65,14 +73,14 @@ class Beside:
         return []
 
     def get(
-        self, checkpoint: Path, files: Sequence[Mapping[str, Any]], rest: Sequence[torch.Tensor]
+        self, checkpoint: Path, files: Sequence[MembersFile], rest: Sequence[torch.Tensor]
     ) -> list[torch.Tensor] | None:
         """Return all members again; None where a file is missing or damaged.
 
         Parameters
         ----------
         checkpoint : Path
-        files : sequence of mapping
+        files : sequence of MembersFile
             As the checkpoint holds them.
         rest : sequence of tensors
             What `put` returned.
@@ -88,7 +96,7 @@ class Beside:
             if hashlib.sha256(held.data).hexdigest() != file["sha256"]:
                 return None
             members.extend(torch.from_numpy(held.view(np.float32).reshape(file["shape"])))
-        self.files = [dict(file) for file in files]
+        self.files = [*files]
         return [*members, *rest]
 
 

@@ -215,7 +215,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     """Read what a kind is drawn of, of the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))), whole=True)
-    further: dict[str, Any] = {name: results.get(name) for name in FURTHER}
+    further: dict[str, pl.DataFrame | None] = {name: results.get(name) for name in FURTHER}
     every = once(tables)
     if where is None:
         tables = at_last(tables)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,24 +71,45 @@ def project(tmp_path: Path) -> Path:
     return write(tmp_path / "own.toml", SWEEP)
 
 
-@pytest.mark.slow
-def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
-    project: Path, tmp_path: Path, stopped: list[Sweep]
-) -> None:
-    sweep = Sweep.plan(project, tmp_path / "sweep")
+def resumed(
+    project: Path, folder: Path, stopped: list[Sweep], killed: Callable[[], object] = lambda: None
+) -> Sweep:
+    """Train 80 runs whose processes are killed once; they are those of an undisturbed training.
+
+    Parameters
+    ----------
+    project : Path
+        The sweep file.
+    folder : Path
+        For the sweep, and for that which it is compared with.
+    stopped : list
+        Ends what still runs when a test fails.
+    killed : callable
+        Waits until nothing is left of what was killed.
+    """
+    sweep = Sweep.plan(project, folder / "sweep")
     stopped.append(sweep)
     sweep.submit(workers=2)
     wait_until(lambda: len(journaled(sweep)) >= 3, "three runs")
     for pid in freeze_in_flight(sweep):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not sweep.is_running, "the end of everything that was killed")
+    killed()
     sweep.submit(workers=2)
     sweep.wait()
     sweep.compact()
     status = sweep.status()["runs"]
     assert (status["done"], status["missing"], status["failed"]) == (80, 0, 0)
     assert sweep.verify()["runs_wrong"] == 0
-    assert_equal(stored(sweep), stored(train(project, tmp_path / "undisturbed")))
+    assert_equal(stored(sweep), stored(train(project, folder / "undisturbed")))
+    return sweep
+
+
+@pytest.mark.slow
+def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
+    project: Path, tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    sweep = resumed(project, tmp_path, stopped)
     labels = sweep.runs("sklearn:wine", "noisy")["label"].isel(epoch=-1).values
     rows = Plan.read(sweep.paths)
     trainer = Trainer()

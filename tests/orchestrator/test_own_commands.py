@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
@@ -20,8 +18,8 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
-from tests.orchestrator.conftest import assert_equal, inside, stored, train, wait_until, write
-from tests.orchestrator.test_kill import freeze_in_flight, journaled
+from tests.orchestrator.conftest import inside, train, wait_until, write
+from tests.orchestrator.test_own import resumed
 
 OWN = Path(__file__).parents[2] / "examples" / "own"
 
@@ -71,22 +69,11 @@ def left(tmp_path: Path) -> list[Path]:
 def test_twenty_seeds_killed_and_resumed_are_those_of_the_program_itself(
     project: Path, tmp_path: Path, stopped: list[Sweep]
 ) -> None:
-    sweep = Sweep.plan(project, tmp_path / "sweep")
-    stopped.append(sweep)
-    sweep.submit(workers=2)
-    wait_until(lambda: len(journaled(sweep)) >= 3, "three runs")
-    for pid in freeze_in_flight(sweep):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not sweep.is_running, "the end of everything that was killed")
-    wait_until(lambda: not left(tmp_path), "the end of what commands left")
-    sweep.submit(workers=2)
-    sweep.wait()
-    sweep.compact()
-    status = sweep.status()["runs"]
-    assert (status["done"], status["missing"], status["failed"]) == (80, 0, 0)
+    def ended() -> None:
+        wait_until(lambda: not left(tmp_path), "the end of what commands left")
+
+    sweep = resumed(project, tmp_path, stopped, ended)
     assert not left(tmp_path)
-    assert sweep.verify()["runs_wrong"] == 0
-    assert_equal(stored(sweep), stored(train(project, tmp_path / "undisturbed")))
     scores = sweep.runs("sklearn:wine", "program")["score"].isel(epoch=-1).values
     trainer = Trainer()
     cells = sweep.runs("sklearn:wine", "program")["cell"].values

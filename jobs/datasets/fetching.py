@@ -55,6 +55,6 @@ def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
     try:
         cache.read(info.canonical, home)
     except MachineError:
-        cache.write(source.fetch(info.canonical, info.location, home), info.canonical, home)
+        cache.write(source.fetch(info.canonical, info.locations, home), info.canonical, home)
         return True
     return False

@@ -36,8 +36,8 @@ class DatasetInfo:
         Samples of every repeat's training part and test set.
     n_dropped : int
         Samples of the source whose class no group names.
-    location : str or None
-        Where a file is that `fetch` reads; no part of the description.
+    locations : tuple of str
+        Where files are that `fetch` reads; no part of the description.
     columns : tuple of ColumnInfo
         What a file's columns but the target are taken for; empty for other sources.
     group_sizes : tuple of int
@@ -58,7 +58,7 @@ class DatasetInfo:
     n_train: int
     n_test: int
     n_dropped: int = 0
-    location: str | None = None
+    locations: tuple[str, ...] = ()
     columns: tuple[ColumnInfo, ...] = ()
     group_sizes: tuple[int, ...] = ()
     n_test_asked: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def _entry(name: str) -> OpenMLEntry:
     return OPENML[listed("openml", name, OPENML)]
 
 
-def _fetch(provenance: Mapping[str, Any], _: str | None, home: Path) -> Samples:
+def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
     """Read scikit-learn's cache below `home`, which is filled from OpenML where it is not yet."""
     entry = OPENML[provenance["source"].removeprefix("openml:")]
     try:

@@ -1,4 +1,4 @@
-"""A file's own split: by a column that says ``train`` or ``test``, or its last rows in time."""
+"""A file's own split: a column that says ``train`` or ``test``, its last rows, or a second file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.source import Samples
 from manyseed.jobs.datasets.split import Index, n_points
 
-SPLIT, ORDER, LAST = "split", "order", "last"
-PARAMETERS = (SPLIT, ORDER, LAST)
+SPLIT, ORDER, LAST, TEST_FILE = "split", "order", "last", "test_file"
+PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE)
 COLUMNS = (SPLIT, ORDER)
 """Those that name a column, which is no feature then."""
 
@@ -33,6 +33,13 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(given[key], str) or not given[key]:
                 raise Refused(key, given[key], allowed="the name of a column")
             found[key] = given[key]
+    if TEST_FILE in given:
+        if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
+            raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
+        if others := [key for key in (SPLIT, ORDER, LAST) if key in given]:
+            reason = f"{TEST_FILE} is the test set already"
+            raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
+        found[TEST_FILE] = given[TEST_FILE]
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
@@ -78,6 +85,8 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         if not 2 <= n_train <= n - 2:
             reason = f"makes {n - n_train} of {n} samples the test set; both parts need 2 or more"
             raise Refused(LAST, asked[LAST], reason)
+    if np.array_equal(rows, np.arange(n)):  # so that what is mapped stays so
+        return replace(samples, n_official_train=int(n_train))
     groups = None if samples.groups is None else samples.groups[rows]
     return replace(
         samples, X=samples.X[rows], y=samples.y[rows], groups=groups, n_official_train=int(n_train)

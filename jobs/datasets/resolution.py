@@ -55,12 +55,12 @@ def resolve(
         For anything unknown, of the wrong type or out of range.
     """
     shape = describe(source, parameters)
-    is_parted = any(key in parameters for key in OF_FILES)
+    told = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)
     if test is None:
-        test = OFFICIAL if is_parted else 0.25
-    elif is_parted and test != OFFICIAL:
-        told = next(key for key in OF_FILES if key in parameters)
-        raise Refused("test", test, f"{told} says what the test set is: leave one of them out")
+        test = 0.25 if told is None else OFFICIAL
+    elif told is not None and test != OFFICIAL:
+        said = f"{told} says" if told in parameters else "the folders train and test say"
+        raise Refused("test", test, f"{said} what the test set is: leave one of them out")
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
             "classes",
@@ -105,7 +105,7 @@ def resolve(
         n_train=n_samples - n_test,
         n_test=n_test,
         n_dropped=shape.n_samples - n_samples,
-        location=shape.location,
+        locations=shape.locations,
         columns=shape.columns,
         group_sizes=() if sizes is None else _described(sizes),
         n_test_asked=asked if asked != n_test else None,
@@ -143,7 +143,8 @@ def _of_whole_groups(test: float | int | str, sizes: NDArray[np.int64], n_test: 
     found = [str(size) for size in (below, above) if size is not None]
     if not found:
         reason = f"{sizes.size} groups, the largest of {sizes.max()} rows, make no two parts of "
-        raise Refused("test", test, f"{reason}2 rows or more; use rows one by one, without group")
+        needs = {together.GROUP: None}
+        raise Refused("test", test, f"{reason}2 rows or more", needs=needs)
     if isinstance(test, int):
         reason = f"no whole groups have {test} rows together; the nearest are {' and '.join(found)}"
         raise Refused("test", test, reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class DataShape:
         Whether `class_names` are the data's own labels.
     test_counts : tuple of int or None
         Samples of each class in the official test part, where there is one.
-    location : str or None
+    locations : tuple of str
         Where `DatasetSource.fetch` finds the data, where the provenance does not say it.
     columns : tuple of ColumnInfo
         What a file's columns but the target are taken for; empty for other sources.
@@ -51,7 +51,7 @@ class DataShape:
     image: tuple[int, int, int] | None = None
     labelled: bool = True
     test_counts: tuple[int, ...] | None = None
-    location: str | None = None
+    locations: tuple[str, ...] = ()
     columns: tuple[ColumnInfo, ...] = ()
     groups: NDArray[np.int64] | None = None
 
@@ -98,7 +98,7 @@ class DatasetSource:
     load : callable (name, provenance) -> Samples, optional
         Where data needs no fetching. Raises jobs.run.MachineError where it is not the described
         one.
-    fetch : callable (provenance, location, home) -> Samples, optional
+    fetch : callable (provenance, locations, home) -> Samples, optional
         Where workers read a prepared copy: brings the data to this machine. Raises
         jobs.run.MachineError where it cannot, or where the data is not the described one.
     """
@@ -107,7 +107,7 @@ class DatasetSource:
     describe: Callable[[str, Mapping[str, Any]], DataShape]
     parameters: tuple[str, ...] = ()
     load: Callable[[str, Mapping[str, Any]], Samples] | None = None
-    fetch: Callable[[Mapping[str, Any], str | None, Path], Samples] | None = None
+    fetch: Callable[[Mapping[str, Any], Sequence[str], Path], Samples] | None = None
 
 
 def listed(kind: str, name: str, names: Iterable[str]) -> str:

@@ -1,57 +1,83 @@
-"""Tables in files: CSV, Parquet and NPZ, identified by their content."""
+"""Files: tables and arrays as samples, identified by their content."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Refused
-from manyseed.jobs.datasets import parts, together
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import arrayfile, imagefolder, parts, together
+from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
-from manyseed.jobs.datasets.tabular import DataColumn, classes_of, to_samples
+from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:
     import polars as pl
 
 _LISTS = ("categorical", "continuous", "ignore")
-PARAMETERS = ("target", *_LISTS, *parts.PARAMETERS, together.GROUP)
-
 _OWN = (*parts.PARAMETERS, together.GROUP)
 _ASIDE = (*parts.COLUMNS, together.GROUP)
 """Keys that name a column, which is no feature then."""
+_DIGESTS = ("digest", "test_digest")
 
-FORMATS = (".csv", ".npz", ".parquet")
+PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
+
+TABLES = (".csv", ".parquet")
+FORMATS = (*TABLES, *arrayfile.FORMATS)
 
 MISSING = ["", "?", "NA", "NaN", "nan"]
 """Cells of a CSV that hold no value."""
+
+Columns = dict[str, DataColumn | None]
+"""By name, in the file's order; None for those that are no features."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A file that was read: the bytes of a table, or arrays."""
+
+    path: Path
+    digest: str
+    content: bytes | None = None
+    arrays: Mapping[str, NDArray[Any]] | None = None
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
+    if _is_folder(path):
+        return imagefolder.describe(path, given)
+    if imagefolder.SIZE in given:
+        reason = "is for a folder of images; those in a file have their size"
+        raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
     target, lists = _parameters(path, given)
     own = {**parts.read(given), **together.read(given)}
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Refused("source", f"file:{name}", f"cannot be read: {error.strerror}") from error
-    samples, columns = _samples(path, content, target, lists, own)
+    files = [_opened("source", name, path, target, own)]
+    if (other := own.pop(parts.TEST_FILE, None)) is not None:
+        beside = Path(other).expanduser().absolute()
+        if beside.suffix != path.suffix and {beside.suffix, path.suffix} != {*TABLES}:
+            reason = f"is another kind of file than the source, {path.suffix}"
+            raise Refused(parts.TEST_FILE, other, reason)
+        files.append(_opened(parts.TEST_FILE, other, beside, target, own))
+    samples, columns = _samples(files, target, lists, own)
     n_train = samples.n_official_train
+    if n_train in (0, len(samples.y)):
+        key, where = ("source", path) if n_train == 0 else (parts.TEST_FILE, files[1].path)
+        raise Refused(key, str(where), "has no rows")
     k = len(samples.class_names)
     return DataShape(
         provenance={
             "source": "file",
-            "digest": hashlib.sha256(content).hexdigest(),
+            **{key: file.digest for key, file in zip(_DIGESTS, files, strict=False)},
             "target": target,
             **lists,
             **own,
@@ -65,29 +91,38 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         test_counts=None
         if n_train is None
         else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
-        location=str(path),
+        locations=tuple(str(file.path) for file in files),
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
     )
 
 
-def _fetch(provenance: Mapping[str, Any], location: str | None, _: Path) -> Samples:
-    if location is None:
+def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
+    if not locations:
         raise ValueError(f"a file is fetched from its place, and none is given for {provenance}")
-    path = Path(location)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MachineError(f"file:{path} cannot be read: {error.strerror}") from error
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != provenance["digest"]:
-        raise MachineError(
-            f"file:{path} has changed: its SHA-256 is {digest}, it was planned with "
-            f"{provenance['digest']}"
-        )
-    lists = {key: provenance.get(key, []) for key in _LISTS}
+    paths = [*map(Path, locations)]
+    if _is_folder(paths[0]):
+        return imagefolder.fetch(paths[0], provenance)
+    target, lists = provenance["target"], {key: provenance.get(key, []) for key in _LISTS}
     own = {key: provenance[key] for key in _OWN if key in provenance}
-    return _samples(path, content, provenance["target"], lists, own)[0]
+    files = []
+    for path, key in zip(paths, _DIGESTS, strict=False):
+        try:
+            file = _opened("source", str(path), path, target, own)
+        except Refused as error:
+            raise MachineError(f"file:{path} {error.reason}; it was planned otherwise") from error
+        if file.digest != provenance[key]:
+            raise MachineError(
+                f"file:{path} has changed: its SHA-256 is {file.digest}, it was planned with "
+                f"{provenance[key]}"
+            )
+        files.append(file)
+    samples, _columns = _samples(files, target, lists, own)
+    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and path.suffix != ".zarr"
 
 
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
@@ -96,6 +131,8 @@ def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, li
     Those that came later are left out of it while they are empty: identities stay.
     """
     if path.suffix not in FORMATS:
+        if not path.suffix and not path.exists():
+            raise refused(path, "cannot be read: No such file or directory")
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
     target = given.get("target")
     if not isinstance(target, str):
@@ -114,27 +151,49 @@ def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, li
     return target, {key: names for key, names in lists.items() if names or key == "categorical"}
 
 
+def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]) -> _Loaded:
+    """Read a file that a key names; what a table holds is not looked at yet."""
+    if path.suffix in arrayfile.FORMATS:
+        digest, arrays = arrayfile.read(path, target, _aside(own))
+        return _Loaded(path, digest, arrays=arrays)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        value = f"file:{name}" if key == "source" else name
+        raise Refused(key, value, f"cannot be read: {error.strerror}") from error
+    return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
+
+
+def _aside(own: Mapping[str, Any]) -> dict[str, str]:
+    return {key: own[key] for key in _ASIDE if key in own}
+
+
 def _samples(
-    path: Path,
-    content: bytes,
+    files: Sequence[_Loaded],
     target: str,
     lists: Mapping[str, Sequence[str]],
     own: Mapping[str, Any],
 ) -> tuple[Samples, tuple[ColumnInfo, ...]]:
-    """Return the samples of a file, and what its columns are taken for, in its order."""
-    sets = {key: set(lists.get(key, ())) for key in _LISTS}
-    aside = {key: own[key] for key in _ASIDE if key in own}
+    """Return the samples of a file, or two, and what its columns are taken for, in its order."""
+    sets, aside = {key: set(lists.get(key, ())) for key in _LISTS}, _aside(own)
     for key, name in aside.items():
         if name == target or any(name in names for names in sets.values()):
             raise Refused(key, name, "is something else already")
-    if path.suffix == ".npz":
-        arrays = _arrays(path, content, target, aside)
+    n_first = None
+    if (arrays := files[0].arrays) is not None:
+        for other in files[1:]:
+            assert other.arrays is not None
+            n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other.arrays, other.path)
         if arrays["X"].ndim > 2:
-            beside = {name: _plain(arrays[name]) for name in aside.values()}
-            return _split(_images(path, arrays, target, lists), own, beside), ()
-        columns = _of_arrays(path, arrays, target, {*aside.values()}, sets)
+            beside = {name: arrayfile.plain(arrays[name]) for name in aside.values()}
+            samples = arrayfile.images(files[0].path, arrays, target, lists)
+            return _split(samples, own, beside, n_first), ()
+        columns = arrayfile.columns(files[0].path, arrays, target, {*aside.values()}, sets)
     else:
-        columns = _read_table(path, content, target, sets, {*aside.values()})
+        columns = _read_table(files[0], target, sets, {*aside.values()})
+        for other in files[1:]:
+            n_first = _length(columns)
+            columns = _joined(columns, _read_table(other, target, sets, {*aside.values()}), other)
     if target not in columns:
         raise Refused("target", target, "unknown column", columns)
     for key, names in lists.items():
@@ -150,8 +209,8 @@ def _samples(
     features = {name: found for name, found in columns.items() if found and name != target}
     truth = columns[target]
     assert truth is not None  # never ignored: the target is no other column
-    samples = to_samples(f"file:{path}", list(features.values()), truth)
-    samples = _split(samples, own, beside)
+    samples = to_samples(f"file:{files[0].path}", list(features.values()), truth)
+    samples = _split(samples, own, beside, n_first)
     infos = tuple(
         column_info(name, found.values) if found else ColumnInfo(name, "ignored")
         for name, found in columns.items()
@@ -160,33 +219,72 @@ def _samples(
     return samples, infos
 
 
-def _split(samples: Samples, own: Mapping[str, Any], beside: Mapping[str, Any]) -> Samples:
+def _length(columns: Columns) -> int:
+    return next((column.values.size for column in columns.values() if column is not None), 0)
+
+
+def _joined(first: Columns, then: Columns, file: _Loaded) -> Columns:
+    """Return the columns of two tables behind each other."""
+    kinds = {False: "numbers", True: "labels"}
+    if not _length(then):
+        raise Refused(parts.TEST_FILE, str(file.path), "has no rows")
+    for name, known in {**then, **first}.items():
+        if known is not None and (name not in then or name not in first):
+            where = "the test file" if name not in then else "the source"
+            reason = f"column {name!r} is not in {where}; both files need the same columns"
+            raise Refused(parts.TEST_FILE, str(file.path), reason)
+        one, other = first.get(name), then.get(name)
+        if one is not None and other is not None and one.is_categorical != other.is_categorical:
+            reason = (
+                f"column {name!r} holds {kinds[other.is_categorical]}, in the source "
+                f"{kinds[one.is_categorical]}; list it in categorical or continuous"
+            )
+            raise Refused(parts.TEST_FILE, str(file.path), reason)
+    return {
+        name: None
+        if one is None or (other := then.get(name)) is None
+        else DataColumn(name, np.concatenate([one.values, other.values]))
+        for name, one in first.items()
+    }
+
+
+def _split(
+    samples: Samples,
+    own: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    n_first: int | None,
+) -> Samples:
     """Return samples with their groups, and with the test part last where the file has one."""
     name = own.get(together.GROUP)
     if name is not None:
         samples = replace(samples, groups=together.codes(name, beside[name]))
-    samples = parts.parted(samples, own, beside)
+    if n_first is None:
+        samples = parts.parted(samples, own, beside)
+    else:
+        samples = replace(samples, n_official_train=n_first)
     if samples.groups is not None and samples.n_official_train is not None:
         together.require_whole(str(name), samples.groups, samples.n_official_train)
     return samples
 
 
 def _read_table(
-    path: Path, content: bytes, target: str, lists: Mapping[str, set[str]], aside: set[str]
-) -> dict[str, DataColumn | None]:
+    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: set[str]
+) -> Columns:
     """Read the columns of a table; None for those that are ignored."""
     import polars as pl
 
+    assert file.content is not None
+    content, suffix = io.BytesIO(file.content), file.path.suffix
     try:
         frame = (
-            pl.read_parquet(io.BytesIO(content))
-            if path.suffix == ".parquet"
-            else pl.read_csv(io.BytesIO(content), null_values=MISSING, infer_schema_length=None)
+            pl.read_parquet(content)
+            if suffix == ".parquet"
+            else pl.read_csv(content, null_values=MISSING, infer_schema_length=None)
         )
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
-        raise _refused(path, f"is no {path.suffix[1:]} file: {reason}") from error
-    columns: dict[str, DataColumn | None] = {}
+        raise refused(file.path, f"is no {suffix[1:]} file: {reason}") from error
+    columns: Columns = {}
     for series in frame:
         if series.name in lists["ignore"] and series.name != target:
             columns[series.name] = None
@@ -200,7 +298,7 @@ def _read_table(
         as_text = labelled or not kind.is_numeric()
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
             reason = f"holds {kind} in column {series.name!r}, no numbers or labels"
-            raise _refused(path, reason, {"ignore": [*lists["ignore"], series.name]})
+            raise refused(file.path, reason, {"ignore": [*lists["ignore"], series.name]})
         if kind.is_float():
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
@@ -217,103 +315,6 @@ def _numbers(series: pl.Series) -> pl.Series:
         reason = f"holds {str(wrong[0])!r}, no number"
         raise Refused("continuous", series.name, reason)
     return numbers
-
-
-def _arrays(
-    path: Path, content: bytes, target: str, aside: Mapping[str, str]
-) -> dict[str, NDArray[Any]]:
-    """Read the arrays ``X``, the target's, and those that are no features."""
-    try:
-        if not is_zipfile(io.BytesIO(content)):
-            raise BadZipFile("it holds no arrays")
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file}
-    except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
-        raise _refused(path, f"is no npz file: {error}") from error
-    for key, name in (("source", "X"), ("target", target), *aside.items()):
-        if name not in arrays:
-            raise Refused(key, name, "unknown array", arrays)
-    for key, name in aside.items():
-        if arrays[name].shape != arrays[target].shape:
-            raise Refused(key, name, f"has shape {arrays[name].shape}, no value for each row")
-    return arrays
-
-
-def _images(
-    path: Path,
-    arrays: Mapping[str, NDArray[Any]],
-    target: str,
-    lists: Mapping[str, Sequence[str]],
-) -> Samples:
-    """Return images (sample, height, width, channel), or without channels, and their classes."""
-    X, y = arrays["X"], arrays[target]
-    X = X[..., np.newaxis] if X.ndim == 3 else X
-    if X.ndim != 4 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf" or not X.size:
-        reason = f"holds X {arrays['X'].shape} of {X.dtype} and {target} {y.shape}, no images "
-        raise _refused(path, f"{reason}(sample, height, width, channel) and classes (sample)")
-    for key, names in lists.items():
-        if names:
-            raise Refused(key, [*names], "the file holds images, which have no columns")
-    X = X if X.dtype == np.uint8 else X.astype(np.float64)
-    if not np.isfinite(X).all():
-        raise _refused(path, "holds images with pixels that are not finite")
-    names, classes = classes_of(DataColumn(target, _labels(y)))
-    flat = X.reshape(len(X), -1)
-    _, height, width, channels = X.shape
-    cardinality = np.zeros(flat.shape[1], dtype=np.int32)
-    return Samples(flat, classes, cardinality, names, image=(height, width, channels))
-
-
-def _of_arrays(
-    path: Path,
-    arrays: Mapping[str, NDArray[Any]],
-    target: str,
-    aside: set[str],
-    lists: Mapping[str, set[str]],
-) -> dict[str, DataColumn | None]:
-    """Return the columns of ``X`` (sample, feature), named by number, and the others."""
-    X, y = arrays["X"], arrays[target]
-    if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
-        raise _refused(
-            path,
-            f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, no numbers (sample, feature) "
-            "and classes (sample)",
-        )
-    names = [str(j) for j in range(X.shape[1])]
-    columns = {
-        name: None
-        if name in lists["ignore"]
-        else DataColumn(
-            name, _labels(X[:, j]) if name in lists["categorical"] else X[:, j].astype(np.float64)
-        )
-        for j, name in enumerate(names)
-    }
-    others: dict[str, DataColumn | None] = {
-        name: DataColumn(name, _plain(arrays[name])) for name in aside
-    }
-    return {**columns, **others, target: DataColumn(target, _labels(y))}
-
-
-def _refused(path: Path, reason: str, needs: Mapping[str, Any] = NOTHING) -> Refused:
-    return Refused("source", f"file:{path}", reason, needs=needs)
-
-
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as such, all else as text."""
-    return values.astype(np.float64) if values.dtype.kind in "iuf" else _labels(values)
-
-
-def _labels(values: Any) -> Any:
-    """Return values as text, None where they are NaN; whole numbers are written without a point."""
-    if values.dtype.kind == "f":
-        return np.array(
-            [
-                None if np.isnan(v) else str(int(v)) if v.is_integer() else repr(v)
-                for v in values.tolist()
-            ],
-            dtype=object,
-        )
-    return np.array([str(v) for v in values.tolist()], dtype=object)
 
 
 SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)

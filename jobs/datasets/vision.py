@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +30,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     )
 
 
-def _fetch(provenance: Mapping[str, Any], _: str | None, home: Path) -> Samples:
+def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
     """Read the files below ``home/torchvision``, or download them for the time it takes."""
     name = provenance["source"].removeprefix("torchvision:")
     placed = home / "torchvision"

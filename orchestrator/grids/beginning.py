@@ -58,6 +58,12 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
 
 def _data(data: str, target: str | None) -> _Data:
     path = Path(data.removeprefix("file:"))
+    if path.is_dir() and path.suffix not in FORMATS:
+        try:
+            return _Data(f"file:{path}", {}, datasets.resolve(f"file:{path}"))
+        except Refused as error:
+            remedy = "a folder of images holds a folder for each class"
+            raise refused(error, key="DATA", value=data, remedy=remedy) from None
     if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
         try:
             return _Data(data, {}, datasets.resolve(data))
@@ -66,8 +72,10 @@ def _data(data: str, target: str | None) -> _Data:
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
     columns, unreadable = _columns(path)
     remark = "given"
+    if not columns:
+        raise UserError("no classes are beside it", key="DATA", value=data)
     if target is None:
-        names = {name.lower(): name for name in reversed(columns)}
+        names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
         known = next((names[name] for name in TARGETS if name in names), None)
         target, remark = known or columns[-1], "its name says so" if known else "the last column"
     elif target not in columns:
@@ -96,6 +104,11 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
     import polars as pl
 
     try:
+        if path.suffix == ".npy":
+            return sorted(each.name for each in path.parent.glob("*.npy") if each != path), []
+        if path.suffix == ".zarr":
+            arrays = (*path.glob("*/zarr.json"), *path.glob("*/.zarray"))
+            return sorted({each.parent.name for each in arrays} - {"X"}), []
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return [name for name in file.files if name != "X"], []

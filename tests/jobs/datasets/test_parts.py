@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve
 from manyseed.jobs.datasets.split import split
+from manyseed.jobs.run import MachineError
 
 N = 12
 TABLE = pl.DataFrame(
@@ -155,3 +157,65 @@ def test_what_are_no_images_is_refused(tmp_path: Path) -> None:
     np.savez(path, X=np.zeros((8, 2, 2)), y=np.arange(8) % 2)
     with pytest.raises(Refused, match="have no columns"):
         resolve(f"file:{path}", target="y", ignore=["0"])
+
+
+@pytest.mark.parametrize("suffixes", [("csv", "csv"), ("parquet", "csv")])
+def test_a_second_table_is_the_test_set(tmp_path: Path, suffixes: tuple[str, str]) -> None:
+    table = TABLE.with_columns(colour=pl.Series(["red", "green", "blue"] * 4)).drop("part")
+    source = written(tmp_path, suffixes[0], table[:8])
+    (tmp_path / "test").mkdir()
+    test = written(tmp_path / "test", suffixes[1], table[8:].select(table.columns[::-1]))
+    given = {"target": "kind", "ignore": ["day"], "test_file": test.removeprefix("file:")}
+    info = resolve(source, **given)
+    assert (info.n_train, info.n_test, info.class_names) == (8, 4, ("a", "b"))
+    assert "test_file" not in info.canonical
+    fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X[:, 0], range(N))
+    np.testing.assert_array_equal(data.X[:, 1], [2, 1, 0] * 4)  # one code for both files
+    assert data.official_test is not None
+    assert data.official_test.tolist() == [8, 9, 10, 11]
+    written(tmp_path / "test", suffixes[1], table[7:])
+    assert resolve(source, **given).id != info.id
+    with pytest.raises(MachineError, match="has changed"):
+        fetch(replace(info, canonical={**info.canonical, "test_digest": "0"}))
+
+
+def test_second_files_of_another_form_are_refused(tmp_path: Path) -> None:
+    table = TABLE.drop("day", "part")
+    source = written(tmp_path, "csv", table[:8])
+    (tmp_path / "test").mkdir()
+    path = written(tmp_path / "test", "csv", table[8:]).removeprefix("file:")
+    for other, said in (
+        (table[8:].drop("x"), "column 'x' is not in the test file"),
+        (table[8:].with_columns(z=1), "column 'z' is not in the source"),
+        (table[8:].with_columns(x=pl.lit("low")), "'x' holds labels, in the source numbers"),
+        (table[8:].drop("kind"), "column 'kind' is not in the test file"),
+        (table[:0], "has no rows"),
+    ):
+        written(tmp_path / "test", "csv", other)
+        with pytest.raises(Refused, match=said):
+            resolve(source, target="kind", test_file=path)
+    written(tmp_path / "test", "csv", table[8:])
+    for given, said in (
+        ({"test_file": path, "last": 2}, "test_file is the test set already"),
+        ({"test_file": path, "test": 0.5}, "test_file says what the test set is"),
+        ({"test_file": 3}, "the path of a file"),
+        ({"test_file": f"{path}.npz"}, "another kind of file"),
+        ({"test_file": f"{path[:-9]}none.csv"}, "cannot be read"),
+    ):
+        with pytest.raises(Refused, match=said):
+            resolve(source, target="kind", **given)
+
+
+def test_groups_of_a_second_file_must_be_others(tmp_path: Path) -> None:
+    table = TABLE.drop("day", "part").with_columns(who=pl.Series([f"w{i // 2}" for i in range(N)]))
+    (tmp_path / "test").mkdir()
+    for cut, torn in ((8, False), (9, True)):
+        source = written(tmp_path, "csv", table[:cut])
+        path = written(tmp_path / "test", "csv", table[cut:]).removeprefix("file:")
+        if torn:
+            with pytest.raises(Refused, match="torn apart"):
+                resolve(source, target="kind", group="who", test_file=path)
+        else:
+            assert resolve(source, target="kind", group="who", test_file=path).n_test == 4

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import inside
@@ -101,6 +102,22 @@ def test_a_classifier_and_images(here: Path) -> None:
     _, table = written("sklearn:digits", "mlp")
     assert "classifier" not in table
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 2 * 10
+
+
+def test_arrays_and_folders_of_images(here: Path) -> None:
+    for name in ("X", "label"):
+        np.save(here / f"{name}.npy", np.arange(20) % 2 if name == "label" else np.zeros((20, 3)))
+    _, table = written("X.npy", "lr-sgd")
+    assert table["dataset"]["data"]["target"] == "label.npy"
+    plan_change(here / "sweep.toml", here / "out")
+    (here / "sweep.toml").unlink()
+    for kind in ("cat", "dog"):
+        (here / "pets" / kind).mkdir(parents=True)
+        for i in range(4):
+            Image.new("L", (6, 8)).save(here / "pets" / kind / f"{i}.png")
+    text, table = written("pets", "cnn")
+    assert table["dataset"]["data"] == {"source": "file:pets", "test": 0.25}
+    assert "# 8 rows of images, 8 × 6 × 1" in text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,280 @@
+"""Arrays in files, NPZ, NPY and Zarr: rows of numbers, or images. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.checks import NOTHING, Refused
+from manyseed.jobs.datasets.source import Samples
+from manyseed.jobs.datasets.tabular import DataColumn, classes_of
+from manyseed.jobs.whole import sha256
+
+FORMATS = (".npz", ".npy", ".zarr")
+
+_BLOCK = 2**25  # values
+
+_CODECS = {
+    *("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "quantize"),
+    *("fixedscaleoffset", "packbits", "astype", "bitround", "vlen-utf8", "vlen-bytes", "crc32"),
+    *("crc32c", "adler32", "fletcher32", "bytes", "transpose", "sharding_indexed"),
+}
+"""Codecs of Zarr that only turn bytes into numbers and text; others may execute what they read."""
+
+
+def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[str, NDArray[Any]]]:
+    """Read the arrays ``X``, the target's, and those that are no features.
+
+    Parameters
+    ----------
+    path : Path
+    target : str
+        Name of the array of classes; beside an NPY the name of its file.
+    aside : mapping
+        Names of further arrays by the keys that name them.
+
+    Returns
+    -------
+    digest : str
+        Of an NPZ the file's SHA-256, else as `digest` makes it.
+    arrays : dict
+        Each under its name, an NPY memory-mapped.
+
+    Raises
+    ------
+    Refused
+    """
+    wanted = {"source": "X", "target": target, **aside}
+    opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
+    try:
+        found, arrays = opened(path, wanted)
+    except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
+        if isinstance(error, Refused):
+            raise
+        if isinstance(error, OSError) and error.strerror:
+            raise refused(path, f"cannot be read: {error.strerror}") from error
+        raise refused(path, f"is no {path.suffix[1:]} file: {error}") from error
+    for key, name in aside.items():
+        if arrays[name].shape != arrays[target].shape:
+            raise Refused(key, name, f"has shape {arrays[name].shape}, no value for each row")
+    return found, arrays
+
+
+def digest(files: Mapping[str, Path]) -> str:
+    """Return the SHA-256 over the lines ``sha256sum`` prints of files, sorted by name."""
+    lines = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def refused(path: Path, reason: str, needs: Mapping[str, Any] = NOTHING) -> Refused:
+    """Return the refusal of a source that is a file."""
+    return Refused("source", f"file:{path}", reason, needs=needs)
+
+
+Read = tuple[str, dict[str, NDArray[Any]]]
+
+
+def _of_npz(path: Path, wanted: Mapping[str, str]) -> Read:
+    content = path.read_bytes()
+    if not is_zipfile(io.BytesIO(content)):
+        raise BadZipFile("it holds no arrays")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file}
+    for key, name in wanted.items():
+        if name not in arrays:
+            raise Refused(key, name, "unknown array", arrays)
+    return hashlib.sha256(content).hexdigest(), arrays
+
+
+def _of_npy(path: Path, wanted: Mapping[str, str]) -> Read:
+    files = {name: path if key == "source" else path.parent / name for key, name in wanted.items()}
+    arrays = {}
+    for key, name in wanted.items():
+        if files[name].suffix != ".npy":
+            raise Refused(key, name, allowed=f"the name of an .npy file beside {path.name}")
+        if not files[name].is_file():
+            beside = sorted(file.name for file in path.parent.glob("*.npy") if file != path)
+            if key == "source":
+                raise refused(path, "cannot be read: No such file or directory")
+            raise Refused(key, name, "unknown file", beside)
+        array = np.load(files[name], mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{files[name].name} holds several arrays")
+        arrays[name] = array
+    return digest(files), arrays
+
+
+def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
+    import zarr  # takes half a second
+
+    if not path.is_dir():
+        raise refused(path, "cannot be read: there is no such folder")
+    files: dict[str, Path] = {}
+    for key, name in wanted.items():
+        place = path / name
+        described = next(
+            (each for each in (place / "zarr.json", place / ".zarray") if each.is_file()), None
+        )
+        if described is None:
+            there = sorted({each.parent.name for each in path.glob("*/zarr.json")})
+            there += sorted({each.parent.name for each in path.glob("*/.zarray")})
+            raise Refused(key, name, "unknown array", there)
+        if odd := sorted({*_codecs(json.loads(described.read_bytes()))} - _CODECS):
+            reason = f"array {name} needs the codec {odd[0]}, which may execute what it reads"
+            raise refused(path, reason)
+        files |= {
+            each.relative_to(path).as_posix(): each for each in place.rglob("*") if each.is_file()
+        }
+    arrays = {}
+    for name in wanted.values():
+        array = zarr.open_array(str(path / name), mode="r")
+        arrays[name] = np.asarray(array[...])
+    return digest(files), arrays
+
+
+def _codecs(described: Any) -> Iterator[str]:
+    """Yield the names of all codecs that the description of an array mentions."""
+    if isinstance(described, Mapping):
+        for key in ("compressor", "filters", "codecs", "index_codecs"):
+            for codec in _several(described.get(key)):
+                name = codec.get("id", codec.get("name", "")) if isinstance(codec, dict) else codec
+                yield str(name).removeprefix("numcodecs.")
+                yield from _codecs(codec.get("configuration") if isinstance(codec, dict) else None)
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def joined(first: Mapping[str, NDArray[Any]], then: Mapping[str, NDArray[Any]], path: Path) -> Any:
+    """Return the arrays of two files behind each other.
+
+    Raises
+    ------
+    Refused
+        Where those of the second, at `path`, have another form.
+    """
+    for name, array in then.items():
+        if name in first and array.shape[1:] != first[name].shape[1:]:
+            reason = f"holds {name} {array.shape}, the source {first[name].shape}"
+            raise Refused("test_file", str(path), reason)
+    return {name: np.concatenate([first[name], then[name]]) for name in first if name in then}
+
+
+def images(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    target: str,
+    lists: Mapping[str, Sequence[str]],
+) -> Samples:
+    """Return images (sample, height, width, channel), or without channels, and their classes.
+
+    Pixels keep their type, and an array that is memory-mapped stays so; `converted` follows.
+
+    Raises
+    ------
+    Refused
+    """
+    X, y = arrays["X"], arrays[target]
+    X = X[..., np.newaxis] if X.ndim == 3 else X
+    if X.ndim != 4 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf" or not X.size:
+        reason = f"holds X {arrays['X'].shape} of {X.dtype} and {target} {y.shape}, no images "
+        raise refused(path, f"{reason}(sample, height, width, channel) and classes (sample)")
+    if X.shape[1] in (1, 3) and X.shape[3] > 4:
+        reason = f"holds X {X.shape}, which looks like (sample, channel, height, width); give "
+        raise refused(path, f"{reason}(sample, height, width, channel): np.moveaxis(X, 1, -1)")
+    for key, names in lists.items():
+        if names:
+            raise Refused(key, [*names], "the file holds images, which have no columns")
+    flat = X.reshape(len(X), -1)
+    if X.dtype.kind == "f" and not all(np.isfinite(flat[rows]).all() for rows in _blocks(flat)):
+        raise refused(path, "holds images with pixels that are not finite")
+    names, classes = classes_of(DataColumn(target, labels(y)))
+    _, height, width, channels = X.shape
+    cardinality = np.zeros(flat.shape[1], dtype=np.int32)
+    return Samples(flat, classes, cardinality, names, image=(height, width, channels))
+
+
+def converted(X: NDArray[Any]) -> NDArray[Any]:
+    """Return bytes and float64 as they are, other numbers as float64, in a file of no name."""
+    if X.dtype in (np.uint8, np.float64):
+        return X
+    found = in_file(X.shape, np.float64)
+    for rows in _blocks(X):
+        found[rows] = X[rows]
+    return found
+
+
+def in_file(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return an array that lies in a file without a name, gone with it: not in memory."""
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+
+
+def _blocks(X: NDArray[Any]) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(1, X.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(X), step))
+
+
+def columns(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    target: str,
+    aside: set[str],
+    lists: Mapping[str, set[str]],
+) -> dict[str, DataColumn | None]:
+    """Return the columns of ``X`` (sample, feature), named by number, and the others.
+
+    Raises
+    ------
+    Refused
+    """
+    X, y = arrays["X"], arrays[target]
+    if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
+        raise refused(
+            path,
+            f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, no numbers (sample, feature) "
+            "and classes (sample)",
+        )
+    names = [str(j) for j in range(X.shape[1])]
+    found = {
+        name: None
+        if name in lists["ignore"]
+        else DataColumn(
+            name, labels(X[:, j]) if name in lists["categorical"] else X[:, j].astype(np.float64)
+        )
+        for j, name in enumerate(names)
+    }
+    others: dict[str, DataColumn | None] = {
+        name: DataColumn(name, plain(arrays[name])) for name in aside
+    }
+    return {**found, **others, target: DataColumn(target, labels(y))}
+
+
+def plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as such, all else as text."""
+    return values.astype(np.float64) if values.dtype.kind in "iuf" else labels(values)
+
+
+def labels(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Return values as text, None where they are NaN; whole numbers are written without a point."""
+    if values.dtype.kind == "f":
+        return np.array(
+            [
+                None if np.isnan(v) else str(int(v)) if v.is_integer() else repr(v)
+                for v in values.tolist()
+            ],
+            dtype=object,
+        )
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return np.array([str(v) for v in values.tolist()], dtype=object)

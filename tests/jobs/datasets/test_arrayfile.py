@@ -1,0 +1,188 @@
+"""Arrays in NPY and Zarr files: the same samples as of an NPZ, and nothing is executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.run import MachineError
+from tests.jobs.datasets.files import Bomb
+
+N = 24
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(N, 3))
+IMAGES = RNG.integers(0, 256, size=(N, 4, 5, 3)).astype(np.uint8)
+CLASSES = np.array(["cat", "dog"])[np.arange(N) % 2]
+PART = np.array(["train", "test"])[(np.arange(N) % 4 == 1).astype(int)]
+OWNER = np.arange(N) // 2 % 6
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "home"))
+    return tmp_path
+
+
+def written(folder: Path, kind: str, X: Any, **others: Any) -> tuple[str, dict[str, str]]:
+    """Write arrays; return the source, and the names of the others in it."""
+    folder.mkdir(exist_ok=True)
+    if kind == "npz":
+        np.savez(folder / "data.npz", X=X, **others)
+        return f"file:{folder / 'data.npz'}", {name: name for name in others}
+    if kind == "npy":
+        for name, array in {"X": X, **others}.items():
+            np.save(folder / f"{name}.npy", array)
+        return f"file:{folder / 'X.npy'}", {name: f"{name}.npy" for name in others}
+    place = folder / f"{kind}.zarr"
+    group = zarr.open_group(str(place), mode="w", zarr_format=2 if kind == "zarr2" else 3)
+    for name, array in {"X": X, **others}.items():
+        values = np.asarray(array)
+        if values.dtype.kind == "U":
+            group.create_array(name, shape=values.shape, dtype=str)[:] = values
+        else:
+            group.create_array(name, data=values)
+    return f"file:{place}", {name: name for name in others}
+
+
+KINDS = ["npz", "npy", "zarr2", "zarr3"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_numbers(home: Path, kind: str) -> None:
+    source, names = written(home / kind, kind, ROWS, y=CLASSES, owner=OWNER)
+    info = resolve(source, target=names["y"], group=names["owner"], ignore=["1"])
+    assert (info.n_features, info.class_names, info.group_sizes[0]) == (2, ("cat", "dog"), 6)
+    fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X, ROWS[:, [0, 2]])
+    np.testing.assert_array_equal(data.y, np.arange(N) % 2)
+    np.testing.assert_array_equal(data.groups, OWNER)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_images(home: Path, kind: str, dtype: type[Any]) -> None:
+    X = IMAGES.astype(dtype)
+    source, names = written(home / kind, kind, X, label=np.arange(N) % 3, part=PART)
+    info = resolve(source, target=names["label"], split=names["part"])
+    assert (info.image, info.n_test, info.class_names) == ((4, 5, 3), 6, ("0", "1", "2"))
+    fetch(info)
+    data = load(info.canonical)
+    assert data.X.dtype == (np.uint8 if dtype is np.uint8 else np.float64)
+    order = np.concatenate([np.flatnonzero(PART == "train"), np.flatnonzero(PART == "test")])
+    np.testing.assert_array_equal(data.X, X.reshape(N, -1)[order])
+    np.testing.assert_array_equal(data.y, (np.arange(N) % 3)[order])
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_every_file_is_part_of_the_identity(home: Path, kind: str) -> None:
+    source, names = written(home / kind, kind, ROWS, y=CLASSES)
+    first = resolve(source, target=names["y"])
+    again, _ = written(home / "copy", kind, ROWS, y=CLASSES)
+    assert resolve(again, target=names["y"]).canonical["digest"] == first.canonical["digest"]
+    written(home / kind, kind, ROWS, y=CLASSES[::-1])
+    assert resolve(source, target=names["y"]).id != first.id
+    with pytest.raises(MachineError, match="has changed"):
+        fetch(first)
+
+
+def test_the_digest_of_several_files_is_that_of_their_sums(home: Path) -> None:
+    source, names = written(home / "npy", "npy", ROWS, y=CLASSES)
+    lines = [
+        f"{hashlib.sha256((home / 'npy' / name).read_bytes()).hexdigest()}  {said}\n"
+        for name, said in (("X.npy", "X"), ("y.npy", "y.npy"))
+    ]
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert resolve(source, target=names["y"]).canonical["digest"] == digest
+
+
+def test_an_array_is_mapped_until_a_copy_is_made(home: Path) -> None:
+    from manyseed.jobs.datasets import arrayfile
+
+    source, _ = written(home / "npy", "npy", IMAGES, y=CLASSES)
+    path = Path(source.removeprefix("file:"))
+    _, arrays = arrayfile.read(path, "y.npy", {})
+    samples = arrayfile.images(path, arrays, "y.npy", {})
+    assert isinstance(samples.X.base, np.memmap)
+    assert arrayfile.converted(samples.X) is samples.X
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "zarr3"])
+def test_a_second_file_is_the_test_set(home: Path, kind: str) -> None:
+    source, names = written(home / "a", kind, IMAGES[:16], y=CLASSES[:16])
+    other, _ = written(home / "b", kind, IMAGES[16:], y=CLASSES[16:])
+    info = resolve(source, target=names["y"], test_file=other.removeprefix("file:"))
+    assert (info.n_train, info.n_test, info.has_one_test_set) == (16, 8, True)
+    fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.official_test, np.arange(16, N))
+    np.testing.assert_array_equal(data.X, IMAGES.reshape(N, -1))
+    written(home / "c", kind, IMAGES[16:, :3], y=CLASSES[16:])
+    third = other.replace("/b/", "/c/").removeprefix("file:")
+    with pytest.raises(Refused, match=r"test_file = .*holds X \(8, 3, 5, 3\)"):
+        resolve(source, target=names["y"], test_file=third)
+
+
+def test_what_is_no_array_is_refused(home: Path) -> None:
+    source, _ = written(home / "npy", "npy", ROWS, y=CLASSES, short=OWNER[:-1])
+    folder = home / "npy"
+    for options, said in (
+        ({"target": "z.npy"}, "unknown file; there are short.npy, y.npy"),
+        ({"target": "y"}, "the name of an .npy file beside X.npy"),
+        ({"target": "y.npy", "group": "short.npy"}, "no value for each row"),
+        ({"target": "short.npy"}, "no numbers"),
+        ({"target": "y.npy", "ignore": ["7"]}, "unknown column"),
+        ({"target": "y.npy", "size": 3}, "is for a folder of images"),
+    ):
+        with pytest.raises(Refused, match=said):
+            resolve(source, **options)
+    with pytest.raises(Refused, match="No such file"):
+        resolve(f"file:{folder / 'none.npy'}", target="y.npy")
+    (folder / "text.npy").write_text("no array")
+    with pytest.raises(Refused, match="is no npy file"):
+        resolve(f"file:{folder / 'text.npy'}", target="y.npy")
+    np.save(folder / "moved.npy", np.zeros((N, 3, 8, 9)))
+    with pytest.raises(Refused, match=r"looks like \(sample, channel, height, width\)"):
+        resolve(f"file:{folder / 'moved.npy'}", target="y.npy")
+    np.save(folder / "nan.npy", np.full((N, 8, 9), np.nan))
+    with pytest.raises(Refused, match="not finite"):
+        resolve(f"file:{folder / 'nan.npy'}", target="y.npy")
+
+
+def test_nothing_is_unpickled(home: Path) -> None:
+    source, _ = written(home / "npy", "npy", ROWS, y=CLASSES)
+    bombs = np.array([Bomb(home / "went-off")] * N, dtype=object)
+    np.save(home / "npy" / "bomb.npy", bombs, allow_pickle=True)
+    with pytest.raises(Refused, match=r"is no npy file: .*Python objects"):
+        resolve(source, target="bomb.npy")
+    place = home / "bomb.zarr"
+    group = zarr.open_group(str(place), mode="w", zarr_format=2)
+    group.create_array("X", data=ROWS)
+    group.create_array("y", data=np.zeros(N), chunks=(N,), compressors=None)
+    described = json.loads((place / "y" / ".zarray").read_text())
+    described |= {"dtype": "|O", "fill_value": None, "filters": [{"id": "pickle"}]}
+    (place / "y" / ".zarray").write_text(json.dumps(described))
+    (place / "y" / "0").write_bytes(numcodecs.Pickle().encode(bombs))
+    with pytest.raises(Refused, match="needs the codec pickle, which may execute"):
+        resolve(f"file:{place}", target="y")
+    assert not (home / "went-off").exists()
+
+
+def test_zarr_that_lacks_something_is_refused(home: Path) -> None:
+    source, _ = written(home, "zarr3", ROWS, y=CLASSES)
+    with pytest.raises(Refused, match="target = 'z': unknown array; there are X, y"):
+        resolve(source, target="z")
+    with pytest.raises(Refused, match="no such folder"):
+        resolve(f"file:{home / 'none.zarr'}", target="y")
+    zarr.open_array(str(home / "alone.zarr"), mode="w", shape=(3,), dtype="f8")
+    with pytest.raises(Refused, match="source = 'X': unknown array"):
+        resolve(f"file:{home / 'alone.zarr'}", target="y")

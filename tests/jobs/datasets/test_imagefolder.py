@@ -1,0 +1,173 @@
+"""A folder of images, a class in each folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.run import MachineError
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "home"))
+    return tmp_path
+
+
+def pixels(*shape: int) -> Any:
+    return RNG.integers(0, 256, size=shape).astype(np.uint8)
+
+
+def folder(
+    place: Path, shape: tuple[int, ...] = (6, 5, 3), under: str = "", ending: str = "png"
+) -> dict[str, Any]:
+    """Write 4 images of each of two classes; return them by their names."""
+    made = {}
+    for kind in ("cat", "dog"):
+        for i in range(4):
+            name = f"{under}{kind}/{i:02}.{ending}"
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            made[name] = pixels(*shape)
+            Image.fromarray(made[name]).save(place / name)
+    return made
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 3), (6, 5)])
+def test_images_of_each_class_lie_in_its_folder(home: Path, shape: tuple[int, ...]) -> None:
+    made = folder(home / "pets", shape)
+    (home / "pets" / ".DS_Store").write_text("")
+    (home / "pets" / "cat" / ".hidden.txt").write_text("")
+    (home / "pets" / "README.txt").write_text("two kinds")
+    info = resolve(f"file:{home / 'pets'}", test=0.25)
+    assert info.image == (6, 5, 3 if len(shape) == 3 else 1)
+    assert (info.class_names, info.class_counts, info.n_test) == (("cat", "dog"), (4, 4), 2)
+    fetch(info)
+    data = load(info.canonical)
+    assert data.X.dtype == np.uint8
+    expected = np.stack([made[name].reshape(-1) for name in sorted(made)])
+    np.testing.assert_array_equal(data.X, expected)
+    assert data.y.tolist() == [0] * 4 + [1] * 4
+
+
+def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
+    train = folder(home / "pets", under="train/")
+    test = folder(home / "pets", under="test/")
+    info = resolve(f"file:{home / 'pets'}")
+    assert (info.n_train, info.n_test, info.has_one_test_set) == (8, 8, True)
+    fetch(info)
+    data = load(info.canonical)
+    assert data.official_test is not None
+    np.testing.assert_array_equal(
+        data.X[data.official_test], np.stack([test[name].reshape(-1) for name in sorted(test)])
+    )
+    np.testing.assert_array_equal(data.X[0], train["train/cat/00.png"].reshape(-1))
+    with pytest.raises(Refused, match="the folders train and test say what the test set is"):
+        resolve(f"file:{home / 'pets'}", test=0.5)
+    folder(home / "pets", under="val/")
+    with pytest.raises(Refused, match="holds val beside train and test"):
+        resolve(f"file:{home / 'pets'}")
+
+
+def test_grey_and_coloured_images_become_coloured(home: Path) -> None:
+    made = folder(home / "pets")
+    grey = pixels(6, 5)
+    Image.fromarray(grey).save(home / "pets" / "cat" / "00.png")
+    opaque = np.concatenate([pixels(6, 5, 3), np.full((6, 5, 1), 255, np.uint8)], axis=2)
+    Image.fromarray(opaque).save(home / "pets" / "cat" / "01.png")
+    info = resolve(f"file:{home / 'pets'}")
+    fetch(info)
+    rows = load(info.canonical).X.reshape(8, 6, 5, 3)
+    np.testing.assert_array_equal(rows[0], np.repeat(grey[..., None], 3, axis=2))
+    np.testing.assert_array_equal(rows[1], opaque[..., :3])
+    np.testing.assert_array_equal(rows[2], made["cat/02.png"])
+
+
+def test_jpeg_is_decoded(home: Path) -> None:
+    folder(home / "pets", (16, 16, 3), ending="JPEG")
+    info = resolve(f"file:{home / 'pets'}")
+    fetch(info)
+    with Image.open(home / "pets" / "cat" / "00.JPEG") as image:
+        np.testing.assert_array_equal(load(info.canonical).X[0], np.asarray(image).reshape(-1))
+
+
+def test_other_sizes_are_refused_unless_asked_for(home: Path) -> None:
+    folder(home / "pets")
+    Image.fromarray(pixels(8, 4, 3)).save(home / "pets" / "dog" / "02.png")
+    source = f"file:{home / 'pets'}"
+    with pytest.raises(Refused, match=r"2 sizes.*6 × 5 pixels, dog/02.png 8 × 4") as said:
+        resolve(source)
+    assert said.value.needs == {"size": [6, 5]}
+    info = resolve(source, size=[3, 4])
+    assert info.image == (3, 4, 3)
+    fetch(info)
+    with Image.open(home / "pets" / "dog" / "02.png") as image:
+        small = np.asarray(image.resize((4, 3), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(load(info.canonical).X[6], small.reshape(-1))
+    assert resolve(source, size=4).image == (4, 4, 3)
+    assert resolve(source, size=4).id != info.id
+    for wrong in ([3], "3x4", [3, 0], 1.5):
+        with pytest.raises(Refused, match="size"):
+            resolve(source, size=wrong)
+
+
+def test_names_and_content_are_the_identity(home: Path) -> None:
+    made = folder(home / "pets")
+    first = resolve(f"file:{home / 'pets'}")
+    (home / "pets").rename(home / "moved")
+    assert resolve(f"file:{home / 'moved'}").id == first.id
+    (home / "moved").rename(home / "pets")
+    Image.fromarray(255 - made["dog/03.png"]).save(home / "pets" / "dog" / "03.png")
+    assert resolve(f"file:{home / 'pets'}").id != first.id
+    with pytest.raises(MachineError, match="has changed: the SHA-256 of its images"):
+        fetch(first)
+    (home / "pets" / "dog" / "03.png").write_text("gone")
+    with pytest.raises(MachineError, match=r"has changed since it was planned.*dog/03.png"):
+        fetch(first)
+
+
+def test_what_is_no_folder_of_images_is_refused(home: Path) -> None:
+    place = home / "pets"
+    source = f"file:{place}"
+    with pytest.raises(Refused, match="No such file"):
+        resolve(source)
+    place.mkdir()
+    with pytest.raises(Refused, match="has no folders of images"):
+        resolve(source)
+    folder(place)
+    with pytest.raises(Refused, match=r"target = 'y'.*a class in each folder"):
+        resolve(source, target="y")
+    for name, write, said in (
+        ("cat/notes.txt", lambda file: file.write_text("x"), "holds cat/notes.txt, no image"),
+        ("loose.png", lambda file: Image.fromarray(pixels(6, 5, 3)).save(file), "a folder"),
+        ("cat/z.png", lambda file: file.write_text("x"), "cat/z.png, which is no image"),
+        ("empty", lambda file: file.mkdir(), "has no images in empty"),
+        (
+            "cat/deep.png",
+            lambda file: Image.fromarray(pixels(6, 5).astype(np.uint16)).save(file),
+            "save it with 8 bits",
+        ),
+    ):
+        write(place / name)
+        with pytest.raises(Refused, match=said):
+            resolve(source)
+        (place / name).rmdir() if name == "empty" else (place / name).unlink()
+    resolve(source)
+
+
+def test_an_image_that_is_cut_off_or_transparent_is_refused_when_fetched(home: Path) -> None:
+    folder(home / "pets", (40, 40, 3))
+    file = home / "pets" / "cat" / "00.png"
+    file.write_bytes(file.read_bytes()[:-600])
+    with pytest.raises(MachineError, match=r"cat/00\.png cannot be decoded"):
+        fetch(resolve(f"file:{home / 'pets'}"))
+    Image.fromarray(pixels(40, 40, 4)).save(file)
+    with pytest.raises(MachineError, match="is transparent in parts"):
+        fetch(resolve(f"file:{home / 'pets'}"))

@@ -28,7 +28,7 @@ from manyseed.analysis.figures.levels import (
 )
 from manyseed.analysis.figures.quantities import MAIN, Quantities, Quantity
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
-from manyseed.analysis.figures.style import CELLS, Mark, Plot, addresses, colour, styled, wide
+from manyseed.analysis.figures.style import CELLS, Band, Mark, Plot, addresses, colour, styled, wide
 from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]
@@ -176,7 +176,9 @@ def of_dataset(
     said = [f"Rows: {varied}." if varied else "", *(one.said for one in shown)]
     said += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
     n = own.runs.filter(~pl.col("identical")).height if of is MAIN else shown[0].values.height
-    return Plot(name, f"{dataset}{part}", " ".join(filter(None, said)), n, figure, marks, dataset)
+    words = " ".join(filter(None, said))
+    bands = [Band(axes[0], top, end, levels) for top, end, levels in rows.bands()]
+    return Plot(name, f"{dataset}{part}", words, n, figure, marks, dataset, bands)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
@@ -197,7 +199,11 @@ def _nothing(quantity: Quantity, repeats: pl.DataFrame) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Where cells stand: at `at`, with blocks of one description apart."""
+    """Where cells stand: at `at`, with blocks of one description apart.
+
+    `blocks` are where these begin and end, with the levels of what cells differ in; none where a
+    row is a classifier.
+    """
 
     at: Mapping[int, float]
     classifier: Mapping[int, str]
@@ -205,6 +211,7 @@ class _Shown:
     labels: Sequence[str]
     height: float
     by_classifier: bool
+    blocks: Sequence[tuple[float, float, Sequence[str]]]
 
     @classmethod
     def of(cls, own: pl.DataFrame, cells: Sequence[int], all_cells: pl.DataFrame) -> _Shown:
@@ -212,6 +219,9 @@ class _Shown:
         classifier = dict(own.select("cell", pl.col("classifier").cast(pl.String)).iter_rows())
         by_classifier = bool(differing(all_cells))
         at, ticks, labels = dict[int, float](), list[float](), list[str]()
+        of_axes = all_cells.select("cell", pl.col(differing(all_cells)).cast(pl.String))
+        axes = {cell: told for cell, *told in of_axes.iter_rows()}
+        blocks = list[tuple[float, float, Sequence[str]]]()
         y = 0.0
         block: list[int] = []
 
@@ -222,6 +232,8 @@ class _Shown:
             ticks.append((first + last) / 2)
             labels.append(label)
             lines = label.count("\n") + 1
+            half = max(last - first + 1, 1.1 * lines) / 2
+            blocks.append((ticks[-1] - half, ticks[-1] + half, axes[block[0]]))
             y = max(last, first + 1.1 * lines - 1) + 1.7
 
         for cell in cells:
@@ -239,7 +251,15 @@ class _Shown:
             block.append(cell)
         if block:
             close()
-        return cls(at, classifier, ticks, labels, y, by_classifier)
+        return cls(at, classifier, ticks, labels, y, by_classifier, blocks)
+
+    def bands(self) -> Iterator[tuple[float, float, Sequence[str]]]:
+        """Yield where each block begins and ends, half-way to the next one, and its levels."""
+        if not self.blocks:
+            return
+        tops, ends, levels = zip(*self.blocks, strict=True)
+        between = [(end + top) / 2 for end, top in zip(ends, tops[1:], strict=False)]
+        yield from zip([tops[0], *between], [*between, ends[-1]], levels, strict=True)
 
 
 def _column(

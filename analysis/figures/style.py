@@ -88,6 +88,16 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """Rows of a panel that are of one combination of axes: from where to where, and its levels."""
+
+    axis: Axes
+    top: float
+    bottom: float
+    levels: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """A figure with the words that belong to it.
 
@@ -103,6 +113,8 @@ class Plot:
         Dots that have a name.
     dataset : str
         Which one it is of, where it is of the cells of one.
+    bands : sequence of Band
+        Its rows, where these are combinations of what cells differ in.
     """
 
     name: str
@@ -112,6 +124,7 @@ class Plot:
     figure: Figure = field(repr=False)
     marks: Sequence[Mark] = field(default=(), repr=False)
     dataset: str = ""
+    bands: Sequence[Band] = field(default=(), repr=False)
 
     @property
     def of_cells(self) -> bool:
@@ -155,6 +168,17 @@ def places(plot: Plot) -> list[tuple[float, float, str]]:
         pixels = mark.axis.transData.transform(np.column_stack([mark.x, mark.y]))
         for (x, y), run in zip(pixels * 72 / plot.figure.dpi, mark.runs, strict=True):
             found.append((round(float(x), 1), round(float(tall - y), 1), run))
+    return found
+
+
+def heights(plot: Plot) -> list[tuple[Sequence[str], float, float]]:
+    """Return the levels of each band and where it begins and ends, in units of the figure's SVG."""
+    tall, inch = 72 * plot.figure.get_figheight(), plot.figure.dpi
+    found = []
+    for band in plot.bands:
+        ends = band.axis.transData.transform([(0, band.top), (0, band.bottom)])[:, 1] * 72 / inch
+        top, bottom = (round(float(tall - end), 1) for end in ends)
+        found.append((band.levels, top, bottom))
     return found
 
 

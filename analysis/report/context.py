@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.described import differing
 from manyseed.analysis.figures.given import Given
 from manyseed.analysis.figures.kinds import all_figures
 from manyseed.analysis.figures.style import Plot, colour
@@ -86,6 +87,8 @@ class Context:
         Differences to the reference of an axis (`effect_rows`), by classifier, and by dataset and
         classifier where there are several datasets.
     figures : sequence of Plot
+    switches : sequence of (str, sequence of str)
+        In what the rows of figures of datasets differ, each with its levels (`switches`).
     notes : sequence of str
         Conventions behind the numbers, a sentence or two each.
     provenance : mapping of str to str
@@ -107,6 +110,7 @@ class Context:
     effects: Rows
     effects_by_dataset: Rows
     figures: Sequence[Plot]
+    switches: Sequence[tuple[str, Sequence[str]]]
     notes: Sequence[str]
     provenance: Mapping[str, str]
     tables: Sequence[Listed]
@@ -214,6 +218,7 @@ def context(
         effects=effect_rows(by_classifier),
         effects_by_dataset=effect_rows(effects(compared)) if several else (),
         figures=figures,
+        switches=switches(own.cells),
         notes=(
             *notes,
             *missing.notes(own.runs, own.repeats),
@@ -271,6 +276,15 @@ def colours(cells: pl.DataFrame) -> dict[str, str]:
     names = cells["classifier"].cast(pl.String).unique().sort().to_list()
     found = {name: colour(index).lower() for index, name in enumerate(names)}
     return found if len(set(found.values())) == len(names) else {}
+
+
+def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
+    """Return in what cells of a dataset and classifier differ, each with its levels, in order."""
+    ordered = cells.sort("cell")
+    return [
+        (name, ordered[name].cast(pl.String).unique(maintain_order=True).to_list())
+        for name in differing(cells)
+    ]
 
 
 def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[Said, ...]:

@@ -1,6 +1,6 @@
 "use strict";
-// Tables sort, filter and download; figures download, switch between datasets and classifiers, and
-// name their runs. Without this the page shows all it has.
+// Tables sort, filter and download; figures download, switch between datasets, classifiers and
+// schemes, and name their runs. Without this the page shows all it has.
 (() => {
   const FEW = 40; // rows that are shown at first
   const LISTED = 8; // rows from which a table has a filter
@@ -168,6 +168,7 @@
     const copy = picture.cloneNode(true);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
     copy.setAttribute("color", INK);
+    copy.querySelectorAll(".veil").forEach((one) => one.remove());
     return '<?xml version="1.0" encoding="utf-8"?>\n' + new XMLSerializer().serializeToString(copy);
   }
 
@@ -227,9 +228,11 @@
       const here = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
       let best = -1;
       let least = NEAR * NEAR;
+      const veils = [...picture.querySelectorAll(".veil")].map((one) => [one.y.baseVal.value, one.height.baseVal.value]);
+      const veiled = (index) => veils.some(([top, tall]) => y[index] >= top && y[index] < top + tall);
       for (let index = 0; index < x.length; index++) {
         const far = (x[index] - here.x) ** 2 + (y[index] - here.y) ** 2;
-        if (far < least) [best, least] = [index, far];
+        if (far < least && !veiled(index)) [best, least] = [index, far];
       }
       if (best < 0) tip.hidden = true;
       else show(best);
@@ -262,24 +265,45 @@
     naming(element, picture);
   }
 
-  // Figures of datasets: one dataset, or all; one classifier, or all.
+  // Paper over the rows of a figure that are not chosen.
+  function cover(picture, rows) {
+    picture.querySelectorAll(".veil").forEach((one) => one.remove());
+    for (const [, top, bottom] of rows) {
+      const veil = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      const place = { class: "veil", x: 0, y: top, width: picture.viewBox.baseVal.width, height: bottom - top };
+      for (const [key, value] of Object.entries(place)) veil.setAttribute(key, value);
+      picture.append(veil);
+    }
+  }
+
+  // Figures of datasets: one dataset, or all; one classifier, or all; rows of one scheme, or all.
   function switching(first) {
     const figures = [...document.querySelectorAll("figure[data-dataset]")];
     const datasets = [...new Set(figures.map((one) => one.dataset.dataset))];
+    const rows = figures.map((one) => JSON.parse(one.dataset.bands || "[]"));
+    const switches = JSON.parse(first.dataset.switches);
     const bar = make("div", { className: "controls" });
     const choice = (label, names, act) => {
-      const select = make("select", {}, make("option", { value: "" }, `all ${label}s`));
+      const select = make("select", {}, make("option", { value: "" }, "all"));
       select.append(...names.map((name) => make("option", { value: name }, name)));
       select.addEventListener("change", () => act(select.value));
       bar.append(make("label", {}, `${label} `, select));
     };
+    let dataset = "";
+    const levels = switches.map(() => -1);
+    const show = () =>
+      figures.forEach((one, index) => {
+        const out = rows[index].filter(([of]) => levels.some((level, k) => level >= 0 && of[k] !== level));
+        const fold = one.closest("details.fold");
+        const other = dataset !== "" && one.dataset.dataset !== dataset;
+        (fold || one).hidden = other || (out.length > 0 && out.length === rows[index].length);
+        if (fold && dataset !== "") fold.open = !fold.hidden;
+        cover(one.querySelector("svg"), out);
+      });
     if (datasets.length > 1) {
       choice("dataset", datasets, (name) => {
-        for (const one of figures) {
-          const fold = one.closest("details.fold");
-          (fold || one).hidden = name !== "" && one.dataset.dataset !== name;
-          if (fold && name !== "") fold.open = !fold.hidden;
-        }
+        dataset = name;
+        show();
       });
     }
     const colours = JSON.parse(first.dataset.colours);
@@ -292,6 +316,12 @@
         dim.textContent = rules.length ? `${rules.join(",")} { opacity: 0.06 !important }` : "";
       });
     }
+    switches.forEach(([axis, of], k) =>
+      choice(axis.replaceAll("_", " "), of, (name) => {
+        levels[k] = of.indexOf(name);
+        show();
+      }),
+    );
     if (bar.children.length) first.after(bar);
   }
 

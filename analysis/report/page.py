@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.style import Plot, places
+from manyseed.analysis.figures.style import Plot, heights, places
 from manyseed.analysis.report.context import Context
 from manyseed.analysis.report.listed import number
 
@@ -27,7 +28,11 @@ def render(context: Context) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=number, difference=difference, picture=picture, marks=Marks().of
+        number=number,
+        difference=difference,
+        picture=picture,
+        marks=Marks().of,
+        bands=Bands(context.switches).of,
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
 
@@ -48,6 +53,23 @@ class Marks:
         said = json.dumps({"x": x, "y": y, "runs": runs}, separators=(",", ":"))
         assert "<" not in said  # numbers and addresses
         return Markup(f'<script type="application/json" class="marks">{said}</script>')
+
+
+class Bands:
+    """Rows of figures that one level of an axis can be chosen of."""
+
+    def __init__(self, switches: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._numbers = [{name: k for k, name in enumerate(levels)} for _, levels in switches]
+
+    def of(self, plot: Plot) -> str:
+        """Return the rows of a figure as JSON: numbers of their levels, and where they are."""
+        return json.dumps(
+            [
+                [[of[name] for of, name in zip(self._numbers, levels, strict=True)], top, bottom]
+                for levels, top, bottom in heights(plot)
+            ],
+            separators=(",", ":"),
+        )
 
 
 def difference(value: float | None, digits: int = 4) -> str:

@@ -75,7 +75,7 @@ window.addEventListener("load", async () => {
   const seen = () => [...document.querySelectorAll("figure[data-dataset]")]
     .filter((figure) => figure.getClientRects().length && !figure.closest("[hidden]"))
     .map((figure) => figure.dataset.dataset);
-  const [datasets, classifiers] = document.querySelectorAll("#cells + .controls select");
+  const [datasets, classifiers, schemes] = document.querySelectorAll("#cells + .controls select");
   const choose = (select, value) => {
     select.value = value;
     select.dispatchEvent(new Event("change"));
@@ -90,6 +90,29 @@ window.addEventListener("load", async () => {
   found.dimmed = [faint("#0072b2"), faint("#d55e00")];
   choose(classifiers, "");
   found.undimmed = faint("#0072b2");
+  const veils = () => [...picture.querySelectorAll(".veil")]
+    .map((one) => one.getBoundingClientRect());
+  const label = (name) => [...picture.querySelectorAll("text")]
+    .find((one) => one.textContent === name).getBoundingClientRect();
+  const under = (name) => veils().some((veil) => {
+    const said = label(name);
+    return said.top >= veil.top && said.bottom <= veil.bottom && said.left >= veil.left;
+  });
+  found.levels = [schemes.parentElement.textContent.trim().slice(0, 18),
+    [...schemes.options].map((one) => one.value)];
+  choose(schemes, "noise");
+  found.veiled = [under("none"), under("noise"), veils().length];
+  const down = [...marks.y.keys()].sort((a, b) => marks.y[a] - marks.y[b]);
+  const told = [down[0], down[down.length - 1]].map((index) => {
+    const spot = new DOMPoint(marks.x[index], marks.y[index])
+      .matrixTransform(picture.getScreenCTM());
+    point(spot.x, spot.y);
+    return tip.hidden;
+  });
+  found.covered = told;
+  document.querySelector("figure[data-dataset] figcaption button").click();
+  choose(schemes, "");
+  found.unveiled = veils().length;
   window.print = () => {
     found.printed = [document.title, document.body.className,
       document.querySelectorAll(".printed").length, document.head.lastChild.textContent];
@@ -252,6 +275,16 @@ def test_figures_switch_between_datasets_and_classifiers(found):
     assert set(other) == {"0.06"}
     assert "0.06" not in chosen
     assert "0.06" not in found["undimmed"]
+
+
+def test_figures_switch_between_schemes_of_the_axes_that_vary(found):
+    assert found["levels"] == ["perturb continuous", ["", "none", "noise"]]
+    none, noise, count = found["veiled"]
+    assert (none, noise, count) == (True, False, 1)
+    assert found["covered"] == [True, False]  # dots of the first rows have no name any more
+    assert found["unveiled"] == 0
+    assert found["names"][3] == "cells-1.svg"
+    assert "veil" not in found["files"][3]  # the file has all rows
 
 
 def test_figures_are_downloaded_as_pixels_and_printed_alone(found):

@@ -1,7 +1,13 @@
-"""Datasets of OpenML, through scikit-learn's fetcher, held to the catalogue."""
+"""Datasets of OpenML, through scikit-learn's fetcher, held to the catalogue or to what was planned.
+
+What the catalogue does not have is named by its number. Planning fetches it, keeps what is to be
+known of it in ``HOME/openml/described/ID.json``, and pins its content by a digest.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,13 +17,20 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import place
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
+    if name.isascii() and name.isdigit():
+        known = next((entry for entry in OPENML.values() if entry.id == int(name)), None)
+        if known is None:
+            return _described(int(name))
+        name = f"{known.name}@{known.version}"
     entry = _entry(name)
     return DataShape(
         provenance={"source": entry.source, "id": entry.id},
@@ -48,7 +61,82 @@ def _entry(name: str) -> OpenMLEntry:
 
 def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
     """Read scikit-learn's cache below `home`, which is filled from OpenML where it is not yet."""
-    entry = OPENML[provenance["source"].removeprefix("openml:")]
+    entry = OPENML.get(provenance["source"].removeprefix("openml:"))
+    number, source = provenance["id"], provenance["source"]
+    found, samples = _read(number, source, home)
+    if entry is not None:
+        details = f"{found['name']}@{found['version']}"
+        if details != f"{entry.name}@{entry.version}":
+            raise MachineError(
+                f"id {entry.id} of OpenML is {details}, in the catalogue it is {entry.source}"
+            )
+        return _checked(entry, samples)
+    if (digest := _digest(samples)) != provenance["digest"]:
+        raise MachineError(
+            f"{source} (id {number}) is not what was planned: the digest of its data is {digest}, "
+            f"it was {provenance['digest']}"
+        )
+    return samples
+
+
+def _described(number: int) -> DataShape:
+    """Return what is known of a dataset that the catalogue lacks; the first time it is fetched."""
+    home = data_home()
+    file = home / "openml" / "described" / f"{number}.json"
+    try:
+        known = json.loads(file.read_bytes())
+        return _shape(known)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not known yet, or damaged
+    try:
+        found, samples = _read(number, f"openml:{number}", home)
+    except MachineError as error:
+        raise Refused("source", f"openml:{number}", str(error)) from error
+    known = {
+        "source": f"openml:{found['name']}@{found['version']}",
+        "id": number,
+        "digest": _digest(samples),
+        "n_samples": len(samples.y),
+        "n_features": len(samples.cardinality),
+        "n_categorical": int((samples.cardinality > 0).sum()),
+        "class_names": samples.class_names,
+        "class_counts": np.bincount(samples.y).tolist(),
+    }
+    text = json.dumps(known, indent=1).encode()
+    try:
+        place(file, lambda opened: opened.write(text))
+    except OSError as error:
+        raise Refused("source", f"openml:{number}", f"{file} cannot be written: {error}") from error
+    return _shape(known)
+
+
+def _shape(known: Mapping[str, Any]) -> DataShape:
+    return DataShape(
+        provenance={key: known[key] for key in ("source", "id", "digest")},
+        n_samples=known["n_samples"],
+        n_features=known["n_features"],
+        n_categorical=known["n_categorical"],
+        class_names=tuple(known["class_names"]),
+        class_counts=tuple(known["class_counts"]),
+    )
+
+
+def _digest(samples: Samples) -> str:
+    """Return the SHA-256 of X (float64, little-endian, NaN where missing) followed by y (int64)."""
+    X = np.where(np.isnan(samples.X), np.nan, samples.X)  # one NaN, whatever its bits
+    return hashlib.sha256(X.astype("<f8").tobytes() + samples.y.astype("<i8").tobytes()).hexdigest()
+
+
+def _read(number: int, source: str, home: Path) -> tuple[Mapping[str, Any], Samples]:
+    """Return what OpenML says of a dataset, and its samples.
+
+    Raises
+    ------
+    MachineError
+        Where it cannot be had.
+    Refused
+        For what no study could use.
+    """
     try:
         from sklearn.datasets import fetch_openml
 
@@ -56,23 +144,17 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
         # with pandas 3.1 (scikit-learn, pull request 34902).
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is raised
-            found = fetch_openml(
-                data_id=entry.id, data_home=home, as_frame=True, parser="liac-arff"
-            )
+            found = fetch_openml(data_id=number, data_home=home, as_frame=True, parser="liac-arff")
     except (ImportError, OSError, ValueError) as error:
         raise MachineError(
-            f"{entry.source} (id {entry.id}) cannot be fetched into {home} ({error}); fetch it "
+            f"{source} (id {number}) cannot be fetched into {home} ({error}); fetch it "
             "where the network can be reached"
         ) from error
-    details = found.details["name"], int(found.details["version"])
-    if details != (entry.name, entry.version):
-        raise MachineError(
-            f"id {entry.id} of OpenML is {details[0]}@{details[1]}, in the catalogue it is "
-            f"{entry.source}"
-        )
+    if getattr(found.target, "ndim", 0) != 1:
+        raise Refused("source", source, "has no single column of classes on OpenML")
     features = [DataColumn(name, _values(found.data[name])) for name in found.data]
     target = DataColumn(found.target.name, _text(found.target))
-    return _checked(entry, to_samples(entry.source, features, target))
+    return found.details, to_samples(source, features, target)
 
 
 def _values(series: Any) -> Any:

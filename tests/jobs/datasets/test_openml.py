@@ -1,9 +1,12 @@
+import hashlib
+import shutil
 import urllib.error
 
 import numpy as np
 import pytest
 import sklearn.datasets._openml as sklearn_openml
 
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, is_fetched, load, openml, resolve
 from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
 from manyseed.jobs.run import MachineError, NotFetched
@@ -122,3 +125,53 @@ def test_without_data_and_network_both_are_told():
         fetch(info)
     with pytest.raises(NotFetched, match="openml:vehicle@2 is not in"):
         load(info.canonical)
+
+
+# --- what the catalogue does not have ----------------------------------------------------------
+
+OTHER = OpenMLEntry("other", 3, 61, 9, 4, 2, ("no", "yes"), (5, 4), 5, 4, labelled=True)
+
+
+def test_any_dataset_is_named_by_its_number(home):
+    openml_cache(home, OTHER, FEATURES, TARGET)
+    info = resolve("openml:61")
+    assert info.canonical["source"] == "openml:other@3"
+    assert info.canonical["id"] == 61
+    assert (info.n_samples, info.n_features, info.n_categorical) == (9, 4, 2)
+    assert (info.class_names, info.class_counts) == (("no", "yes"), (5, 4))
+    assert fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X[:, 0], [1.5, 2, np.nan, 4, 5, 6, 7, 8, -9])
+    X, y = np.asarray(data.X, dtype="<f8"), np.asarray(data.y, dtype="<i8")
+    digest = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
+    assert info.canonical["digest"] == digest
+
+
+def test_it_is_described_without_its_data_from_then_on(home):
+    openml_cache(home, OTHER, FEATURES, TARGET)
+    first = resolve("openml:61", classes={"n": ["no"], "y": ["yes"]}, positive="n")
+    shutil.rmtree(home / "openml" / "openml.org")
+    assert resolve("openml:61", classes={"n": ["no"], "y": ["yes"]}, positive="n") == first
+    with pytest.raises(MachineError, match=r"openml:other@3 .id 61. cannot be fetched into"):
+        fetch(first)
+    (home / "openml" / "described" / "61.json").write_text("{")
+    with pytest.raises(Refused, match=r"openml:61 .*where the network can be reached"):
+        resolve("openml:61")
+
+
+def test_other_data_than_was_planned_is_refused(home):
+    openml_cache(home, OTHER, FEATURES, TARGET)
+    info = resolve("openml:61")
+    openml_cache(home, OTHER, FEATURES, TARGET[::-1])
+    with pytest.raises(MachineError, match=r"openml:other@3 .id 61. is not what was planned"):
+        fetch(info)
+
+
+def test_a_number_of_the_catalogue_is_its_entry(home):
+    assert resolve("openml:994") == resolve("vehicle")
+
+
+def test_what_is_no_classification_is_refused(home):
+    openml_cache(home, OTHER, FEATURES, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5])
+    with pytest.raises(Refused, match="Is it a number to predict"):
+        resolve("openml:61")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -80,7 +81,7 @@ def _measure(member: Member, of_run: int, sources: Sources, options: Options) ->
     splits = splits_of(held_out, options)
     found = {of_run: [errors(pool.logs(run), member, splits, options) for run in range(pool.size)]}
     if of_run == 1 and pool.size > 1:
-        *_, whole = prefixes(pool.logs, range(pool.size))
+        (whole,) = deque(prefixes(pool.logs, range(pool.size)), maxlen=1)
         found[pool.size] = [errors(whole, member, splits, options)]
     thresholds, bins = grid(options)
     rows = []

@@ -51,7 +51,9 @@ def prefixes(logs: Callable[[int], Real], order: Sequence[int]) -> Iterator[Real
     """
     total: Real | None = None
     for size, model in enumerate(order, start=1):
-        own = logs(model)
-        # in logarithms: a small probability of all members must not become 0
-        total = own if total is None else np.logaddexp(total, own)
+        if total is None:
+            total = logs(model).copy()
+        else:
+            # in logarithms: a small probability of all members must not become 0
+            np.logaddexp(total, logs(model), out=total)
         yield total - np.log(size)

@@ -26,7 +26,7 @@ def area_under_risk_coverage(confidence: Real, wrong: NDArray[np.bool_]) -> floa
     """
     if np.isnan(confidence).any():
         return float("nan")
-    order = np.argsort(-confidence, kind="stable")
+    order = np.argsort(-confidence)  # points that tie may stand in any order
     return float(_mean_risk(confidence[order], wrong[order]))
 
 
@@ -64,7 +64,7 @@ def auroc(score: Real, positive: NDArray[np.bool_]) -> float:
     n_others = positive.size - n_positive
     if n_positive == 0 or n_others == 0 or np.isnan(score).any():
         return float("nan")
-    order = np.argsort(score, kind="stable")
+    order = np.argsort(score)  # points that tie may stand in any order
     return float(_pairs_won(score[order], positive[order])) / (n_positive * n_others)
 
 

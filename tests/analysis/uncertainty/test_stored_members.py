@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy.special import log_softmax as of_scipy
 
+from manyseed.analysis.metrics.tempered import calibrated, plain
+from manyseed.analysis.options import Options
 from manyseed.analysis.uncertainty.dee import equivalent
 from manyseed.analysis.uncertainty.prefixes import prefixes
 from manyseed.analysis.uncertainty.splits import calibration_splits
@@ -60,3 +65,28 @@ def test_half_precision_moves_no_calibrated_likelihood_by_a_thousandth(n, classe
             }
         assert of[np.float16] == pytest.approx(of[np.float32], abs=1e-3)
         assert of[np.float32] == pytest.approx(cll(whole, y), abs=1e-6)
+
+
+def test_ensembles_of_any_size_are_measured_in_eight_arrays_of_a_prediction():
+    """Beside the members: of all that is made of one ensemble, and the sum of those before."""
+    rng = np.random.default_rng(0)
+    n, classes, count = 4000, 20, 4
+    y = rng.integers(0, classes, n)
+    score = rng.standard_normal((count, n, classes)).astype(np.float32)
+    splits = calibration_splits(1, "d", 0, n, 5)
+    options = Options(calibration=True)
+
+    def measured(members):
+        logs = (lambda j: of_scipy(score[j].astype(np.float64), axis=1), range(members))
+        for whole in prefixes(*logs):
+            wrong = whole.argmax(axis=1) != y
+            plain(whole, y, wrong, options)
+            found = calibrated(whole, y, wrong, splits, options)
+        return found["cll"]
+
+    measured(1)  # compiles
+    tracemalloc.start()
+    assert np.isfinite(measured(count))
+    peak = tracemalloc.get_traced_memory()[1] / (8 * n * classes)
+    tracemalloc.stop()
+    assert 3 < peak < 7

@@ -67,7 +67,9 @@ def plan(
     given = settings or []
     directory = out or Path(read_sweep_file(sweep_file, given).name)
     change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, given)
-    too_long = [] if hours is None else beyond(change.after, hours, change.observed).to_dicts()
+    too_long = []
+    if hours is not None:
+        too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
     no_room = None
     if dry_run:
         try:

@@ -17,7 +17,7 @@ from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.measuring import response_hours
+from manyseed.orchestrator.plans.measuring import measuring_seconds, response_hours
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
@@ -70,6 +70,11 @@ class Change:
         """The plan's cells with what is planned of each: columns of `CELLS`, repeats, runs."""
         asked = self.expansion.cells.select("cell_id", "repeats", "runs")
         return self.after.cells.join(asked, on="cell_id", maintain_order="left")
+
+    @property
+    def measuring(self) -> pl.DataFrame:
+        """What measuring response curves takes of a model of each cell: `cost.MEASURING`."""
+        return measuring_seconds(self.after.cells, self.expansion, self.groups.specs)
 
     def by_group(self) -> pl.DataFrame:
         """Count by dataset and classifier (`WITH_METHOD`).

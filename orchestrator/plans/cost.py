@@ -23,42 +23,64 @@ GPU_SPEEDUP = 20.0
 OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
 """Columns of `observed_seconds`: how many fits of a cell ran, and the seconds of all together."""
 
+MEASURING = pl.Schema({"cell": pl.UInt32(), "measuring": pl.Float64()})
+"""Columns of `plans.measuring.planned_seconds`: what asking a trained model for its response curves
+takes, which no fit's time holds."""
+
 _PAIR = ["dataset", "classifier"]
 
 
-def seconds(plan: Plan, observed: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return what a fit of each cell takes.
+def seconds(
+    plan: Plan, observed: pl.DataFrame | None = None, measuring: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return what a run of each cell takes: the fit, and what is measured of it afterwards.
 
     Parameters
     ----------
     plan : Plan
     observed : DataFrame, optional
-        As `observed_seconds` returns it; corrects what was expected.
+        As `observed_seconds` returns it; corrects what was expected of fits.
+    measuring : DataFrame, optional
+        Columns `MEASURING`.
 
     Returns
     -------
     DataFrame
-        Of the cells that were not dropped, by number: cell, seconds (a fit's, on one core or on
+        Of the cells that were not dropped, by number: cell, seconds (a run's, on one core or on
         one GPU), device ("cpu" or "gpu", the resource class requested).
     """
-    return _priced(plan.cells, observed).select("cell", "seconds", "device")
+    whole = pl.col("seconds") + pl.col("measuring")
+    return _priced(plan.cells, observed, measuring).select("cell", whole, "device")
 
 
-def beyond(plan: Plan, hours: float, observed: pl.DataFrame | None = None) -> pl.DataFrame:
+def beyond(
+    plan: Plan,
+    hours: float,
+    observed: pl.DataFrame | None = None,
+    measuring: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Return the classifiers whose fits end in no job of `hours`, and cannot go on in a next one.
 
-    Networks save themselves after each epoch and go on; what is not trained in epochs starts anew.
+    Networks save themselves after each epoch but the last and go on; what is not trained in epochs
+    starts anew, and so does measuring.
+
+    Parameters
+    ----------
+    plan : Plan
+    hours : float
+    observed, measuring
+        As `seconds` takes them.
 
     Returns
     -------
     DataFrame
-        Columns classifier, dataset, hours (the longest that a fit, or a network's epoch, takes);
-        the longest first.
+        Columns classifier, dataset, hours (the longest that a fit, or a network's epoch, takes,
+        with what is measured afterwards); the longest first.
     """
     last_epoch = pl.col("snapshots").list.last().fill_null(1)
     return (
-        _priced(plan.cells, observed)
-        .with_columns(stretch=pl.col("seconds") / last_epoch)
+        _priced(plan.cells, observed, measuring)
+        .with_columns(stretch=pl.col("seconds") / last_epoch + pl.col("measuring"))
         .group_by("classifier", "dataset", maintain_order=True)
         .agg(hours=pl.col("stretch").max() / 3600)
         .filter(pl.col("hours") > hours)
@@ -110,11 +132,17 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
     )
 
 
-def _priced(cells: pl.DataFrame, observed: pl.DataFrame | None) -> pl.DataFrame:
-    """Return cells with the column seconds, on the requested device and as corrected.
+def _priced(
+    cells: pl.DataFrame, observed: pl.DataFrame | None, measuring: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return cells with the columns seconds (of a fit, as corrected) and measuring.
 
-    The classifier is as `WITH_METHOD` has it.
+    Both on the requested device. The classifier is as `WITH_METHOD` has it.
     """
+    if measuring is None:
+        measuring = pl.DataFrame(schema=MEASURING)
+    cells = cells.join(measuring, on="cell", how="left", maintain_order="left")
+    cells = cells.with_columns(pl.col("measuring").fill_null(0.0))
     on_gpu = pl.col("device") == "gpu"
     expected = cells.with_columns(
         WITH_METHOD,

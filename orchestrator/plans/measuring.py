@@ -12,7 +12,7 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
+from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, MEASURING
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -46,35 +46,45 @@ def response_hours(
     )
 
 
-def with_measuring(
-    costs: pl.DataFrame, paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]
-) -> pl.DataFrame:
-    """Add to what a fit of each cell takes what measuring its model does.
+def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -> pl.DataFrame:
+    """Return what measuring a model takes, as `cost.seconds` and `cost.beyond` take it.
 
-    Where the sweep file cannot be read as it was when it was planned, nothing is added: it is an
+    Where the sweep file cannot be read as it was when it was planned, of no cell: it is an
     estimate, and runs are trained without.
 
     Parameters
     ----------
-    costs : DataFrame
-        As `cost.seconds` returns it.
     paths : SweepPaths
     plan : Plan
     specs : sequence of GroupSpec
+
+    Returns
+    -------
+    DataFrame
+        Columns `cost.MEASURING`, of the cells whose models are asked.
     """
+    none = pl.DataFrame(schema=MEASURING)
     if not any(spec.response for spec in specs):
-        return costs
+        return none
     try:
         file = read_sweep_file(paths.sweep_file)
         expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths))
-        measured = _measured(plan.cells, expansion, specs).select("cell", "measuring")
+        return measuring_seconds(plan.cells, expansion, specs)
     except (UserError, UnavailableError, KeyError):
-        return costs
-    return (
-        costs.join(measured, on="cell", how="left", maintain_order="left")
-        .with_columns(pl.col("seconds") + pl.col("measuring").fill_null(0.0))
-        .drop("measuring")
-    )
+        return none
+
+
+def measuring_seconds(
+    cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Return the same of cells whose sweep file was read.
+
+    Parameters
+    ----------
+    cells, expansion, specs
+        As `response_hours` takes them; cells without repeats and runs will do.
+    """
+    return _measured(cells, expansion, specs).select(*MEASURING)
 
 
 def _measured(

@@ -24,8 +24,9 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     """Return how long the processes that train now need for all that is missing.
 
     A fit costs what published fits of its dataset and classifier took, else of its classifier, else
-    what is expected of it. How fast the processes are is what they finished since they began, at
-    these costs; before anything is finished, that of the expectation.
+    what is expected of it; to that comes what measuring its response curves is expected to take.
+    How fast the processes are is what they finished since they began, at these costs; before
+    anything is finished, that of the expectation.
 
     Parameters
     ----------
@@ -56,11 +57,17 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     """Return all runs with the column seconds; copies of identical runs cost nothing."""
+    observed = measuring = None
     try:
-        observed = cost.observed_seconds(paths, state.plan, Groups.read(paths))
+        groups = Groups.read(paths)
+        if any(spec.response for spec in groups.specs):
+            from manyseed.orchestrator.plans.measuring import planned_seconds  # it reads the file
+
+            measuring = planned_seconds(paths, state.plan, groups.specs)
+        observed = cost.observed_seconds(paths, state.plan, groups)
     except StoreError:  # it is damaged: others say so
-        observed = None
-    costs = cost.seconds(state.plan, observed).select("cell", "seconds")
+        pass
+    costs = cost.seconds(state.plan, observed, measuring).select("cell", "seconds")
     identical = state.plan.cells.filter("identical")["cell"]
     is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
     return state.runs.join(costs, on="cell").with_columns(

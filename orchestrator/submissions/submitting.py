@@ -207,14 +207,14 @@ class _Submitter:
         UserError
             For a profile without what the runs need.
         """
-        from manyseed.orchestrator.plans.measuring import with_measuring
+        from manyseed.orchestrator.plans.measuring import planned_seconds
         from manyseed.slurm.arrays import Tasks, submit_array
         from manyseed.slurm.discover import discover
 
         groups = Groups.read(self.paths)
         observed = cost.observed_seconds(self.paths, self.plan, groups)
-        costs = cost.seconds(self.plan, observed)
-        costs = with_measuring(costs, self.paths, self.plan, groups.specs)
+        measuring = planned_seconds(self.paths, self.plan, groups.specs)
+        costs = cost.seconds(self.plan, observed, measuring)
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
         attempts = cluster.attempts_on(earlier, profile.name)
         nodes = {} if is_environment(attempts) else broken_nodes(attempts)
@@ -226,7 +226,7 @@ class _Submitter:
         except Refused as error:
             remedy = 'add it with gres or gpus, or leave out device = "gpu"'
             raise refused(error, file=profile.path, remedy=remedy) from None
-        self._check_walltime(rows, costs, observed, profile)
+        self._check_walltime(rows, observed, measuring, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
         self.intent = replace(
@@ -327,15 +327,15 @@ class _Submitter:
         )
 
     def _check_walltime(
-        self, rows: pl.DataFrame, costs: pl.DataFrame, observed: pl.DataFrame, profile: Profile
+        self, rows: pl.DataFrame, observed: pl.DataFrame, measuring: pl.DataFrame, profile: Profile
     ) -> None:
         """Refuse fits that end in no job of the profile's walltime."""
-        devices = costs.join(rows, on="cell", how="semi").join(self.plan.cells, on="cell")
+        devices = self.plan.cells.join(rows, on="cell", how="semi")
         for device in devices["device"].unique():
             resources = profile.resources(device)
             hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
             wanted = devices.filter(device=device).select("dataset", WITH_METHOD).unique()
-            beyond = cost.beyond(self.plan, hours, observed).join(
+            beyond = cost.beyond(self.plan, hours, observed, measuring).join(
                 wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
             )
             if not beyond.is_empty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,15 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.measuring import with_measuring
+from manyseed.orchestrator.plans.measuring import planned_seconds
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.tasks.attempts import Attempt
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import inside, stored, train, write
 
@@ -227,27 +231,52 @@ def test_cells_with_an_ensembling_method_have_no_curves(tmp_path):
     assert not (tmp_path / "sweep").exists()
 
 
-def test_tasks_are_cut_by_what_measuring_takes_too(tmp_path):
-    sweep = tmp_path / "sweep"
-    plan_sweep(write(tmp_path / "r.toml", PLAIN + TABLE), sweep)
+def test_all_prices_of_a_run_hold_what_measuring_takes(tmp_path):
+    """Tasks are cut by them, walltimes compared with them, and what is left is told by them."""
+    sweep, file = tmp_path / "sweep", write(tmp_path / "r.toml", PLAIN + TABLE)
+    change = plan_sweep(file, sweep)
     paths = SweepPaths(sweep)
     plan, groups = Plan.read(paths), Groups.read(paths)
     before = cost.seconds(plan)
-    after = with_measuring(before, paths, plan, groups.specs)
+    measuring = planned_seconds(paths, plan, groups.specs)
+    after = cost.seconds(plan, None, measuring)
     assert after.columns == before.columns
     added = after["seconds"] - before["seconds"]
     assert (added > 0).all()
     # three runs of the network, of xgb one, which the others are copies of
     runs = pl.Series([1 if one else 3 for one in plan.cells["identical"]])
-    change = plan_change(tmp_path / "r.toml", tmp_path / "other")
-    assert (added * runs).sum() / 3600 == pytest.approx(change.summary()["response_hours"])
+    hours = change.summary()["response_hours"]
+    assert (added * runs).sum() / 3600 == pytest.approx(hours)
+    assert change.measuring.equals(measuring)
+    # an epoch of the network, which goes on from it, or all of xgb, and then the measuring
+    epochs = pl.Series([2 if name == "small" else 1 for name in plan.cells["classifier"]])
+    stretch = (before["seconds"] / epochs + added) / 3600
+    found = cost.beyond(plan, 0.0, None, measuring).sort("classifier")
+    assert found["classifier"].to_list() == ["small", "xgb"]
+    for name, longest in found.select("classifier", "hours").iter_rows():
+        own = stretch.filter(plan.cells["classifier"] == name)
+        assert longest == pytest.approx(own.max())
+    trains = [Attempt("running", "", started=time.time(), workers=1)]
+    expected = (after["seconds"] * runs).sum()
+    assert seconds_left(paths, survey(paths), trains) == pytest.approx(expected, abs=0.1)
     paths.sweep_file.write_text("no sweep file")
-    assert with_measuring(before, paths, plan, groups.specs).equals(before)
+    assert planned_seconds(paths, plan, groups.specs).is_empty()
     plan_sweep(write(tmp_path / "p.toml", PLAIN), tmp_path / "plain")
     plain = SweepPaths(tmp_path / "plain")
-    whole = cost.seconds(Plan.read(plain))
-    specs = Groups.read(plain).specs
-    assert with_measuring(whole, plain, Plan.read(plain), specs) is whole
+    assert planned_seconds(plain, Plan.read(plain), Groups.read(plain).specs).is_empty()
+
+
+def test_a_walltime_that_fits_end_in_is_too_short_for_many_questions(tmp_path):
+    def named(text):
+        file = write(tmp_path / "r.toml", text)
+        options = ("--dry-run", "--out", tmp_path / "none", "--walltime", "1", "--json")
+        code, told = inside("plan", file, *options)
+        assert code == 0, told
+        return {one["classifier"] for one in json.loads(told)["beyond_walltime"]}
+
+    many = TABLE.replace("draws           = 2", "draws           = 1000")
+    many = many.replace("magnitudes      = 5", "magnitudes      = 1001")
+    assert (named(PLAIN), named(PLAIN + many)) == (set(), {"small", "xgb"})
 
 
 @pytest.mark.slow

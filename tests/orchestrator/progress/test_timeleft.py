@@ -28,7 +28,7 @@ def expected(quick: Sweep, monkeypatch: pytest.MonkeyPatch) -> float:
 
     from manyseed.orchestrator.plans import cost
 
-    def seconds(plan: Any, observed: Any) -> pl.DataFrame:
+    def seconds(plan: Any, observed: Any, measuring: Any) -> pl.DataFrame:
         return plan.cells.select("cell", seconds=pl.lit(10.0), device=pl.lit("cpu"))
 
     monkeypatch.setattr(cost, "seconds", seconds)

@@ -122,45 +122,54 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
 CURVE_KEY = ("cell", "repeat_index", "transform", "layer", "magnitude")
 
 
-def repeat_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each repeat, response and magnitude.
+def run_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each run, response and magnitude.
 
     Parameters
     ----------
     answers : Answers
     runs : frame
-        Columns cell and repeat_index, in the order of the arrays.
+        What a run is, in the order of the arrays.
 
     Returns
     -------
     frame
-        `CURVE_KEY`, n_runs, and of accuracy over runs, each the mean of its draws, the mean,
-        ``_std`` (n - 1), ``_min`` and ``_max``.
+        The columns of `runs`, transform, layer, magnitude and accuracy, the mean of the draws.
     """
     frames = []
     for number, (transform, layer) in answers.responses():
         grid, accuracy = answers.grid(number), answers.accuracy(number).mean(axis=1)
+        rows = pl.Series(np.repeat(np.arange(len(runs), dtype=np.uint32), len(grid)))
         frames.append(
-            pl.DataFrame(
-                {
-                    "cell": np.repeat(runs["cell"].to_numpy(), len(grid)),
-                    "repeat_index": np.repeat(runs["repeat_index"].to_numpy(), len(grid)),
-                    "transform": transform,
-                    "layer": pl.repeat(layer, accuracy.size, dtype=pl.UInt8, eager=True),
-                    "magnitude": np.tile(grid, len(accuracy)),
-                    "accuracy": accuracy.reshape(-1),
-                }
+            runs[rows].with_columns(
+                transform=pl.lit(transform),
+                layer=pl.lit(layer, dtype=pl.UInt8),
+                magnitude=pl.Series(np.tile(grid, len(accuracy)), dtype=pl.Float64),
+                accuracy=pl.Series(accuracy.reshape(-1), dtype=pl.Float64),
             )
         )
+    return pl.concat(frames)
+
+
+def repeat_curves(points: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each repeat, response and magnitude.
+
+    Parameters
+    ----------
+    points : frame
+        As `run_curves` returns it, of runs with columns cell and repeat_index.
+
+    Returns
+    -------
+    frame
+        `CURVE_KEY`, n_runs, and of accuracy over runs the mean, ``_std`` (n - 1), ``_min`` and
+        ``_max``.
+    """
     of_runs = pl.col("accuracy").fill_nan(None)
-    return (
-        pl.concat(frames)
-        .group_by(CURVE_KEY, maintain_order=True)
-        .agg(
-            n_runs=of_runs.count().cast(pl.UInt32),
-            accuracy=of_runs.mean(),
-            accuracy_std=of_runs.std(),
-            accuracy_min=of_runs.min(),
-            accuracy_max=of_runs.max(),
-        )
+    return points.group_by(CURVE_KEY, maintain_order=True).agg(
+        n_runs=of_runs.count().cast(pl.UInt32),
+        accuracy=of_runs.mean(),
+        accuracy_std=of_runs.std(),
+        accuracy_min=of_runs.min(),
+        accuracy_max=of_runs.max(),
     )

@@ -10,7 +10,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
-from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, scores
+from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
@@ -24,6 +24,7 @@ from manyseed.orchestrator.store.reading.reader import read_array
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]
+_ANSWER = [*_RUN, "transform", "layer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +70,22 @@ def responses(
     of_runs, of_repeats = [], []
     for group in groups:
         runs = group.predictions.runs.filter(~pl.col("identical"))
-        seen: set[tuple[str, int]] = set()
+        scored: list[pl.DataFrame] = []
+        points: list[pl.DataFrame] = []
         for of_which, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
-            new = [each for _, each in answers.responses() if each not in seen]
-            if not new:
-                continue
-            seen |= {*new}
-            told = scores(answers, of_which.select(_RUN))
-            curves = repeat_curves(answers, of_which)
-            only = pl.DataFrame(
-                new, {"transform": pl.String, "layer": told.schema["layer"]}, orient="row"
-            )
-            own = ["transform", "layer"]
-            of_runs.append(told.join(only, on=own, how="semi", maintain_order="left"))
-            of_repeats.append(curves.join(only, on=own, how="semi", maintain_order="left"))
+            which = of_which.select(_RUN)
+            frames = [scores(answers, which), run_curves(answers, which)]
+            if scored:  # of each run the first that has it counts
+                before = pl.concat(one.select(_ANSWER) for one in scored)
+                frames = [
+                    one.join(before, on=_ANSWER, how="anti", maintain_order="left")
+                    for one in frames
+                ]
+            scored.append(frames[0])
+            points.append(frames[1])
+        if scored:
+            of_runs += scored
+            of_repeats.append(repeat_curves(pl.concat(points)))
     if not of_runs:
         return {}
     cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")

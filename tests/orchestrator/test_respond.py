@@ -15,9 +15,13 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
+from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding import asking
+from manyseed.orchestrator.results.published import published
+from manyseed.orchestrator.results.responses import responses
+from manyseed.orchestrator.results.tables import RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from tests.orchestrator.conftest import command, inside, stored, train, write
@@ -174,6 +178,26 @@ def test_analyze_makes_the_same_tables_of_either(measured: Sweep, tmp_path: Path
     assert added.height == 8
     rest = more["responses"].filter(pl.col("transform") != "shift-x:0.1")
     assert rest.equals(one["responses"])
+
+
+def test_each_run_counts_by_the_first_table_that_has_it(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    some = "classifier = 'net' and perturb_continuous = 'none'"
+    asked = {"transforms": ["shift-x:0.1"], "rows": 10, "draws": 1}
+    later = sweep.respond(asked, name="b", where=some, workers=2).file
+    # a table that is first by name has one run of each repeat, which was never wrong
+    one = pl.read_parquet(later).filter(run=0).with_columns(right="total")
+    write_parquet(sweep.paths.response("a"), one, {"asked": read_metadata(later)["asked"]})
+    plan = Plan.read(sweep.paths)
+    tables = responses(sweep.paths, [*published(sweep.paths, plan)], plan)
+    own = tables[RESPONSES].filter(transform="shift-x:0.1")
+    assert own.select("repeat_index", "run_index").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert (own["mean_accuracy"] == 1).to_list() == [True, False, True, False]
+    curves = tables[RESPONSE_CURVES].filter(transform="shift-x:0.1")
+    assert curves["n_runs"].to_list() == 2 * 5 * [2]
+    assert set(curves["accuracy_max"]) == {1.0}
+    of_curves = curves["accuracy"].to_numpy().reshape(2, 5).mean(axis=1)
+    np.testing.assert_allclose(of_curves, (1 + own["mean_accuracy"].to_numpy()[1::2]) / 2)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from manyseed.analysis.response import cmi, gi, oriented
 from manyseed.analysis.response.corpora import FEWEST_MODELS, excluded, information
-from manyseed.analysis.response.counts import Answers, repeat_curves, scores
+from manyseed.analysis.response.counts import Answers, repeat_curves, run_curves, scores
 
 PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
 
@@ -81,7 +81,7 @@ def test_nothing_counted_is_null():
 def test_curves_of_repeats_are_over_runs():
     given = answers()
     runs = pl.DataFrame({"cell": [0, 0, 1, 1], "repeat_index": [0, 0, 0, 0]})
-    found = repeat_curves(given, runs)
+    found = repeat_curves(run_curves(given, runs))
     assert found.height == 2 * (3 + 5)
     row = found.filter(cell=1, transform="rotate:90", magnitude=-45.0).row(0, named=True)
     share = (given.right[2:, 1, :, 1] / given.total[2:, 1, :, 1]).mean(axis=1)

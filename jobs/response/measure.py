@@ -24,13 +24,14 @@ from manyseed.jobs.response.asked import (
 from manyseed.jobs.response.pairs import Positions, Streams, batches, pairs, sample
 from manyseed.jobs.training.handling import Alive
 from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.training.testrows import PREDICTED_AT_ONCE
 
 RIGHT, TOTAL = "response_right", "response_total"
 SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"
 ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
 """Of every model that is asked; `DBI` where it is asked for."""
 
-AT_ONCE = 512
+AT_ONCE = PREDICTED_AT_ONCE
 """Rows that are moved and predicted at once: of several magnitudes where a sample is smaller."""
 
 

@@ -160,8 +160,8 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
         needed = one.numbers * (8 if one.dtype == "float64" else 4)
         if needed > LARGEST:
             raise _refused(
-                f"models of {name} are {needed / 1e6:,.0f} MB a run; {LARGEST // 10**6} MB are the "
-                "most"
+                f"models of {name} are {needed / 1e6:,.0f} MB per run; {LARGEST // 10**6} MB are "
+                "the most"
             )
         found[tuple(one.hparams.items())] = one
     return tuple(found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,6 +71,11 @@ class Cell:
             raise ValueError(f"a cell of version {value.get('v')!r}; this is {IDENTITY_VERSION}")
         fields = {key: value[key] for key in value if key != "v"}
         return cls(**{**fields, "vary": tuple(sorted(fields["vary"]))})
+
+    @classmethod
+    def from_text(cls, text: str) -> Cell:
+        """Read a description as a plan holds it, in JSON."""
+        return cls.from_canonical(json.loads(text))
 
     @property
     def id(self) -> str:

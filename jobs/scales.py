@@ -124,6 +124,18 @@ def log_likelihoods(
     """Return the mean log-likelihood (scale,) of a network's ensembles at each of `SCALES`.
 
     All scales have the same noise, so that their curve is smooth. −inf where one is not finite.
+
+    Parameters
+    ----------
+    alive : Alive
+        The trained network.
+    data : TrainingSet
+        What it was trained on, with the classes of the test rows.
+    cell : Cell
+    hparams : mapping
+        With the weight decay, the precision of the prior.
+    number : int
+        Of the evaluation: names its random stream.
     """
     import torch
 

@@ -130,7 +130,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Reads tokens from left to right, each method a level of precedence, loosest first."""
+    """Reads tokens from left to right, one method per level of precedence, the loosest first."""
 
     def __init__(self, tokens: list[tuple[str, str]], columns: Sequence[str]) -> None:
         self._tokens = tokens

@@ -43,7 +43,8 @@ class Recipe:
     tuned : mapping
         What searches found: hparams of tuned cells, and the scale of a posterior.
     own : mapping
-        Of users' own code: what tells it from other code of that name and version, by `code_key`.
+        Of users' own code: what distinguishes it from other code of that name and version, by
+        `code_key`.
     """
 
     form: str | None = None

@@ -1,4 +1,4 @@
-"""Ask SLURM's commands, and tell a refusal from a silence."""
+"""Ask SLURM's commands, and distinguish a refusal from silence."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def submit(
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use; all of them where none can be told."""
+    """Return the number of cores that this process may use; all of them where that is not known."""
     if not hasattr(os, "sched_getaffinity"):  # macOS
         return os.cpu_count() or 1
     return len(os.sched_getaffinity(0))

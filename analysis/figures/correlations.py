@@ -1,4 +1,4 @@
-"""How the metrics of runs go together: rank correlations within repeats, a field a pair."""
+"""How the metrics of runs go together: rank correlations within repeats, one field per pair."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MAX_PANELS = 24  # a cell each
 KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
 MOST = 6  # lines of a panel
-FEWEST = 3  # runs of which a correlation is told
+FEWEST = 3  # runs from which on a correlation is reported
 ONE, DEEP, METHODS = 0, 1, 2
 """Colours: of single runs, of their average, and of the first method, the same in all figures."""
 

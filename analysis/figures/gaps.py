@@ -97,7 +97,7 @@ def _varies(models: pl.DataFrame, measure: str) -> bool:
 
 
 def _said(row: Mapping[str, Any], models: pl.DataFrame) -> str:
-    """Return the title of a panel: what the score tells, and its correlation as it is drawn."""
+    """Return the title of a panel: what the score predicts, and its correlation as it is drawn."""
     told = "too few models"
     if row["cmi"] is not None:
         told = f"cmi {row['cmi']:.1f}" if row["beyond"] else "cmi as by chance"

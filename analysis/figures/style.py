@@ -106,7 +106,7 @@ class Plot:
     name : str
         For file names and anchors.
     title, caption : str
-        The caption tells what is drawn, n, and for α̂ the resolution δ.
+        The caption says what is drawn, n, and for α̂ the resolution δ.
     n : int
         Number of runs, pairs or repeats that are drawn.
     marks : sequence of Mark

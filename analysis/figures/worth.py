@@ -62,7 +62,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
 
 @styled
 def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
-    """Draw deep ensemble equivalents of methods, a panel a metric (PIT, figures 7 to 9).
+    """Draw deep ensemble equivalents of methods, a panel per metric (PIT, figures 7 to 9).
 
     None without methods.
     """

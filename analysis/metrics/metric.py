@@ -46,7 +46,14 @@ class Column:
 def real(
     name: str, unit: str, meaning: str, summaries: tuple[str, ...] = ("mean", "range")
 ) -> Column:
-    """Return a column of real numbers, of which repeats have the mean and the range."""
+    """Return a column of real numbers, of which repeats have the mean and the range.
+
+    Parameters
+    ----------
+    name, unit, meaning : str
+    summaries : tuple of str
+        What repeats have of it instead, names of `analysis.metrics.summaries`.
+    """
     return Column(name, pl.Float64, unit, meaning, summaries)
 
 

@@ -1,7 +1,7 @@
 """What a sweep says, in sentences that are computed from its tables, and link to what shows it.
 
-A sentence says over what it is (n), how sure (an interval), and what it cannot tell. Where nothing
-can be said there is none. The page begins with them.
+A sentence says over what it is (n), how sure (an interval), and what cannot be concluded. Where
+nothing can be said there is none. The page begins with them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def answers(
     planned, finished, failed : int
         Runs of the sweep; None where that is not known.
     cmi : polars frame or None
-        What scores of response curves tell of the generalisation gap.
+        What scores of response curves predict of the generalisation gap.
     """
     if tables.runs.is_empty():
         return []

@@ -115,7 +115,7 @@ def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Li
     Parameters
     ----------
     one, two : sequence of float arrays (run,)
-        One a repeat, of three runs or more each, in the same order.
+        One per repeat, of three runs or more each, in the same order.
 
     Returns
     -------

@@ -76,8 +76,8 @@ def effects(
     The estimate is the mean over test sets of the mean over the pairs of repeats on a test set. Its
     interval and p are those of t over test sets (`analysis.questions.intervals`), datasets being
     strata, as these and no others are averaged; where hparams are perturbed, whose draws are the
-    same for all datasets, clusters are what has one repeat index. With one test set a dataset they
-    are over seeds: over paired runs for means over runs, by the jackknife over paired runs for
+    same for all datasets, clusters are what has one repeat index. With one test set per dataset
+    they are over seeds: over paired runs for means over runs, by the jackknife over paired runs for
     means over pairs. A bootstrap of so few clusters does not hold what it says: its 95 % intervals
     held a planted effect in 49, 73, 79 and 89 % with 2, 3, 4 and 10 test sets, those of t in 95.
 

@@ -4,7 +4,7 @@ The variance of a classifier is the mean, over its runs, of squared deviations f
 their repeat, by degrees of freedom. Runs of one number on one test set share streams in all cells,
 so they are one cluster, and repeats are strata: the error of log variance is that of
 `analysis.questions.intervals.clustered`, but no smaller than of independent normal values, of which
-few clusters tell too little.
+too few clusters show too little.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which scores of response curves tell which of two models generalises worse, beyond chance."""
+"""Which scores of response curves predict which of two models generalises worse, beyond chance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHAPES = np.geomspace(0.3, 1e4, 400)
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What scores of the curves of a dataset's and classifier's models tell.
+    """What scores of the curves of a dataset's and classifier's models predict.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class Telling:
     compared : int
         Scores, those of each transform and layer counted.
     leading : sequence of mapping
-        Of each transform and layer of which a score tells, its row of the table of conditional
-        mutual information that has the largest cmi; the largest first. ``near`` is how many others
-        that tell are within its spread over seeds, null where that is not known.
+        Of each transform and layer with a score that predicts it, its row of the table of
+        conditional mutual information that has the largest cmi; the largest first. ``near`` is how
+        many others that predict it are within its spread over seeds, null where that is not known.
     telling : int
-        Scores that tell.
+        Scores that predict which model generalises worse.
     silent : sequence of str
         Transforms of which none does, with their layers.
     """
@@ -113,7 +113,7 @@ def _quantile(mean: float, q95: float, level: float) -> float:
 
 
 def telling(found: pl.DataFrame) -> list[Telling]:
-    """Return what scores tell, of each dataset and classifier of which any could.
+    """Return what scores predict, of each dataset and classifier of which any could.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def telling(found: pl.DataFrame) -> list[Telling]:
 
 
 def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Say which scores tell which of two models generalises worse, and how sure that is.
+    """Say which scores predict which of two models generalises worse, and how sure that is.
 
     Where none is seen to there is no sentence.
 
@@ -173,7 +173,7 @@ def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _best(row: Mapping[str, Any]) -> str:
-    """Return what the best score of a transform tells, and how much seeds change that."""
+    """Return what the best score of a transform predicts, and how much seeds change that."""
     of = named(row["transform"], row["layer"])
     n = f"n = {row['n_models']:,} models"
     chance = f"by chance up to {row['null_q95']:.1f}"

@@ -175,7 +175,7 @@ def context(
     sweep_file : str
         Its text.
     responses, response_curves, cmi : polars frames or None
-        Response curves, and what their scores tell, where they were measured.
+        Response curves, and what their scores predict, where they were measured.
     further : sequence of Sentence
         Said after the answers.
     """
@@ -257,7 +257,7 @@ def answered(
     options : Options
     counts : RunCounts
     cmi : polars frame or None
-        What scores of response curves tell.
+        What scores of response curves predict.
     """
     return answers(
         tables,

@@ -14,7 +14,7 @@ from manyseed.analysis.report.context import Context
 from manyseed.analysis.report.listed import number
 
 MINUS = "\N{MINUS SIGN}"
-MARKS = 8000  # dots of a page that tell their run
+MARKS = 8000  # dots of a page that name their run
 MAX_ROWS = 2000  # of a table; others are in the result tables alone
 
 
@@ -38,7 +38,7 @@ def render(context: Context) -> str:
 
 
 class Marks:
-    """Dots that tell their runs, of the first figures, `MARKS` in all."""
+    """Dots that name their runs, of the first figures, `MARKS` in all."""
 
     def __init__(self) -> None:
         self._left = MARKS
@@ -81,7 +81,7 @@ def difference(value: float | None, digits: int = 4) -> str:
 
 
 def picture(plot: Plot) -> Markup:
-    """Return the figure as SVG within the page; screen readers are told its title and caption."""
+    """Return the figure as SVG within the page; screen readers find its title and caption."""
     told = escape(f"{plot.title}. {plot.caption}")
     said = f'<svg role="img" aria-label="{told}" '
     return Markup(plot.svg().replace("<svg ", said, 1))

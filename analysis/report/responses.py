@@ -1,4 +1,4 @@
-"""Tables of response curves: what scores tell, alone and combined, and the models behind them."""
+"""Tables of response curves: what scores predict, alone and combined, and whose they are."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _invariance(found: pl.DataFrame) -> Listed | None:
 
 
 def _told(row: Mapping[str, Any]) -> str:
-    """Return what a measure tells, or why that is not known."""
+    """Return what a measure predicts, or why that is not known."""
     if row["beyond"]:
         return _with_sd(row["cmi"], row["cmi_sd"], 1)
     if row["cmi"] is not None:

@@ -1,4 +1,4 @@
-"""Whether a score tells which of a sweep's models generalise worse, beyond their hparams."""
+"""Whether a score predicts which of a sweep's models generalise worse, beyond their hparams."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def describe(
     Parameters
     ----------
     table : str
-        One of `TABLES`, or another one of which `further` tells all.
+        One of `TABLES`, or another one which `further` describes.
     names : sequence of str
         Its columns.
     metrics : sequence of Metric

@@ -1,4 +1,4 @@
-"""How rows of result tables are put together: one function a number, whoever shows it.
+"""How rows of result tables are put together: one function per number, wherever it is shown.
 
 What compares the runs of a repeat (consistency, churn, range, spread, α̂) is known of repeats whose
 runs vary; those of identical runs are left out and counted beside. Standard deviations are pooled.

@@ -1,4 +1,4 @@
-"""Rows of several snapshots: told apart, never put together unasked.
+"""Rows of several snapshots: distinguished, and put together only where that is asked for.
 
 A cell is known by its last snapshot that was analysed, where one answer is asked for. Tables of
 earlier analyses have no column `epoch`, and one snapshot.

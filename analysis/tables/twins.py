@@ -17,7 +17,7 @@ SAME_AS = "same_as"
 """The column of cells that names the twin which counts; null where that is the cell itself."""
 
 DRAWS_FROM = "draws_from"
-"""The column of cells that tells which of the sources of `vary` fits draw from."""
+"""The column of cells that says which of the sources of `vary` fits draw from."""
 
 IS_TWIN = pl.col(SAME_AS).is_not_null()
 _FITS = pl.coalesce(SAME_AS, "cell")

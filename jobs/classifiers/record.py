@@ -49,7 +49,7 @@ class Classifier:
     Attributes
     ----------
     name : str
-        As sweep files call it; part of every identity and key of its streams.
+        Its name in sweep files; part of every identity and key of its streams.
     space : tuple of Hparam
         Its hparams. Draws go through them in this order: a new one goes to the end.
     probability : {"softmax", "ovr", "none"}
@@ -178,7 +178,7 @@ class ClassifierInfo:
     Attributes
     ----------
     name : str
-        As the sweep file calls it; an alias is no part of the identity.
+        Its name in the sweep file; an alias is no part of the identity.
     record : Classifier
     canonical : dict
         Name, version and resolved settings: what the identity is taken over.

@@ -142,7 +142,7 @@ def _settings(_: DatasetInfo, options: Options) -> Mapping[str, Any]:
 
 def _values(dataset: DatasetInfo, rows: float) -> float:
     """Return values visited: a step costs as much as four features besides its own."""
-    # one model a class beyond two; models with few positive rows converge sooner
+    # one model per class beyond two; models with few positive rows converge sooner
     return rows * (dataset.n_features + 4) * math.pow(dataset.binary_problems, 0.9)
 
 

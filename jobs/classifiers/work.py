@@ -37,7 +37,7 @@ def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution
     Parameters
     ----------
     info : ClassifierInfo
-        With its epochs, and rows a step in the hparam ``batch``.
+        With its epochs, and rows per step in the hparam ``batch``.
     rows : float
         It is trained on.
     layers : iterable of Convolution

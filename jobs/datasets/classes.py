@@ -83,8 +83,8 @@ def _positive(names: Sequence[str], positive: str | int | None) -> str | None:
             raise Refused(
                 "positive",
                 positive,
-                f"needs two classes, there are {len(names)}; merge or select them with `classes`, "
-                "or leave it out",
+                f"needs two classes, there are {len(names)}, unless they are merged or selected",
+                needs={"positive": None},
             )
         return None
     chosen = names[1] if positive is None else str(positive)

@@ -60,7 +60,7 @@ def resolve(
         test = 0.25 if told is None else OFFICIAL
     elif told is not None and test != OFFICIAL:
         said = f"{told} says" if told in parameters else "the folders train and test say"
-        raise Refused("test", test, f"{said} what the test set is: leave one of them out")
+        raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
             "classes",

@@ -24,7 +24,7 @@ SINGLE = "single"
 """One network that sees the test set several times: as none where it sees the same each time."""
 
 PUBLISHED = "published"
-"""The temperature of csgld that PIT's code has: N / n², N training rows, n batches an epoch."""
+"""The temperature of csgld that PIT's code has: N / n², N training rows, n batches per epoch."""
 
 SEARCHED = "tuned"
 """The scale of kfac-laplace that a search finds (`jobs.scales`)."""
@@ -75,7 +75,7 @@ class Method:
     Attributes
     ----------
     name : str
-        As sweep files call it; part of identities and of keys of streams.
+        Its name in sweep files; part of identities and of keys of streams.
     defaults : mapping
         Of every option but `members`; `OPTIONS` has what they may be.
     member_epochs : callable

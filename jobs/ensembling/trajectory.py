@@ -67,7 +67,7 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
     """Return the standard deviation of the noise that a step of SGLD adds: √(2·lr·τ / N).
 
     With τ = 1 and small rates the weights are draws of the posterior of the model whose mean loss
-    is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n², n batches an epoch.
+    is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n², n batches per epoch.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def load(entry: str) -> Any:
 
 
 def asked(function: Any, offered: Sequence[str]) -> list[str]:
-    """Return what a function of a user's takes, of what it is offered by name.
+    """Return what a user's own function takes, of what it is offered by name.
 
     Raises
     ------

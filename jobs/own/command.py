@@ -1,4 +1,4 @@
-"""A command of a user's, run once a run: ``command = "python train.py …"``; any language.
+"""A user's own command, started once per run: ``command = "python train.py …"``; any language.
 
 It runs in a folder of its own below the node's temporary folder, which holds a copy of its files
 and is gone afterwards. Rows are given as files; it writes a file of scores or labels. `guard` sees

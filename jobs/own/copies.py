@@ -39,7 +39,7 @@ def find(
 
 
 def use(folder: Path, canonical: Mapping[str, Any]) -> None:
-    """Let a classifier of a user's be fitted, in this process, with a copy of its code.
+    """Let a user's own classifier be fitted, in this process, with a copy of its code.
 
     Parameters
     ----------

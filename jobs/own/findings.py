@@ -65,7 +65,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProbeRequest:
     """What the process of a probe is asked.
 
     Attributes
@@ -92,7 +92,7 @@ class Request:
     image: Sequence[int] | None
 
     @classmethod
-    def read(cls, folder: Path) -> Request:
+    def read(cls, folder: Path) -> ProbeRequest:
         """Read what `write` wrote."""
         return cls(**json.loads((folder / _REQUEST).read_text()))
 
@@ -120,7 +120,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     Refused
         Where the code cannot be imported, called or used, with what it raised.
     """
-    request = Request(
+    request = ProbeRequest(
         table=dict(own.options),
         hparams={hparam.name: hparam.default for hparam in own.space},
         has_files=bool(code.files),

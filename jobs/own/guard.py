@@ -1,4 +1,4 @@
-"""Beside a command of a user's: ends all that it started, whatever becomes of who asked for it.
+"""Beside a user's own command: ends all that it started, whatever becomes of who asked for it.
 
 A script of the standard library alone: ``python -I -S guard.py PIPE SCRATCH SECONDS WORD …``. It
 runs the words, then writes how they ended to the pipe: ``code N``, ``timeout`` or ``missing WHY``.
@@ -26,7 +26,19 @@ _LINUX = sys.platform == "linux"
 
 
 def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
-    """Run a command until it ends, its time is over, or nobody waits for it any more."""
+    """Run a command until it ends, its time is over, or nobody waits for it any more.
+
+    Parameters
+    ----------
+    pipe : int
+        Descriptor that how it ended is written to; when its other end closes, nobody waits.
+    scratch : str
+        Its folder for temporary files, removed at the end.
+    seconds : float
+        Its time; 0 is no limit.
+    words : list of str
+        The program and its arguments.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     library = ctypes.CDLL(None) if _LINUX else None

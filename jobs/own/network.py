@@ -1,4 +1,4 @@
-"""A PyTorch module of a user's, trained by the loop of all networks: ``module = "module:name"``.
+"""A user's own PyTorch module, trained by the loop of all networks: ``module = "module:name"``.
 
 The entry point is a factory: it takes what it names among its parameters, of `OFFERED`. Layers of
 users draw from torch's global generator, while they are made and while dropout masks them: it is

@@ -19,7 +19,7 @@ import numpy as np
 
 from manyseed.jobs.own import command, estimator, modules, network, table, training, words
 from manyseed.jobs.own.calling import CommandError, OwnError, asked, load
-from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, Request
+from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Prediction, TrainingSet
@@ -41,7 +41,7 @@ class _Wrong(Exception):
 
 def answer(folder: Path) -> dict[str, Any]:
     """Return what was found, or why the code cannot be used."""
-    request, copy = Request.read(folder), folder / "code"
+    request, copy = ProbeRequest.read(folder), folder / "code"
     own = table.read(request.table, of_images=request.image is not None)
     try:
         if own.form != "command":
@@ -67,7 +67,7 @@ def _imported(entry: str, copy: Path) -> None:
         raise _Wrong(f"cannot be imported: {_said(error, copy)}") from error
 
 
-def _found(own: Own, request: Request, copy: Path) -> Findings:
+def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     found = _FORMS[own.form](own, request.hparams)
     seeds, notes = found.seeds, [*found.notes]
     draws = ", ".join(seeds if own.form == "estimator" else found.streams)
@@ -178,7 +178,7 @@ _FORMS: Mapping[str, Callable[[Own, Mapping[str, Any]], Findings]] = {
 }
 
 
-def _rows(request: Request) -> TrainingSet:
+def _rows(request: ProbeRequest) -> TrainingSet:
     """Return made-up rows: each class has a mean of its own."""
     k, image = request.n_classes, request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical

@@ -1,4 +1,4 @@
-"""A classifier of a user's own as a record, made of its table or of its canonical description."""
+"""A user's own classifier as a record, made of its table or of its canonical description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep file says of a classifier of one's own, checked; nothing of it is imported here."""
+"""What a sweep file says of a user's own classifier, checked; nothing of it is imported here."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def form_of(options: Mapping[str, Any]) -> Form | None:
 
 
 def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
-    """Check the ``[classifier.NAME]`` table of a classifier of one's own.
+    """Check the ``[classifier.NAME]`` table of a user's own classifier.
 
     Parameters
     ----------

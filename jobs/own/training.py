@@ -1,4 +1,4 @@
-"""A training function: ``train = "module:name"`` is called once a run and returns scores.
+"""A training function: ``train = "module:name"`` is called once per run and returns scores.
 
 It takes what it names among its parameters, by these names and no others: `OFFERED`.
 """

@@ -76,7 +76,19 @@ class Course(Protocol):
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
     ) -> None:
-        """Move the weights after a step of this rate, of so many in the epoch, from 0."""
+        """Move the weights after a step.
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            The network's.
+        rate : float
+            The step's learning rate.
+        epoch : int
+            From 0.
+        steps : int
+            Of an epoch.
+        """
 
     def after_epoch(self, epochs: int) -> None:
         """Look at the model after so many epochs."""

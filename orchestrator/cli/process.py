@@ -47,7 +47,7 @@ _HANDLER = "manyseed-plain"
 
 
 class StreamClosed(BaseException):
-    """What reads the command's output is gone; no error of anybody's."""
+    """What reads the command's output is gone, which is nobody's error."""
 
 
 class CommandProcess:

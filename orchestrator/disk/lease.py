@@ -1,4 +1,4 @@
-"""Leases without locks: files, counters and everybody's own clock.
+"""Leases without locks: files, counters and each holder's own clock.
 
 The lease `name` is the file ``name.<generation>.lease`` with the highest generation. Its holder
 raises a counter in it; whoever watches the counter stand still for the lease time, by their own
@@ -121,7 +121,7 @@ class LeaseWatch:
         besides: Collection[str] = (),
         poll: float = 0.1,
     ) -> list[str]:
-        """Watch until every lease is free, dead, or seen to live; return those that live.
+        """Watch until every lease is free, dead, or seen to be alive; return those that are alive.
 
         Takes as long as a lease lasts where somebody died on another machine.
 
@@ -136,7 +136,7 @@ class LeaseWatch:
         """
         until = clock() + self.seconds
         first: dict[str, State] = {}
-        over: dict[str, int] = {}  # generations that never live again
+        over: dict[str, int] = {}  # generations that are never alive again
         while True:
             alive, moved = [], 0
             open_ = {
@@ -241,7 +241,7 @@ class Lease:
             time.sleep(poll)
 
     def is_held_here(self) -> bool:
-        """Whether its holder is a process that is seen to live from here, suspended or not."""
+        """Whether its holder can be seen from here to be alive, suspended or not."""
         record = leasefiles.look(self.watch.folder, self.name).record()
         return record is not None and not record.is_free and record.owner.state() == "alive"
 

@@ -64,7 +64,7 @@ class State:
         return LeaseRecord.parse(self.content)
 
     def is_over(self) -> bool:
-        """Whether it is free, or its holder dead, for good: this generation never lives again."""
+        """Whether it is free, or its holder dead: this generation is never alive again."""
         record = self.record()
         return self.generation == 0 or (
             record is not None and (record.is_free or record.owner.state() == "dead")

@@ -169,7 +169,7 @@ def _cached_validator(kind: Any) -> TypeAdapter[Any]:
 def locked(path: Path, doing: str) -> Iterator[Lease]:
     """Hold the lock `path` while planning or submitting.
 
-    It is a lease whose file goes with it. That of a process which lives on this machine is never
+    It is a lease whose file goes with it. That of a process that is alive on this machine is never
     taken over, though it be suspended; that of a dead one is at once, and that of a process which
     cannot be seen from here when it stood still for the lease time. The block calls `Lease.check`
     right before it commits what it did, so that nothing comes of it after a takeover.
@@ -218,7 +218,7 @@ def _remove_earlier(path: Path) -> None:
     Raises
     ------
     UserError
-        Where it may live: there, or here.
+        Where it may be: there, or here.
     """
     try:
         earlier = read_record(path, _EarlierLock)

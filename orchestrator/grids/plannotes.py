@@ -64,7 +64,7 @@ class Notes:
             self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
 
     def steps(self, names: Mapping[str, str], resolved: ResolvedCell, info: DatasetInfo) -> None:
-        """Note where batches that the user can choose leave an epoch few steps.
+        """Note where batches that the user can choose leave few steps per epoch.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Notes:
             for (classifier, hparams), values in unmoved.items()
         ]
         lines += [
-            f"{classifier} takes {steps} {'step' if steps == 1 else 'steps'} an epoch on "
+            f"{classifier} takes {steps} {'step' if steps == 1 else 'steps'} per epoch on "
             f"{dataset}: {rows:,} rows in batches of {batch:,}"
             for (classifier, dataset), (steps, rows, batch) in self._steps.items()
         ]

@@ -80,7 +80,7 @@ def with_parameters(
     """
     from manyseed.jobs.parameters import layouts  # builds networks: workers do without
 
-    cells = (Cell.from_canonical(json.loads(text)) for text in canonicals)
+    cells = (Cell.from_text(text) for text in canonicals)
     found = layouts(cells, dataset, classifier)
     length, dtype = max(one.numbers for one in found), found[0].dtype
     described = sorted(

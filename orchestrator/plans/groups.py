@@ -165,7 +165,7 @@ class Groups:
         )
         for *names, group, repeats, runs, canonicals in wanted.iter_rows():
             dataset, classifier, ensembling = key = tuple(names)
-            method = Cell.from_canonical(json.loads(canonicals[0])).ensembling
+            method = Cell.from_text(canonicals[0]).ensembling
             if method is not None and file.response is not None:
                 raise UserError(
                     "response curves are those of single networks, and cells with an ensembling "
@@ -289,7 +289,7 @@ def _spec(
         Its cells.
     """
     dataset, classifier, ensembling = key
-    method = Cell.from_canonical(json.loads(canonicals[0])).ensembling
+    method = Cell.from_text(canonicals[0]).ensembling
     info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))

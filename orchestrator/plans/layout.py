@@ -70,7 +70,7 @@ def assign_rows(
     lengths : mapping
         Rows that each group holds so far.
     shard_lengths : mapping
-        Runs a shard of each group.
+        Runs per shard of each group.
 
     Returns
     -------

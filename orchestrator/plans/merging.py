@@ -87,7 +87,7 @@ def _with_parameters_of(held: GroupSpec, wanted: GroupSpec, path: Path) -> Group
 
 
 def _how(spec: GroupSpec, array: str) -> object:
-    """Return how a group holds an optional array: whether, or of several numbers a run its form."""
+    """Return whether a group holds an optional array, or its form where that has dimensions."""
     found = next((one for one in spec.optional if one.name == array), None)
     if found is None or not found.dims or array == PARAMETERS.name:  # `_with_parameters_of`
         return found is not None

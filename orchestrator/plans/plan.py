@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -216,7 +215,7 @@ class Plan:
 
     def cell(self, number: int) -> Cell:
         """Return what a cell's runs are."""
-        return Cell.from_canonical(json.loads(self.all_cells["canonical"][number]))
+        return Cell.from_text(self.all_cells["canonical"][number])
 
     def first_cell(self, group: int) -> Cell:
         """Return the first cell of a group: all share its dataset and classifier."""

@@ -364,7 +364,7 @@ def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        cell = Cell.from_canonical(json.loads(canonical))
+        cell = Cell.from_text(canonical)
         times.append(
             core_seconds(data, model, rows, cell.augment, cell.ensembling, cell.test_augment)
         )

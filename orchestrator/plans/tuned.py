@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -72,7 +71,7 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     tuned = cells.filter(hparams="tuned")
     needed: dict[str, Search] = {}
     for row in tuned.unique(["dataset", "classifier"], maintain_order=True).iter_rows(named=True):
-        cell = Cell.from_canonical(json.loads(row["canonical"]))
+        cell = Cell.from_text(row["canonical"])
         name = search_id(cell)
         search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
         needed.setdefault(name, search)
@@ -86,7 +85,7 @@ def scale_searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     needed: dict[str, Search] = {}
     asked = cells.filter(pl.col("canonical").str.contains('"scale":"tuned"', literal=True))
     for row in asked.iter_rows(named=True):
-        cell = Cell.from_canonical(json.loads(row["canonical"]))
+        cell = Cell.from_text(row["canonical"])
         if is_searched(cell):
             name, pair = scale_search_id(cell), (row["dataset"], row["classifier"])
             method = row["ensembling"]

@@ -86,7 +86,7 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class _Inquiry:
-    """One model to be asked, as a process is told."""
+    """One model to be asked, as a process receives it."""
 
     store: str
     group: str
@@ -221,7 +221,7 @@ def _size(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
         cells = plan.cells.filter(group=spec.number)["canonical"].to_list()
         try:
             found = parameters.layouts(
-                (Cell.from_canonical(json.loads(text)) for text in cells),
+                (Cell.from_text(text) for text in cells),
                 expansion.datasets[spec.dataset],
                 spec.classifier,
             )

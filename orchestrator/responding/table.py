@@ -42,7 +42,7 @@ SCHEMA: Mapping[str, Any] = {
     "shifted_total": pl.List(pl.UInt32()),
     "dbi": pl.List(pl.Float32()),
 }
-"""Columns of a table of answers: a row a run, transform and layer; `crc` is that of the run's row
+"""Columns of a table of answers: a row per run, transform and layer; `crc` is that of the run's row
 of the store, `right` and `total` are (draw, magnitude), `shifted_…` are parts."""
 
 

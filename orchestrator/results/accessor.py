@@ -15,7 +15,7 @@ _NEEDED = ("status", "cell", "repeat_index", "run_index", "y_true", "label")
 
 @xr.register_dataset_accessor("manyseed")
 class Runs:
-    """What a group of ``predictions.zarr`` holds, as ``Sweep.runs`` tells it.
+    """What a group of ``predictions.zarr`` holds, as ``Sweep.runs`` returns it.
 
     Parameters
     ----------

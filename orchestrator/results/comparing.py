@@ -7,7 +7,6 @@ datasets and classifiers prove nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -218,7 +217,7 @@ def _compare(
     higher: bool,
     confidence: float,
 ) -> Compared:
-    cells = (Cell.from_canonical(json.loads(own.canonical)) for own in (one, two))
+    cells = (Cell.from_text(own.canonical) for own in (one, two))
     streams = _shared_streams(*cells)
     unknown = Compared(
         a=first.described(one),

@@ -105,7 +105,7 @@ def plots(
 
 
 def kinds(paths: SweepPaths) -> pl.DataFrame:
-    """Return the kinds of figures that the results of a sweep allow, as far as tables tell.
+    """Return the kinds of figures that the results of a sweep allow, as far as the tables say.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Response curves of stored models: their scores, the curves of repeats, and what scores tell."""
+"""Response curves of stored models: scores, the curves of repeats, and what scores predict."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def responses(
 
     Of what was measured in training, and of what kept models answered later. Copies of a run are
     left out: they answer as it does.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    groups : sequence of Published
+    plan : Plan
+    conditions : Conditions, optional
+        What conditional mutual information is taken of.
     """
     conditions = conditions or Conditions()
     of_runs, of_repeats = [], []

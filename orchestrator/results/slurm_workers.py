@@ -2,8 +2,9 @@
 
 Its scheduler runs in the calling process and speaks TLS with keys that are made for the occasion:
 whoever reaches a scheduler can run what they like as its user, and a cluster's network is shared.
-dask-jobqueue is not used: it calls sbatch once a worker, where one array serves for all of them
-here; it has options of its own beside the profile's, and nothing requeues its workers.
+dask-jobqueue is not used: it calls sbatch once per worker, so 100 times for 100 of them, where one
+array serves for all of them here; it has options of its own beside the profile's, and nothing
+requeues its workers.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
     sweep.wait()
     sweep.compact()
     for number, canonical in own.select("cell", "canonical").iter_rows():
-        search = scale_search_id(Cell.from_canonical(json.loads(canonical)))
+        search = scale_search_id(Cell.from_text(canonical))
         (scale,) = (
             one["scale"] for one, file in zip(kept, files, strict=True) if search in file.name
         )

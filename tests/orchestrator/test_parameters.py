@@ -247,7 +247,7 @@ def test_what_cannot_be_kept_is_refused(tmp_path: Path, before: str, after: str,
 def test_models_beyond_256_mb_are_refused(tmp_path: Path, monkeypatch) -> None:
     file = write(tmp_path / "a.toml", TEXT)
     monkeypatch.setattr(parameters, "LARGEST", 10_000)
-    with pytest.raises(UserError, match=r"models of dense are 0 MB a run; 0 MB are the most"):
+    with pytest.raises(UserError, match=r"models of dense are 0 MB per run; 0 MB are the most"):
         plan_sweep(file, tmp_path / "s")
 
 

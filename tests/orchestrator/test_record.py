@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from time import perf_counter
 
 import numpy as np
@@ -84,7 +83,7 @@ def test_a_record_is_planned_trained_and_stored(sweep):
     specs = {spec.number: spec for spec in Groups.read(sweep.paths).specs}
     trainer = Trainer()
     for row in cells.iter_rows(named=True):
-        cell = Cell.from_canonical(json.loads(row["canonical"]))
+        cell = Cell.from_text(row["canonical"])
         power = 2 if row["classifier"] == "wide" else 1
         assert cell.classifier == {"name": "centroids", "version": 1, "power": power}
         test = trainer.test_set(cell, 1)

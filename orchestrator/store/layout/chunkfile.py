@@ -2,7 +2,7 @@
 
 zarr-python reads and writes the same bytes (the tests compare both ways). It is not used because
 its event loop and its copies take 2 to 6 times the processor's time for the same files, and 2 to 4
-with zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). Here a shard is also written an
+with zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). Here a shard is also written one
 inner chunk at a time, and a training process need not import zarr. A file is opened once for all
 that is read of it, so that its replacement meanwhile changes nothing.
 """

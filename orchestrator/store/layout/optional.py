@@ -288,6 +288,6 @@ def of_members(
     if needed > LARGEST_ALL:
         raise TooLarge(
             f"{len(taken):,} members of {n:,} points and {n_classes:,} classes are "
-            f"{needed / 1e6:,.0f} MB a run; {LARGEST_ALL // 10**6} MB are the most"
+            f"{needed / 1e6:,.0f} MB per run; {LARGEST_ALL // 10**6} MB are the most"
         )
     return (declared.of(shape, dtype),), (MEMBER_EPOCH.of(taken),)

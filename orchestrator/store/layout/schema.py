@@ -361,5 +361,5 @@ def _require_types(values: Mapping[str, Any]) -> None:
 
 
 def own_name(classifier: str, ensembling: str) -> str:
-    """Return what tells a group from others of its dataset, ``mlp`` or ``mlp~none``."""
+    """Return what distinguishes a group from others of its dataset, ``mlp`` or ``mlp~none``."""
     return f"{classifier}~{ensembling}" if ensembling else classifier

@@ -117,7 +117,7 @@ def test_what_is_planned_is_what_is_loaded(source):
             {"positive": "bening"},
             "positive = 'bening': unknown class; there are .*benign",
         ),
-        ("sklearn:iris", {"positive": "setosa"}, "needs two classes, there are 3; merge"),
+        ("sklearn:iris", {"positive": "setosa"}, "needs two classes, there are 3, unless"),
         ("sklearn:iris", {"classes": {"a": ["setosa"]}}, "two classes or more"),
         ("sklearn:iris", {"classes": {"a": "setosa", "b": ["virginica"]}}, "must be a list"),
         ("sklearn:iris", {"classes": {"a": [], "b": ["virginica"]}}, "must be a list"),

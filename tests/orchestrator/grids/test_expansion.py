@@ -143,15 +143,15 @@ def test_few_steps_an_epoch_are_told_where_a_batch_makes_them():
         lists = {"dataset": ["sklearn:digits"], "classifier": ["resnet"], **grid}
         table = {"hparams": {"width": 4}, "grid": {"batch": [256, 512, 2048]}}
         notes = expand(sweep(lists, classifier={"resnet": table}), HERE).notes
-        return [note.removeprefix("resnet takes ") for note in notes if "an epoch on" in note]
+        return [note.removeprefix("resnet takes ") for note in notes if "per epoch on" in note]
 
     of_all = "1,348 rows in batches of"
-    assert told() == [f"2 steps an epoch on sklearn:digits: {of_all} 1,024"]
-    assert told(hparams=["grid"]) == [f"1 step an epoch on sklearn:digits: {of_all} 2,048"]
-    assert told(hparams=["batch=512"]) == [f"3 steps an epoch on sklearn:digits: {of_all} 512"]
+    assert told() == [f"2 steps per epoch on sklearn:digits: {of_all} 1,024"]
+    assert told(hparams=["grid"]) == [f"1 step per epoch on sklearn:digits: {of_all} 2,048"]
+    assert told(hparams=["batch=512"]) == [f"3 steps per epoch on sklearn:digits: {of_all} 512"]
     assert told(hparams=["batch=256"]) == []
     few = told(hparams=["batch=256"], train_fraction=[1.0, 0.5])
-    assert few == ["3 steps an epoch on sklearn:digits: 674 rows in batches of 256"]
+    assert few == ["3 steps per epoch on sklearn:digits: 674 rows in batches of 256"]
 
 
 def test_a_tuned_cell_holds_the_search_and_not_what_it_will_find():

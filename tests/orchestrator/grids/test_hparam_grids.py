@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 import polars as pl
@@ -151,7 +150,7 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
         "tuned",
     ]
     for canonical in found.cells["canonical"]:
-        run = Run(Cell.from_canonical(json.loads(canonical)), 1, 2)
+        run = Run(Cell.from_text(canonical), 1, 2)
         if "tuned" in run.cell.hparams:
             assert run.cell.hparams.keys() == {"tuned", "depth", "width", "batch_norm"}
             fitted = drawn(run.cell, 3)

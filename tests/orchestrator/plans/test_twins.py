@@ -171,7 +171,7 @@ def test_runs_of_twins_predict_the_same_and_those_of_others_do_not(tmp_path: Pat
     trainer = Trainer()
     scores: dict[str, list[bytes]] = {}
     for key, text in zip(keys, expansion.cells["canonical"], strict=True):
-        cell = Cell.from_canonical(json.loads(text))
+        cell = Cell.from_text(text)
         found = [trainer.train(Run(cell, 0, run)).scores for run in (0, 2)]
         assert not np.array_equal(*found)
         scores.setdefault(key, []).append(b"".join(each.tobytes() for each in found))

@@ -34,6 +34,10 @@ _REMOVED = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SUBMITIT_")
 class ClusterError(RuntimeError):
     """SLURM refused what it was asked to do; the text is SLURM's own."""
 
+    def says(self, *texts: str) -> bool:
+        """Whether it has one of these texts, in lower case: SLURM gives no other facts."""
+        return any(text in str(self).lower() for text in texts)
+
 
 class ClusterUnavailable(ClusterError):
     """SLURM does not answer, or is not installed here: nothing was submitted or changed."""

@@ -76,5 +76,5 @@ def _run(command: list[str], job_ids: Iterable[str], prefix: str = "") -> None:
         except ClusterUnavailable:
             raise
         except ClusterError as error:
-            if not any(text in str(error).lower() for text in _OVER):
+            if not error.says(*_OVER):
                 raise

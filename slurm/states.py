@@ -151,7 +151,7 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
     except ClusterUnavailable:
         raise
     except ClusterError as error:
-        if "invalid job id" in str(error).lower():  # the controller has forgotten it
+        if error.says("invalid job id"):  # the controller has forgotten it
             return {}
         raise
     states: dict[str, JobState] = {}
@@ -172,7 +172,7 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
     except ClusterUnavailable:  # accounting is down: squeue has answered
         return {}
     except ClusterError as error:
-        if "disabled" in str(error):
+        if error.says("disabled"):
             return {}
         raise
     states: dict[str, JobState] = {}

@@ -84,19 +84,7 @@ class Ensembling:
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
     ) -> None:
-        """Move the weights after a step.
-
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            The network's.
-        rate : float
-            The step's learning rate.
-        epoch : int
-            From 0.
-        steps : int
-            Of an epoch.
-        """
+        """Move the weights after a step, as `jobs.training.checkpoint.Course` says."""
 
     def after_epoch(self, epochs: int) -> None:
         """Look at the model after so many epochs."""

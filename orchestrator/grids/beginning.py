@@ -16,7 +16,7 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.tablefile import FORMATS
-from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
+from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Names of columns that are taken for the classes; else the last one is."""
@@ -115,8 +115,9 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         read = pl.read_csv if path.suffix == ".csv" else pl.read_parquet
         frame = read(path, n_rows=100)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"cannot be read: {reason}", key="DATA", value=str(path)) from None
+        raise UserError(
+            f"cannot be read: {first_line(error)}", key="DATA", value=str(path)
+        ) from None
     kinds = {series.name: series.dtype for series in frame}
     if not kinds:
         raise UserError("has no columns", key="DATA", value=str(path))

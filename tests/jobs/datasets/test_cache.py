@@ -126,7 +126,7 @@ def test_two_processes_make_one_copy(info, home, tmp_path):
     )
     fetching = [
         subprocess.Popen(
-            [sys.executable, "-c", code, f"file:{info.location}"],
+            [sys.executable, "-c", code, f"file:{info.locations[0]}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

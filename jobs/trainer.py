@@ -186,6 +186,7 @@ class Trainer:
                 cell.dataset["test"],
                 data.official_test,
                 data.groups,
+                data.roles,
             ),
         )
 

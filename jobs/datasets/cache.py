@@ -1,9 +1,9 @@
 """Prepared copies: one folder per source, written once and whole, read memory-mapped.
 
 ``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy``, of rows that belong together ``groups.npy``,
-and ``about.json`` with everything else and the files' checksums. The key is the identity of the
-source's part of the canonical description, so that datasets that differ in classes or test share
-alone use one copy.
+of several official test sets ``roles.npy``, and ``about.json`` with everything else and the files'
+checksums. The key is the identity of the source's part of the canonical description, so that
+datasets that differ in classes or test share alone use one copy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ HOME_VARIABLE = "MANYSEED_DATA"
 
 FORMAT = 1
 
-GROUPS = "groups.npy"
-"""Only where rows belong together."""
+GROUPS, ROLES = "groups.npy", "roles.npy"
+"""Only where rows belong together, and where there are several official test sets."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -82,6 +82,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             image=None if image is None else (image[0], image[1], image[2]),
             n_official_train=about["n_official_train"],
             groups=np.load(where / GROUPS) if GROUPS in about["files"] else None,
+            roles=np.load(where / ROLES) if ROLES in about["files"] else None,
         )
     except FileNotFoundError as error:
         raise NotFetched(
@@ -124,6 +125,8 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
     arrays: dict[str, NDArray[Any]] = {"X.npy": samples.X, "y.npy": samples.y.astype(np.uint16)}
     if samples.groups is not None:
         arrays[GROUPS] = samples.groups
+    if samples.roles is not None:
+        arrays[ROLES] = samples.roles
     files = {}
     for name, array in arrays.items():
         values = np.ascontiguousarray(array)

@@ -45,6 +45,10 @@ class DatasetInfo:
         the median and the largest; empty where rows stand alone.
     n_test_asked : int or None
         The test set's size by ``test``, where whole groups cannot make it.
+    n_test_sets : int or None
+        Official test sets, each for a repeat; None where repeats draw theirs.
+    largest_test : int
+        Samples of the largest of several official test sets, which all have `n_test`; else 0.
     """
 
     canonical: Mapping[str, Any]
@@ -62,11 +66,8 @@ class DatasetInfo:
     columns: tuple[ColumnInfo, ...] = ()
     group_sizes: tuple[int, ...] = ()
     n_test_asked: int | None = None
-
-    @property
-    def has_one_test_set(self) -> bool:
-        """Whether the test set is the official one, so that there is a single repeat."""
-        return bool(self.canonical["test"] == OFFICIAL)
+    n_test_sets: int | None = None
+    largest_test: int = 0
 
     @property
     def binary_problems(self) -> int:

@@ -63,7 +63,7 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
     """Read scikit-learn's cache below `home`, which is filled from OpenML where it is not yet."""
     entry = OPENML.get(provenance["source"].removeprefix("openml:"))
     number, source = provenance["id"], provenance["source"]
-    found, samples = _read(number, source, home)
+    found, samples = read(number, source, home)
     if entry is not None:
         details = f"{found['name']}@{found['version']}"
         if details != f"{entry.name}@{entry.version}":
@@ -71,7 +71,7 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
                 f"id {entry.id} of OpenML is {details}, in the catalogue it is {entry.source}"
             )
         return _checked(entry, samples)
-    if (digest := _digest(samples)) != provenance["digest"]:
+    if (digest := digest_of(samples)) != provenance["digest"]:
         raise MachineError(
             f"{source} (id {number}) is not what was planned: the digest of its data is {digest}, "
             f"it was {provenance['digest']}"
@@ -89,13 +89,13 @@ def _described(number: int) -> DataShape:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not known yet, or damaged
     try:
-        found, samples = _read(number, f"openml:{number}", home)
+        found, samples = read(number, f"openml:{number}", home)
     except MachineError as error:
         raise Refused("source", f"openml:{number}", str(error)) from error
     known = {
         "source": f"openml:{found['name']}@{found['version']}",
         "id": number,
-        "digest": _digest(samples),
+        "digest": digest_of(samples),
         "n_samples": len(samples.y),
         "n_features": len(samples.cardinality),
         "n_categorical": int((samples.cardinality > 0).sum()),
@@ -121,14 +121,26 @@ def _shape(known: Mapping[str, Any]) -> DataShape:
     )
 
 
-def _digest(samples: Samples) -> str:
+def digest_of(samples: Samples) -> str:
     """Return the SHA-256 of X (float64, little-endian, NaN where missing) followed by y (int64)."""
     X = np.where(np.isnan(samples.X), np.nan, samples.X)  # one NaN, whatever its bits
     return hashlib.sha256(X.astype("<f8").tobytes() + samples.y.astype("<i8").tobytes()).hexdigest()
 
 
-def _read(number: int, source: str, home: Path) -> tuple[Mapping[str, Any], Samples]:
+def read(
+    number: int, source: str, home: Path, target: str = "default-target"
+) -> tuple[Mapping[str, Any], Samples]:
     """Return what OpenML says of a dataset, and its samples.
+
+    Parameters
+    ----------
+    number : int
+        Of the dataset.
+    source : str
+        As messages name it.
+    home : Path
+    target : str
+        The column of classes; by default OpenML's.
 
     Raises
     ------
@@ -144,8 +156,14 @@ def _read(number: int, source: str, home: Path) -> tuple[Mapping[str, Any], Samp
         # with pandas 3.1 (scikit-learn, pull request 34902).
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is raised
-            found = fetch_openml(data_id=number, data_home=home, as_frame=True, parser="liac-arff")
-    except (ImportError, OSError, ValueError) as error:
+            found = fetch_openml(
+                data_id=number,
+                target_column=target,
+                data_home=home,
+                as_frame=True,
+                parser="liac-arff",
+            )
+    except (ImportError, KeyError, OSError, ValueError) as error:
         raise MachineError(
             f"{source} (id {number}) cannot be fetched into {home} ({error}); fetch it "
             "where the network can be reached"
@@ -153,8 +171,8 @@ def _read(number: int, source: str, home: Path) -> tuple[Mapping[str, Any], Samp
     if getattr(found.target, "ndim", 0) != 1:
         raise Refused("source", source, "has no single column of classes on OpenML")
     features = [DataColumn(name, _values(found.data[name])) for name in found.data]
-    target = DataColumn(found.target.name, _text(found.target))
-    return found.details, to_samples(source, features, target)
+    truth = DataColumn(found.target.name, _text(found.target))
+    return found.details, to_samples(source, features, truth)
 
 
 def _values(series: Any) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.datasets.folds import FOLDS, of_column
 from manyseed.jobs.datasets.source import Samples
 from manyseed.jobs.datasets.split import Index, n_points
 
 SPLIT, ORDER, LAST, TEST_FILE = "split", "order", "last", "test_file"
-PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE)
-COLUMNS = (SPLIT, ORDER)
+PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
+COLUMNS = (SPLIT, ORDER, FOLDS)
 """Those that name a column, which is no feature then."""
 
 PARTS = ("train", "test")
@@ -33,6 +34,11 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
             if not isinstance(given[key], str) or not given[key]:
                 raise Refused(key, given[key], allowed="the name of a column")
             found[key] = given[key]
+    if FOLDS in given:
+        if others := [key for key in PARAMETERS if key in given and key != FOLDS]:
+            reason = f"{FOLDS} are the test sets already"
+            raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
+        return found
     if TEST_FILE in given:
         if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
             raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
@@ -71,6 +77,8 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
     Refused
         For values that say no part or no order, or where a part is empty.
     """
+    if FOLDS in asked:
+        return replace(samples, roles=of_column(asked[FOLDS], columns[asked[FOLDS]]))
     if not {SPLIT, LAST} & {*asked}:
         return samples
     n = len(samples.y)

@@ -34,6 +34,8 @@ class Dataset:
         The source's own test part, ascending, where it has one.
     groups : int64 array (n_samples,) or None
         Which group of rows each belongs to, where rows belong together.
+    roles : uint8 array (set, n_samples) or None
+        What each is of several official test sets (`folds`).
     """
 
     X: NDArray[Any]
@@ -43,6 +45,7 @@ class Dataset:
     image: tuple[int, int, int] | None = None
     official_test: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
+    roles: NDArray[np.uint8] | None = None
 
     def rows(self, index: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Return a float64 copy of some rows (index, feature)."""
@@ -52,8 +55,8 @@ class Dataset:
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, in bytes."""
-        groups = 0 if self.groups is None else self.groups.nbytes
-        return self.X.nbytes + self.y.nbytes + self.cardinality.nbytes + groups
+        arrays = (self.X, self.y, self.cardinality, self.groups, self.roles)
+        return sum(array.nbytes for array in arrays if array is not None)
 
 
 def load(canonical: Mapping[str, Any]) -> Dataset:
@@ -86,4 +89,5 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
         image=samples.image,
         official_test=official,
         groups=None if samples.groups is None else samples.groups[kept],
+        roles=None if samples.roles is None else samples.roles[:, kept],
     )

@@ -21,6 +21,9 @@ PREPARATION_VERSION = 1
 """Version of what happens between a source's samples and a dataset's; part of the identity."""
 
 
+_SAID = {"split": "the folders train and test say", "folds": "the task's folds say"}
+
+
 def resolve(
     source: str,
     *,
@@ -59,7 +62,7 @@ def resolve(
     if test is None:
         test = 0.25 if told is None else OFFICIAL
     elif told is not None and test != OFFICIAL:
-        said = f"{told} says" if told in parameters else "the folders train and test say"
+        said = f"{told} says" if told in parameters else _SAID[told]
         raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
@@ -71,15 +74,25 @@ def resolve(
     grouping = group(shape.class_names, classes, positive)
     counts = _grouped(grouping, shape.class_counts)
     n_samples = shape.n_samples if counts is None else sum(counts)
-    share, n_test = _test(test, source, n_samples, _grouped(grouping, shape.test_counts))
+    sets = _sets(grouping, shape.set_counts)
+    official = _grouped(grouping, shape.test_counts) if sets is None else sets[1].tolist()[:1]
+    share, n_test = _test(test, source, n_samples, official)
     sizes, asked = _sizes_of_groups(shape, grouping, parameters), n_test
     if sizes is not None and share != OFFICIAL:
         n_test = _of_whole_groups(test, sizes, n_test)
-    if n_samples - n_test < len(grouping.names):
+    n_train, largest, n_sets = n_samples - n_test, 0, None
+    if share == OFFICIAL:
+        n_sets = 1
+        if sets is not None:
+            n_sets, largest = sets.shape[1], int(sets[1].max())
+            n_train, n_test = map(int, sets.min(axis=1))
+            if n_test < 1:
+                raise Refused("classes", classes, "leave one of the official test sets empty")
+    if n_train < len(grouping.names):
         raise Refused(
             "test",
             test,
-            f"leaves {n_samples - n_test} samples of {source} to train on, fewer than its "
+            f"leaves {n_train} samples of {source} to train on, fewer than its "
             f"{len(grouping.names)} classes",
         )
 
@@ -102,13 +115,15 @@ def resolve(
         class_names=grouping.names,
         class_counts=counts,
         image=shape.image,
-        n_train=n_samples - n_test,
+        n_train=n_train,
         n_test=n_test,
         n_dropped=shape.n_samples - n_samples,
         locations=shape.locations,
         columns=shape.columns,
         group_sizes=() if sizes is None else _described(sizes),
-        n_test_asked=asked if asked != n_test else None,
+        n_test_asked=asked if sets is None and asked != n_test else None,
+        n_test_sets=n_sets,
+        largest_test=largest,
     )
 
 
@@ -120,6 +135,14 @@ def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...
         if target >= 0:
             grouped[target] += count
     return tuple(grouped)
+
+
+def _sets(grouping: Grouping, counts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """Return the samples of each training part and test set (part, set) that are left."""
+    if counts is None:
+        return None
+    sizes: NDArray[np.int64] = counts[:, :, np.array(grouping.target) >= 0].sum(axis=2)
+    return sizes
 
 
 def _sizes_of_groups(

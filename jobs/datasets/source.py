@@ -40,6 +40,8 @@ class DataShape:
         What a file's columns but the target are taken for; empty for other sources.
     groups : int64 array (sample, 2) or None
         Where rows belong together, the group and the class of each.
+    set_counts : int64 array (2, set, class) or None
+        With several official test sets, the samples of each class in training parts and test sets.
     """
 
     provenance: Mapping[str, Any]
@@ -54,6 +56,7 @@ class DataShape:
     locations: tuple[str, ...] = ()
     columns: tuple[ColumnInfo, ...] = ()
     groups: NDArray[np.int64] | None = None
+    set_counts: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Samples:
         With an official split, the number of samples before its test part.
     groups : int64 array (sample,) or None
         Which group each belongs to, where rows do: from 0.
+    roles : uint8 array (set, sample) or None
+        With several official test sets, what each is of them (`folds`).
     """
 
     X: NDArray[Any]
@@ -81,6 +86,7 @@ class Samples:
     image: tuple[int, int, int] | None = None
     n_official_train: int | None = None
     groups: NDArray[np.int64] | None = None
+    roles: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True, slots=True)

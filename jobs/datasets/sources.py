@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.datasets import bundled, openml, synthetic, tablefile, vision
+from manyseed.jobs.datasets import bundled, openml, openml_task, synthetic, tablefile, vision
 from manyseed.jobs.datasets.openml_catalogue import SUITES
 from manyseed.jobs.datasets.source import DatasetSource, DataShape
 
@@ -14,6 +14,7 @@ SOURCES: dict[str, DatasetSource] = {
     "sklearn": bundled.SOURCE,
     "synthetic": synthetic.SOURCE,
     "openml": openml.SOURCE,
+    "openml-task": openml_task.SOURCE,
     "torchvision": vision.SOURCE,
     "file": tablefile.SOURCE,
 }
@@ -35,13 +36,15 @@ def bare_names() -> tuple[str, ...]:
 
 
 def suite(name: str) -> tuple[str, ...]:
-    """Return the datasets of a named suite, each of them a source.
+    """Return the datasets of a named suite, or of one of OpenML's, each of them a source.
 
     Raises
     ------
     Refused
         For an unknown suite.
     """
+    if name.startswith(openml_task.SUITE):
+        return openml_task.suite(name.removeprefix(openml_task.SUITE))
     if name not in SUITES:
         raise Refused("suite", name, "unknown suite", SUITES)
     return tuple(entry.name for entry in SUITES[name])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets import together
+from manyseed.jobs.datasets import folds, together
 from manyseed.jobs.datasets.info import OFFICIAL
 from manyseed.jobs.streams import raw, stream
 
@@ -77,6 +77,7 @@ def split(
     test: float | int | str,
     official: Index | None = None,
     groups: Index | None = None,
+    roles: folds.Roles | None = None,
 ) -> Split:
     """Return the split of a repeat (stream ``split``), or the official one.
 
@@ -96,12 +97,24 @@ def split(
         With ``"official"`` the test set itself, `Dataset.official_test`.
     groups : int64 array (n,), optional
         Rows that belong together: the test set is of whole groups, `held_out`.
+    roles : uint8 array (set, n), optional
+        With ``"official"`` several test sets (`folds`), each that of a repeat. All have the size
+        of the smallest, and their training parts that of theirs: of larger ones as many are drawn,
+        stratified, first of the test set.
 
     Raises
     ------
     ValueError
-        For the official split of a dataset without one, or of another repeat than the first.
+        For the official split of a dataset without one, or of a repeat that it has not.
     """
+    if test == OFFICIAL and roles is not None:
+        if repeat >= len(roles):
+            raise ValueError(f"{len(roles)} official test sets; there is no repeat {repeat}")
+        generator, found = stream(seed, "split", dataset, repeat), []
+        for role in (folds.TEST, folds.TRAIN):
+            rows, n = np.flatnonzero(roles[repeat] == role), int((roles == role).sum(axis=1).min())
+            found.append(rows[held_out(y[rows], generator, n)])
+        return Split(train=found[1], test=found[0])
     if isinstance(test, str):
         if test != OFFICIAL or official is None:
             raise ValueError(f"test = {test!r} needs a dataset with an official test part")

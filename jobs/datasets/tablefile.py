@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import arrayfile, imagefolder, parts, together
+from manyseed.jobs.datasets import arrayfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
@@ -91,6 +91,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         test_counts=None
         if n_train is None
         else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
+        set_counts=None if samples.roles is None else folds.counts(samples.roles, samples.y, k),
         locations=tuple(str(file.path) for file in files),
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
@@ -264,6 +265,11 @@ def _split(
         samples = replace(samples, n_official_train=n_first)
     if samples.groups is not None and samples.n_official_train is not None:
         together.require_whole(str(name), samples.groups, samples.n_official_train)
+    if samples.groups is not None and samples.roles is not None:
+        for of_set in samples.roles:
+            order = np.argsort(of_set == folds.TEST, kind="stable")
+            n_train = int((of_set != folds.TEST).sum())
+            together.require_whole(str(name), samples.groups[order], n_train)
     return samples
 
 

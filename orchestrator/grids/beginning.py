@@ -178,7 +178,7 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield "# manyseed run THIS-FILE              trains, analyses and reports"
     yield _line("name", name or "sweep")
     yield _line("seed", 1, "of all random streams: another one makes another sweep")
-    one = info.has_one_test_set
+    one = info.n_test_sets == 1
     yield _line("repeats", 1 if one else 2, "test sets" + (": there is one" if one else ""))
     yield _line("runs", 10, "fits that share a test set")
     yield "\n[[grid]]                   # every combination of these lists"

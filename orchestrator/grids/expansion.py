@@ -167,9 +167,9 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
 def _repeats(
     names: Sequence[str], repeats: int, resolver: Resolver, where: str
 ) -> NDArray[np.int64]:
-    """Return the repeats of each dataset: an official test set makes one."""
+    """Return the repeats of each dataset: each official test set makes one."""
     return np.array(
-        [1 if resolver.dataset(name, where).has_one_test_set else repeats for name in names]
+        [min(resolver.dataset(name, where).n_test_sets or repeats, repeats) for name in names]
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.jobs import datasets, hparams, perturb
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.openml_task import SUITE as OPENML_SUITE
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE
 from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.images import schemes
@@ -116,7 +117,7 @@ class _GridReader:
         return values
 
     def _members(self, name: str) -> Sequence[str]:
-        if not name.startswith(SUITE):
+        if not name.startswith((SUITE, OPENML_SUITE)):
             return [name]
         try:
             return datasets.suite(name.removeprefix(SUITE))

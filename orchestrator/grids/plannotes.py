@@ -97,8 +97,8 @@ class Notes:
             self._columns(name, info.columns)
             if info.group_sizes:
                 self._others.append(_groups(name, info))
-            if info.has_one_test_set:
-                self._others.append(f"{name}: the official test set makes one repeat")
+            if info.n_test_sets is not None:
+                self._others.append(_official(name, info))
 
     def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
         """Note what a file's columns are taken for, and which of them a user should look at."""
@@ -209,6 +209,19 @@ def _some(values: Sequence[str]) -> str:
 
 def _values(values: list[str]) -> str:
     return " | ".join(map(toml_value, values))
+
+
+def _official(name: str, info: DatasetInfo) -> str:
+    """Say how many repeats there are at most."""
+    if info.n_test_sets == 1:
+        return f"{name}: the official test set makes one repeat"
+    said = f"{name}: {info.n_test_sets:,} official test sets make as many repeats at most"
+    if info.largest_test > info.n_test:
+        said += (
+            f"; each has {info.n_test:,} rows, drawn from those of larger ones (up to "
+            f"{info.largest_test:,})"
+        )
+    return said
 
 
 def _groups(name: str, info: DatasetInfo) -> str:

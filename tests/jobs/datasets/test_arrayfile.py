@@ -121,7 +121,7 @@ def test_a_second_file_is_the_test_set(home: Path, kind: str) -> None:
     source, names = written(home / "a", kind, IMAGES[:16], y=CLASSES[:16])
     other, _ = written(home / "b", kind, IMAGES[16:], y=CLASSES[16:])
     info = resolve(source, target=names["y"], test_file=other.removeprefix("file:"))
-    assert (info.n_train, info.n_test, info.has_one_test_set) == (16, 8, True)
+    assert (info.n_train, info.n_test, info.n_test_sets) == (16, 8, 1)
     fetch(info)
     data = load(info.canonical)
     np.testing.assert_array_equal(data.official_test, np.arange(16, N))

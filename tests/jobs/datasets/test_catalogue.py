@@ -200,8 +200,8 @@ def test_official_parts_have_their_sizes(name, n_train, n_test, n_classes, image
     assert len(set(info.class_names)) == n_classes
     assert info.image == image
     assert info.canonical["test"] == "official"
-    assert info.has_one_test_set
-    assert not resolve(f"torchvision:{name}").has_one_test_set
+    assert info.n_test_sets == 1
+    assert resolve(f"torchvision:{name}").n_test_sets is None
 
 
 def test_cifar100_has_its_names_in_order():

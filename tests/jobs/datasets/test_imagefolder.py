@@ -61,7 +61,7 @@ def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
     train = folder(home / "pets", under="train/")
     test = folder(home / "pets", under="test/")
     info = resolve(f"file:{home / 'pets'}")
-    assert (info.n_train, info.n_test, info.has_one_test_set) == (8, 8, True)
+    assert (info.n_train, info.n_test, info.n_test_sets) == (8, 8, 1)
     fetch(info)
     data = load(info.canonical)
     assert data.official_test is not None

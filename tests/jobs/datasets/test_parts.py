@@ -54,7 +54,7 @@ def test_a_column_says_what_is_the_test_set(tmp_path: Path, suffix: str) -> None
     source = written(tmp_path, suffix, TABLE.drop("day"))
     info = resolve(source, target="kind", split="part")
     assert (info.n_features, info.n_train, info.n_test) == (1, 9, 3)
-    assert info.has_one_test_set
+    assert info.n_test_sets == 1
     train, test = parts(info)
     assert test == [1.0, 5.0, 9.0]
     assert train == [float(i) for i in range(N) if i % 4 != 1]

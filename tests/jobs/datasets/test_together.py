@@ -203,7 +203,7 @@ def test_an_official_split_that_keeps_groups_whole_is_taken(home: Path) -> None:
     parts = ["test" if p in ("p3", "p5") else "train" for p in TABLE["patient"]]
     source = written(home, "csv", TABLE.with_columns(part=pl.Series(parts)))
     info = resolve(source, target="kind", group="patient", split="part")
-    assert (info.n_test, info.has_one_test_set) == (6, True)
+    assert (info.n_test, info.n_test_sets) == (6, 1)
     fetch(info)
     data = load(info.canonical)
     assert data.official_test is not None

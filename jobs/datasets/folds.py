@@ -1,0 +1,58 @@
+"""Several official test sets: the folds of a column, or those that OpenML keeps of a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.tabular import encode
+
+FOLDS = "folds"
+
+TRAIN, TEST = 1, 2
+"""What a row is of a test set and its training part; 0 where it is in neither."""
+
+Roles = NDArray[np.uint8]
+"""(set, sample)"""
+
+
+def of_column(name: str, values: NDArray[Any]) -> Roles:
+    """Return the roles of rows by their folds: each fold in turn is the test set.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    values : object array or float64 array (sample,)
+        The fold of each row, in natural order.
+
+    Raises
+    ------
+    Refused
+        For missing values, a single fold, and folds as many as rows.
+    """
+    if values.dtype != np.object_:
+        values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
+    names, fold = encode(values)
+    if missing := int((fold < 0).sum()):
+        raise Refused(FOLDS, name, f"is missing in {missing} rows; leave these out")
+    if len(names) < 2:
+        raise Refused(FOLDS, name, "holds a single fold; there must be two or more")
+    if np.bincount(fold).min() < 2:
+        reason = f"has {len(names)} folds, the smallest of a single row; each needs two or more"
+        raise Refused(FOLDS, name, reason)
+    is_test = fold == np.arange(len(names))[:, np.newaxis]
+    return np.where(is_test, TEST, TRAIN).astype(np.uint8)
+
+
+def counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> NDArray[np.int64]:
+    """Return the samples of each class (part, set, class), training parts first."""
+    return np.array(
+        [
+            [np.bincount(y[of_set == role], minlength=n_classes) for of_set in roles]
+            for role in (TRAIN, TEST)
+        ]
+    )

@@ -1,0 +1,227 @@
+"""Tasks and suites of OpenML: a dataset, the column to predict, and official folds.
+
+What its server says of them is kept as it came in ``HOME/openml/tasks`` and ``HOME/openml/suites``,
+and read from there from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import folds, openml
+from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import place
+
+API = "https://api.openml.org/api/v1/json"
+SUITE = "openml-suite:"
+
+_CLASSIFICATION = "1"
+_SECONDS = 60.0
+
+
+def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
+    source = f"openml-task:{name}"
+    if not (name.isascii() and name.isdigit()):
+        raise Refused("source", source, allowed="the number of a task: openml-task:31")
+    home = data_home()
+    file = home / "openml" / "described" / f"task-{int(name)}.json"
+    try:
+        return _shape(json.loads(file.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not known yet, or damaged
+    try:
+        number, target, samples = _read(int(name), home)
+        assert samples.roles is not None
+        known = {
+            "source": f"openml-task:{int(name)}",
+            "id": number,
+            "target": target,
+            "digest": openml.digest_of(samples),
+            "folds": _digest(samples.roles),
+            "n_samples": len(samples.y),
+            "n_features": len(samples.cardinality),
+            "n_categorical": int((samples.cardinality > 0).sum()),
+            "class_names": samples.class_names,
+            "class_counts": np.bincount(samples.y).tolist(),
+            "set_counts": folds.counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
+        }
+        _keep(file, json.dumps(known).encode())
+    except MachineError as error:
+        raise Refused("source", source, str(error)) from error
+    return _shape(known)
+
+
+def _shape(known: Mapping[str, Any]) -> DataShape:
+    return DataShape(
+        provenance={key: known[key] for key in ("source", "id", "target", "digest", "folds")},
+        n_samples=known["n_samples"],
+        n_features=known["n_features"],
+        n_categorical=known["n_categorical"],
+        class_names=tuple(known["class_names"]),
+        class_counts=tuple(known["class_counts"]),
+        set_counts=np.array(known["set_counts"], dtype=np.int64),
+    )
+
+
+def _digest(roles: NDArray[np.uint8]) -> str:
+    return hashlib.sha256(roles.tobytes()).hexdigest()
+
+
+def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
+    source = provenance["source"]
+    try:
+        _number, _target, samples = _read(int(source.partition(":")[2]), home)
+    except Refused as error:
+        raise MachineError(f"{source} is not what was planned: {error}") from error
+    assert samples.roles is not None
+    found = {"digest": openml.digest_of(samples), "folds": _digest(samples.roles)}
+    for key, what in (("digest", "data"), ("folds", "folds")):
+        if found[key] != provenance[key]:
+            raise MachineError(
+                f"{source} is not what was planned: the digest of its {what} is {found[key]}, it "
+                f"was {provenance[key]}"
+            )
+    return samples
+
+
+def _read(task: int, home: Path) -> tuple[int, str, Samples]:
+    """Return a task's dataset, the name of its column of classes, and samples with their roles.
+
+    Raises
+    ------
+    MachineError
+        Where the server, or what it keeps, cannot be reached.
+    Refused
+        For a task that is no classification with folds.
+    """
+    source, kept = f"openml-task:{task}", home / "openml" / "tasks"
+    try:
+        about = json.loads(_got(f"{API}/task/{task}", kept / f"{task}.json", source))["task"]
+        inputs = {each["name"]: each for each in about["input"]}
+        kind, data = about["task_type_id"], inputs["source_data"]["data_set"]
+        number, target = int(data["data_set_id"]), str(data["target_feature"])
+        url = inputs["estimation_procedure"]["estimation_procedure"].get("data_splits_url")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MachineError(f"{kept / f'{task}.json'} describes no task: {error!r}") from error
+    if str(kind) != _CLASSIFICATION or not url:
+        what = about.get("task_type", f"of type {kind}")
+        raise Refused("source", source, f"is {what}, no supervised classification with folds")
+    _, samples = openml.read(number, source, home, target)
+    table = _got(str(url), kept / f"{task}.arff", source)
+    roles = _roles(table.decode("utf-8", "replace"), len(samples.y), source)
+    return number, target, replace(samples, roles=roles)
+
+
+def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
+    """Return the roles of rows (set, sample) from a table of splits, sets by repeat and fold."""
+    head, _, body = table.partition("@data")
+    if not body:
+        head, _, body = table.partition("@DATA")
+    names = [
+        line.split()[1].strip("'\"").lower()
+        for line in head.splitlines()
+        if line.lower().startswith("@attribute")
+    ]
+    try:
+        at = [names.index(name) for name in ("type", "rowid", "repeat", "fold")]
+        cells = [line.split(",") for line in body.splitlines() if line.strip() and line[0] != "%"]
+        is_test = np.array([row[at[0]].strip(" '\"").upper() == "TEST" for row in cells])
+        row, repeat, fold = (np.array([int(float(row[j])) for row in cells]) for j in at[1:])
+    except (ValueError, IndexError) as error:
+        raise MachineError(f"the folds of {source} cannot be read: {error}") from error
+    if not row.size or row.min() < 0 or row.max() >= n:
+        raise MachineError(f"the folds of {source} name rows that its {n} rows do not have")
+    if "sample" in names:
+        raise Refused("source", source, "has samples of growing size, a learning curve, no folds")
+    sets, place = np.unique(np.stack([repeat, fold], axis=1), axis=0, return_inverse=True)
+    roles = np.zeros((len(sets), n), dtype=np.uint8)
+    place = place.reshape(-1)
+    roles[place[~is_test], row[~is_test]] = folds.TRAIN
+    if (roles[place[is_test], row[is_test]] == folds.TRAIN).any():
+        raise Refused("source", source, "tests on rows that it trains on")
+    roles[place[is_test], row[is_test]] = folds.TEST
+    if not ((roles == folds.TRAIN).any(axis=1) & (roles == folds.TEST).any(axis=1)).all():
+        raise Refused("source", source, "has a fold without training rows or test rows")
+    return roles
+
+
+def suite(name: str) -> tuple[str, ...]:
+    """Return the tasks of a suite of OpenML, by its number or alias, each of them a source.
+
+    Raises
+    ------
+    Refused
+        For a suite that is not there or cannot be reached.
+    """
+    source = f"{SUITE}{name}"
+    if not name or not name.replace("-", "").replace("_", "").isalnum():
+        raise Refused("suite", source, allowed="the number of a suite: openml-suite:99")
+    file = data_home() / "openml" / "suites" / f"{name}.json"
+    try:
+        found = json.loads(_got(f"{API}/study/{name}", file, source))["study"]["tasks"]["task_id"]
+        numbers = [int(each) for each in (found if isinstance(found, list) else [found])]
+    except MachineError as error:
+        raise Refused("suite", source, str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused("suite", source, f"{file} lists no tasks") from error
+    return tuple(f"openml-task:{number}" for number in numbers)
+
+
+def _got(url: str, file: Path, what: str) -> bytes:
+    """Return what lies at an address, from a file where it was kept before.
+
+    Raises
+    ------
+    MachineError
+    """
+    try:
+        return file.read_bytes()
+    except OSError:
+        pass
+    if not url.startswith(("https://", "http://")):
+        raise MachineError(f"{what} names {url}, no address")
+    asked = urllib.request.Request(url, headers={"User-Agent": "manyseed"})
+    try:
+        with urllib.request.urlopen(asked, timeout=_SECONDS) as answer:
+            content: bytes = answer.read()
+    except (OSError, ValueError) as error:
+        said = f"{error}{_message(error)}"
+        raise MachineError(
+            f"{what} cannot be fetched from {url} ({said}); fetch it where the network can be "
+            f"reached, or put the answer into {file}"
+        ) from error
+    _keep(file, content)
+    return content
+
+
+def _message(error: Exception) -> str:
+    """Return what the server says of a refusal, such as an unknown number."""
+    if not isinstance(error, urllib.error.HTTPError):
+        return ""
+    try:
+        return f": {json.loads(error.read())['error']['message']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _keep(file: Path, content: bytes) -> None:
+    try:
+        place(file, lambda opened: opened.write(content))
+    except OSError as error:
+        raise MachineError(f"{file} cannot be written: {error}") from error
+
+
+SOURCE = DatasetSource(names=(), describe=_describe, fetch=_fetch)

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
@@ -473,3 +474,46 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     file.write_text(text + 'ignore = ["patent"]\n')
     with pytest.raises(UserError, match=r"dataset\.d\.ignore = .*patent.*unknown column"):
         plan_sweep(file, tmp_path / "third")
+
+
+def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
+    """Of OpenML what was asked before: no network is needed."""
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    openml = tmp_path / "data" / "openml"
+    (openml / "suites").mkdir(parents=True)
+    (openml / "described").mkdir()
+    tasks = {"study": {"tasks": {"task_id": ["31", "37"]}}}
+    (openml / "suites" / "99.json").write_text(json.dumps(tasks))
+    counts = [[[20, 20]] * 3, [[10, 10], [10, 10], [10, 11]]]
+    for number in (31, 37):
+        known = {
+            "source": f"openml-task:{number}",
+            "id": number,
+            "target": "class",
+            "digest": "0",
+            "folds": "1",
+            "n_samples": 61,
+            "n_features": 4,
+            "n_categorical": 0,
+            "class_names": ["no", "yes"],
+            "class_counts": [30, 31],
+            "set_counts": counts,
+        }
+        (openml / "described" / f"task-{number}.json").write_text(json.dumps(known))
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "x"\nseed = 1\nrepeats = 5\nruns = 2\n[[grid]]\n'
+        'dataset = ["openml-suite:99"]\nclassifier = ["lr-sgd"]\n'
+    )
+    change = plan_sweep(file, tmp_path / "out")
+    assert sorted(change.expansion.datasets) == ["openml-task:31", "openml-task:37"]
+    summary = change.summary()
+    assert summary["runs"] == 2 * 3 * 2
+    assert (
+        "openml-task:31: 3 official test sets make as many repeats at most; each has 20 rows, "
+        "drawn from those of larger ones (up to 21)"
+    ) in summary["notes"]
+    file.write_text(file.read_text().replace("suite:99", "suite:98"))
+    monkeypatch.setattr(openml_task, "API", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match=r"grid\[0\]\.dataset = .*openml-suite:98.*cannot be fetch"):
+        plan_sweep(file, tmp_path / "other")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from manyseed.analysis.figures import deep, quantities, worth
+from manyseed.analysis.figures.candidates import candidates
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
@@ -228,6 +229,12 @@ KINDS: tuple[Kind, ...] = (
         "margins",
         "histograms of margins with the envelope of runs, a panel per cell",
         lambda table, given: margins(table, given.tables.cells),
+    ),
+    _of(
+        "margins",
+        "candidates",
+        "eCDFs of two runs of each cell beside those of their leave-one-out ensembles",
+        lambda table, given: candidates(table, given.tables),
     ),
     _of(
         "curves",

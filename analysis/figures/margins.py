@@ -94,15 +94,21 @@ def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
     if own["ensemble"].null_count() < own.height:
         handles[_WHOLE] = axis.stairs(whole, places, color=colour(1), linewidth=1, ls=(0, (4, 2)))
     axis.axvline(0, color="black", linewidth=0.6)
-    signed = [sign * tick for tick in TICKS for sign in (1, -1)]
-    inside = [tick for tick in signed if places[0] <= _at(tick) <= places[-1]]
-    far = any(abs(tick) >= 1 for tick in inside)
-    marks = [0.0, *(tick for tick in inside if abs(tick) >= 1 or not far)]
-    names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in marks]
-    axis.set_xticks([_at(tick) for tick in marks], names)
+    axis_of_margins(axis, places[0], places[-1])
     axis.set_ylim(bottom=0)
     axis.set_xlabel("margin")
     return handles
+
+
+def axis_of_margins(axis: Axes, first: float, last: float) -> None:
+    """Name margins on the axis, between two places on it."""
+    signed = [sign * tick for tick in TICKS for sign in (1, -1)]
+    inside = [tick for tick in signed if first <= _at(tick) <= last]
+    far = any(abs(tick) >= 1 for tick in inside)
+    marks = [tick for tick in inside if abs(tick) >= 1 or not far]
+    marks += [0.0] if first <= 0 <= last else []
+    names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in marks]
+    axis.set_xticks([_at(tick) for tick in marks], names)
 
 
 def places_of(first: int, last: int) -> NDArray[np.float64]:

@@ -1,15 +1,16 @@
 """How the margins of a repeat are distributed: counts in fixed bins, with the envelope of its runs.
 
 RKS, figure 4: a run is a histogram of its logit gaps, and the runs of a repeat have a mean and an
-envelope. The bins are the same everywhere, so that repeats, cells and sweeps can be put together:
-they are of equal width on the scale asinh(4 · margin), so 0.04 wide near 0 and a sixth of the
-margin far from it.
+envelope. RKS24, figure 2: single runs stand beside the average of all others, their leave-one-out
+ensemble; here the one that is nearest to its own and the one furthest from it. The bins are the
+same everywhere, so that repeats, cells and sweeps can be put together: they are of equal width on
+the scale asinh(4 · margin), so 0.04 wide near 0 and a sixth of the margin far from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,8 +57,16 @@ SCHEMA: Mapping[str, Any] = {
     "share_min": pl.Float64,
     "share_max": pl.Float64,
     "ensemble": pl.Float64,
+    "nearest_run": pl.UInt16,
+    "nearest": pl.Float64,
+    "nearest_loo": pl.Float64,
+    "furthest_run": pl.UInt16,
+    "furthest": pl.Float64,
+    "furthest_loo": pl.Float64,
 }
 ORDER = (*REPEAT_KEY, "bin")
+
+FEWEST = 3  # runs of a repeat whose nearest and furthest are told apart
 
 Counts = NDArray[np.int64]
 
@@ -114,22 +123,61 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
             ]
             rows = sources.rows([members[number].row[runs] for number, runs in pieces])
             owners = tuple(number for number, _ in pieces)
-            task = partial(_measure, members, owners, rows, gaps=predictions.n_classes == 2)
+            of = [members[number].run_index[runs] for number, runs in pieces]
+            held = sum(member.row.size for member in members) <= fit
+            gaps = predictions.n_classes == 2
+            task = partial(_measure, members, owners, of, rows, gaps=gaps, held=held)
             result.append(delayed(task, pure=False)())
     return result
 
 
 def _measure(
-    members: Sequence[Member], owners: Sequence[int], rows: Mapping[str, Rows], *, gaps: bool
+    members: Sequence[Member],
+    owners: Sequence[int],
+    run_index: Sequence[NDArray[np.int64]],
+    rows: Mapping[str, Rows],
+    *,
+    gaps: bool,
+    held: bool,
 ) -> pl.DataFrame:
-    """Count the repeats of a block, part by part; sums and ranges do not depend on the parts."""
+    """Count the repeats of a block, part by part; sums and ranges do not depend on the parts.
+
+    `held` ones fit into memory together: they are read once, for both passes.
+    """
     opened = readers(rows)
     found: dict[int, Histograms] = {}
+    kept: list[NDArray[Any]] = []
     for piece, owner in enumerate(owners):
         values = read(opened, piece, members[owner].held_out)["margin"]
         found.setdefault(owner, Histograms(members[owner].held_out.n_test)).add(values)
+        if held and gaps:
+            kept.append(values)
+    for piece, owner in enumerate(owners if gaps else ()):
+        if found[owner].has_candidates:
+            again = kept[piece] if held else read(opened, piece, members[owner].held_out)["margin"]
+            found[owner].compare(run_index[piece], again)
     frames = [found[number].frame(member, gaps=gaps) for number, member in enumerate(members)]
     return pl.concat(frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run beside the average of all others of its repeat.
+
+    Attributes
+    ----------
+    run : int
+        Its index.
+    apart : int
+        Test points by which their eCDFs differ at most, at the ends of bins.
+    own, others : int64 array (bin,)
+        Points of the run, and of the average of the others' logit gaps, in each bin.
+    """
+
+    run: int
+    apart: int
+    own: Counts
+    others: Counts
 
 
 class Histograms:
@@ -142,6 +190,8 @@ class Histograms:
         self.most = np.zeros(shape, np.int64)
         self.sum = np.zeros(n_test)
         self.averaged = 0
+        self.nearest: Candidate | None = None
+        self.furthest: Candidate | None = None
 
     def add(self, values: NDArray[np.floating[Any]]) -> None:
         """Add runs, in their order: their sum has the same bits however they are cut."""
@@ -154,6 +204,25 @@ class Histograms:
                 self.sum += run
                 self.averaged += 1
 
+    @property
+    def has_candidates(self) -> bool:
+        """Whether single runs can be compared with the average of the others."""
+        return self.averaged >= FEWEST and bool(np.isfinite(self.sum).all())
+
+    def compare(self, run_index: NDArray[np.int64], values: NDArray[np.floating[Any]]) -> None:
+        """Compare runs with the average of all others, once all were added; first ones win ties."""
+        for run, own in zip(run_index, values, strict=True):
+            if not np.isfinite(own).all():
+                continue
+            others = (self.sum - own) / (self.averaged - 1)
+            counts = histograms(np.stack([own.astype(np.float64), others]), EDGES)
+            apart = int(np.abs(np.cumsum(counts[0] - counts[1])).max())
+            one = Candidate(int(run), apart, counts[0], counts[1])
+            if self.nearest is None or apart < self.nearest.apart:
+                self.nearest = one
+            if self.furthest is None or apart > self.furthest.apart:
+                self.furthest = one
+
     def frame(self, member: Member, *, gaps: bool) -> pl.DataFrame:
         """Return the rows of the repeat; of gaps the ensemble's share, too."""
         n_test, n_runs = member.held_out.n_test, member.row.size
@@ -161,11 +230,20 @@ class Histograms:
         if gaps and self.averaged:
             ensemble = histograms((self.sum / self.averaged)[None], EDGES)[0]
         there = self.total > 0 if ensemble is None else (self.total > 0) | (ensemble > 0)
+        ends = {"nearest": self.nearest, "furthest": self.furthest}
+        for end in ends.values():
+            there |= False if end is None else end.others > 0
         bins = np.flatnonzero(there)
         named = [*["finite"] * N_FINITE, *APART]
         low = [None, *EDGES.tolist(), *[None] * len(APART)]
         high = [*EDGES.tolist(), None, *[None] * len(APART)]
         size = bins.size
+        candidates: dict[str, Any] = {}
+        for name, end in ends.items():
+            nothing = [None] * size
+            candidates[f"{name}_run"] = nothing if end is None else [end.run] * size
+            candidates[name] = nothing if end is None else end.own[bins] / n_test
+            candidates[f"{name}_loo"] = nothing if end is None else end.others[bins] / n_test
         return pl.DataFrame(
             {
                 "cell": np.full(size, member.cell),
@@ -182,6 +260,7 @@ class Histograms:
                 "share_min": self.least[bins] / n_test,
                 "share_max": self.most[bins] / n_test,
                 "ensemble": [None] * size if ensemble is None else ensemble[bins] / n_test,
+                **candidates,
             },
             schema_overrides=dict(SCHEMA),
             strict=False,

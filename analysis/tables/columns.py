@@ -163,6 +163,16 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
             _POINTS,
             "The same of the average of the runs' logit gaps; null of more than two classes.",
         ),
+        "nearest_run": (
+            "",
+            "The run whose eCDF is nearest to that of the average of all others' logit gaps; null "
+            "of more than two classes and of fewer than three runs.",
+        ),
+        "nearest": (_POINTS, "That run's points in the bin."),
+        "nearest_loo": (_POINTS, "The same of its leave-one-out ensemble, that average."),
+        "furthest_run": ("", "The run that is furthest from the average of all others."),
+        "furthest": (_POINTS, "That run's points in the bin."),
+        "furthest_loo": (_POINTS, "The same of its leave-one-out ensemble."),
     },
     "uncertainty": {
         "run_index": (

@@ -9,11 +9,13 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import StepPatch
 
 from manyseed.analysis.figures import kinds, shaded
+from manyseed.analysis.figures.candidates import candidates
 from manyseed.analysis.figures.kinds import Given
 from manyseed.analysis.figures.margins import margins
 from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
 from manyseed.analysis.questions.margins import EDGES
+from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_margins import counted
 from tests.analysis.samples import noisy, predictions, regular
@@ -65,6 +67,30 @@ def test_lines_are_means_and_bands_the_envelope_of_runs():
     assert "infinite" not in plot.caption
     assert margins(table, cells.drop("epoch")).n == 24  # tables of an earlier version
     assert margins(table.with_columns(epoch=pl.lit(7, pl.UInt32)), cells) is None
+
+
+def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():
+    table, cells, gaps, runs = table_of_margins()
+    of_runs = pl.DataFrame(
+        {"cell": [1], "epoch": [0], "repeat_index": [0], "run_index": [5], "alpha_hat": [0.25]}
+    )
+    plot = candidates(table, Tables(of_runs, of_runs, of_runs, cells))
+    for cell, axis in enumerate(plot.figure.axes):
+        own = gaps[runs.filter(cell=cell, repeat_index=0)["row"].to_numpy()].astype(float)
+        others = (own.sum(axis=0) - own) / 5
+        told = table.filter(cell=cell, repeat_index=0).row(0, named=True)
+        ends = [told["nearest_run"], told["furthest_run"]]
+        wanted = [each[run] for run in ends for each in (own, others)]
+        for line, values in zip(axis.lines, wanted, strict=True):
+            x, y = line.get_data()
+            below = [np.mean(values < np.sinh(place) / 4) for place in x]
+            assert y == pytest.approx(np.array(below), abs=1e-9)
+        assert f"run {cell}:0:{ends[0]} differs by" in plot.caption
+    assert plot.n == 4
+    assert plot.caption.count("α̂ 0.250") == (told["furthest_run"] == 5)
+    assert candidates(table.drop("nearest_run"), Tables(of_runs, of_runs, of_runs, cells)) is None
+    none = table.with_columns(nearest_run=pl.lit(None, pl.UInt16))
+    assert candidates(none, Tables(of_runs, of_runs, of_runs, cells)) is None
 
 
 def test_margins_without_a_place_are_told_and_classes_beyond_two_have_no_ensemble():

@@ -116,6 +116,50 @@ def test_a_planted_shift_is_the_envelope():
     assert found.filter(pl.col("points") > 0)["ensemble"].to_list() == pytest.approx([0, 0.96])
 
 
+def ecdf(values, edges):
+    return np.array([[np.mean(run < edge) for edge in edges] for run in values])
+
+
+@pytest.mark.parametrize("block_bytes", [OPTIONS.block_bytes, 3 * 60 * 4])
+def test_candidates_stand_beside_the_average_of_all_others(block_bytes, monkeypatch):
+    """Beside eCDFs run by run; the run that is shifted is the furthest from the others."""
+    monkeypatch.setattr(margins, "PART_RUNS", 2)
+    runs = regular(1, 2, 7)
+    score, y_true = noisy(np.random.default_rng(5), runs, 60)
+    of = predictions(score, y_true, runs)
+    margin = (score[..., 1] - score[..., 0]).copy()
+    margin[3] += 2.5
+    of = replace(of, margin=margin)
+    found = counted(of, Options(block_bytes=block_bytes))
+    for repeat in range(2):
+        values = margin[repeat * 7 : repeat * 7 + 7, 0].astype(float)
+        others = (values.sum(axis=0) - values) / 6
+        apart = np.abs(ecdf(values, EDGES) - ecdf(others, EDGES)).max(axis=1)
+        own = found.filter(repeat_index=repeat)
+        for name, run in (("nearest", apart.argmin()), ("furthest", apart.argmax())):
+            assert own[f"{name}_run"].unique().to_list() == [run]
+            assert own[name].sum() == pytest.approx(1)
+            at = own.filter(pl.col("high").is_not_null())
+            for column, which in ((name, values), (f"{name}_loo", others)):
+                told = at[column].cum_sum().to_numpy()
+                wanted = ecdf(which[[run]], at["high"].to_numpy())[0]
+                assert told == pytest.approx(wanted)
+    assert found.filter(repeat_index=0)["furthest_run"][0] == 3
+
+
+def test_no_candidates_of_two_runs_or_many_classes_or_infinite_margins():
+    runs = regular(1, 1, 2)
+    score, y_true = noisy(np.random.default_rng(5), runs, 60)
+    assert counted(predictions(score, y_true, runs))["nearest_run"].null_count() > 0
+    runs = regular(1, 1, 4)
+    score, y_true = noisy(np.random.default_rng(5), runs, 60)
+    of = predictions(score, y_true, runs)
+    margin = (score[..., 1] - score[..., 0]).copy()
+    margin[1, 0, 0] = np.inf
+    found = counted(replace(of, margin=margin))
+    assert found["nearest_run"].null_count() == found.height == found["furthest_loo"].null_count()
+
+
 def test_the_same_bits_however_runs_are_cut(monkeypatch):
     runs = regular(2, 2, 9)
     score, y_true = noisy(np.random.default_rng(2), runs, 50)

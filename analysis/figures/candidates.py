@@ -1,0 +1,112 @@
+"""Single runs beside their leave-one-out ensemble: two eCDFs each, of the nearest and furthest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.margins import axis_of_margins, places_of
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
+from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+from manyseed.analysis.tables.schema import Tables
+
+MAX_PANELS = 9  # a cell each
+TAIL = 0.002  # of the points, beyond which no eCDF is drawn
+ENDS = ("nearest", "furthest")
+TOLD = {
+    "accuracy": "accuracy",
+    "churn_loo_ensemble": "churn against the others",
+    "alpha_hat": "α̂",
+}
+
+
+@styled
+def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
+    """Draw the eCDFs of two runs of each cell and of their leave-one-out ensembles.
+
+    RKS24, figure 2. They are of the first repeat that has them.
+
+    Parameters
+    ----------
+    table : polars frame
+        `analysis.questions.margins`.
+    tables : Tables
+        Of one snapshot for each cell.
+    """
+    if "nearest_run" not in table.columns:  # an earlier version's
+        return None
+    key = [name for name in CELL_KEY if name in tables.cells.columns]
+    own = table.filter(pl.col("nearest_run").is_not_null(), pl.col("values") == "finite")
+    own = own.join(tables.cells, on=key, how="semi", maintain_order="left")
+    own = own.filter(pl.col("repeat_index") == pl.col("repeat_index").min().over(key))
+    there = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
+    if there.is_empty():
+        return None
+    chosen, left = first_of_each(there, MAX_PANELS)
+    named = titles(there)
+    figure, axes = panels([named[cell] for cell in chosen], "share of test points below")
+    handles: dict[str, Handle] = {}
+    told = []
+    for axis, cell in zip(axes, chosen, strict=True):
+        here = own.filter(cell=cell).sort("bin")
+        handles = _draw(axis, here)
+        told.append(f"{named[cell]}: {_described(here, tables.runs)}")
+    legend(figure, handles, "")
+    return Plot(
+        "candidates",
+        "Runs beside their leave-one-out ensemble",
+        "eCDFs of logit gaps, a panel per cell: of the run that is nearest to the average of the "
+        "logit gaps of all other runs of its repeat and of the one that is furthest from it, by "
+        "the largest difference; dashed: these averages. Of the first repeat. "
+        f"{'; '.join(told)}. n = {2 * len(chosen)} runs.{not_drawn(left)}",
+        2 * len(chosen),
+        figure,
+    )
+
+
+def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
+    """Draw four eCDFs, and return what the legend shows."""
+    first, last = int(own["bin"][0]), int(own["bin"][-1])
+    places = places_of(first, last)
+    handles: dict[str, Handle] = {}
+    seen = np.zeros(places.size, dtype=bool)
+    for index, end in enumerate(ENDS):
+        for column, name, style in (
+            (end, f"{end} run", "-"),
+            (f"{end}_loo", f"average of all runs but the {end}", (0, (4, 2))),
+        ):
+            steps = np.zeros(places.size)
+            steps[own["bin"].to_numpy() - first + 1] = own[column].to_numpy()
+            below = np.cumsum(steps)
+            seen |= (below > TAIL) & (below < 1 - TAIL)
+            [handles[name]] = axis.plot(
+                places, below, color=colour(index), linewidth=1.2, linestyle=style
+            )
+    drawn = np.flatnonzero(seen)
+    ends = places[[max(drawn[0] - 1, 0), min(drawn[-1] + 1, places.size - 1)]]
+    axis.set_xlim(*ends)
+    axis.set_ylim(0, 1)
+    axis_of_margins(axis, *ends)
+    axis.set_xlabel("logit gap")
+    return handles
+
+
+def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say which runs these are, how far apart, and what else is known of them."""
+    key = own.select(name for name in REPEAT_KEY if name in runs.columns).row(0, named=True)
+    said = []
+    for end in ENDS:
+        apart = float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
+        run = runs.filter(run_index=own[f"{end}_run"][0], **key)
+        values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
+        known = [
+            f"{name} {values[of]:.3f}" for of, name in TOLD.items() if values.get(of) is not None
+        ]
+        address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
+        said.append(", ".join([f"run {address} differs by {apart:.3f}", *known]))
+    return " and ".join(said)

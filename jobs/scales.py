@@ -210,13 +210,14 @@ def best(trials: Sequence[Trial]) -> tuple[float, float]:
 
 
 def evaluate_in_process(
-    canonical: dict[str, Any], number: int, device: Device, code: str = ""
+    canonical: dict[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
 ) -> Trial:
     """Evaluate a network in a process that keeps its data between calls.
 
-    `code` is that of `jobs.tuning.evaluate_in_process`: no classifier of a user's has a posterior.
+    `code` and `timeout` are those of `jobs.tuning.evaluate_in_process`: no classifier of a user's
+    has a posterior.
     """
-    del code
+    del code, timeout
     return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)
 
 

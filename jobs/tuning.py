@@ -100,7 +100,9 @@ def drawn(cell: Cell, number: int) -> dict[str, Value]:
     return draw(classifiers.space(cell.classifier, cell.hparams), fixed, _stream(cell, number))
 
 
-def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Draw:
+def evaluate(
+    trainer: Trainer, cell: Cell, number: int, device: Device = "cpu", timeout: float = 0.0
+) -> Draw:
     """Fit one draw of a tuned cell's search and judge it.
 
     Parameters
@@ -111,6 +113,8 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     number : int
         Of the draw, from 0.
     device : str
+    timeout : float
+        Seconds after which a command is ended; 0 for none.
 
     Raises
     ------
@@ -121,7 +125,7 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
     try:
         data = validation(trainer, cell)
-        handling = Handling(device=device)
+        handling = Handling(device=device, timeout=timeout)
         prediction = classifiers.fit(cell.classifier, hparams, data, generators, handling)
     except (MachineError, MemoryError, OSError):
         raise
@@ -175,7 +179,7 @@ def best(draws: Sequence[Draw]) -> int:
 
 
 def evaluate_in_process(
-    canonical: dict[str, Any], number: int, device: Device, code: str = ""
+    canonical: dict[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
 ) -> Draw:
     """Evaluate a draw in a process that keeps its data between calls.
 
@@ -188,12 +192,14 @@ def evaluate_in_process(
     device : Device
     code : str
         The folder of the copy of users' own code, where there is one.
+    timeout : float
+        As of `evaluate`.
     """
     if code:
         from manyseed.jobs.own import copies
 
         copies.use(Path(code), canonical["classifier"])
-    return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)
+    return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device, timeout)
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ from manyseed.orchestrator.disk.records import locked, read_records, write_recor
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.code import CodeHere, timeout_of
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.scales import FoundScale
@@ -69,7 +69,14 @@ def tune(
         gpu = next(iter(gpus().values()), None)
         here = CodeHere(paths, cells.filter(hparams="tuned"))
         here.copy()
-        todo = [replace(search, code=here.of(search.cell.classifier)) for search in todo]
+        todo = [
+            replace(
+                search,
+                code=here.of(search.cell.classifier),
+                timeout=timeout_of(paths, search.classifier, search.cell.classifier),
+            )
+            for search in todo
+        ]
         recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
         done, total = 0, sum(_n_fits(search) for search in [*todo, *later])
 
@@ -204,7 +211,7 @@ def _judged(
                 of: Callable[..., Draw | Trial] = evaluate_in_process
                 if search.ensembling:
                     of = scales.evaluate_in_process
-                fit = pool.submit(of, asked, number, search.device, search.code)
+                fit = pool.submit(of, asked, number, search.device, search.code, search.timeout)
                 waiting[fit] = search, number
             for future in as_completed(waiting):
                 search, number = waiting.pop(future)

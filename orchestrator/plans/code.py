@@ -62,7 +62,7 @@ class CodeHere:
                 if own not in by_text:
                     by_text[own] = self._find(canonical, name)
                 self._keys[cell] = by_text[own]
-                self._timeouts[cell] = _timeout(paths, name) if "command" in canonical else 0.0
+                self._timeouts[cell] = timeout_of(paths, name, canonical)
 
     @property
     def of_tasks(self) -> dict[int, tuple[str, float]]:
@@ -164,8 +164,24 @@ class CodeHere:
         return [pin for pin in reversed([*read_pins(self._paths).values()]) if pin.entry == entry]
 
 
-def _timeout(paths: SweepPaths, name: str) -> float:
-    """Return what the sweep's file says of a command now: it is no part of what a cell is."""
+def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> float:
+    """Return what the sweep's file says of a command now: it is no part of what a cell is.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    name : str
+        Of the classifier in the file.
+    classifier : mapping
+        Its canonical description.
+
+    Returns
+    -------
+    float
+        Seconds after which its fits are ended; 0 for none, and for what is no command.
+    """
+    if "command" not in classifier:
+        return 0.0
     from manyseed.jobs.own.table import timeout
 
     try:

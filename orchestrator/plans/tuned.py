@@ -42,6 +42,8 @@ class Search:
         The device requested for its fits.
     code : str
         The folder of the copy of users' own code; empty: none is imported from there.
+    timeout : float
+        Seconds after which a fit of a command is ended; 0 for none.
     ensembling : str
         Of a search for the scale of a cell's posterior: its method, as the sweep file calls it.
     fitted : Cell, optional
@@ -54,6 +56,7 @@ class Search:
     cell: Cell
     device: Device
     code: str = ""
+    timeout: float = 0.0
     ensembling: str = ""
     fitted: Cell | None = None
 

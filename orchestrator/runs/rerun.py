@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs import whole
+from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.run import MachineError, Run
 from manyseed.jobs.saving import READ, endings, lacking, saving
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.code import timeout_of
 from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.address import find_run
@@ -53,6 +55,8 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
         For a run that is not published, and a file that cannot be its model's.
     UnavailableError
         Where its data, its tuned hparams or packages are missing.
+    RunsError
+        Where it is a command's, and that fails or takes longer than its timeout.
     """
     found = find_run(paths, address)
     published = stored(paths, found)
@@ -79,6 +83,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
             curves=found.spec.curves,
             measures=found.spec.measures,
             response=found.spec.asked,
+            timeout=timeout_of(paths, str(found.axes["classifier"]), run.cell.classifier),
         )
         if save is not None:
             handling = replace(
@@ -88,6 +93,9 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
         y_true = trainer.test_set(run.cell, run.repeat).y_true
     except MachineError as error:
         raise UnavailableError(f"{error}{remedy(error, paths)}") from None
+    except CommandError as error:
+        said = f"this time the fit of {address} fails: {error}"
+        raise RunsError(said) from None
     finally:
         for code in own:
             forget_code(paths, code)

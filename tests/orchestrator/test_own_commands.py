@@ -14,7 +14,7 @@ from manyseed import Sweep
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.jobs.training.encode import dense
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
@@ -222,6 +222,30 @@ def test_another_timeout_is_the_same_cell(project: Path, tmp_path: Path) -> None
     sweep = Sweep.plan(project, tmp_path / "sweep")
     again = write(project, SWEEP.replace("encode  =", "timeout = 9\nencode ="))
     assert plan_change(again, sweep.directory).is_empty
+
+
+@pytest.mark.slow
+def test_a_timeout_ends_reruns_and_searches_too(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FAILS)
+    text = (
+        FAILING.replace('["grid"]', '["default"]')
+        .replace('grid    = { mode = ["write", "fail", "hang"] }', "")
+        .replace("{hparams.mode}", "{hparams.mode} {hparams.lr}")
+        .replace("runs    = 2", "runs = 1\ntune = { draws = 2 }")
+        + "space = { lr = { low = 0.1, high = 1.0, default = 0.5 } }\n"
+    )
+    sweep = train(write(project, text), tmp_path / "sweep")
+    assert sweep.status()["runs"]["done"] == 1
+    assert sweep.rerun("0:0:0")["equal"]
+    text = text.replace('["default"]', '["default", "tuned"]')
+    short = write(project, text.replace("timeout = 10", "timeout = 0.01"))  # no Python is as fast
+    Sweep.plan(short, tmp_path / "sweep")
+    ended = "the command was ended after 0.01 s, its timeout"
+    with pytest.raises(RunsError, match=f"the fit of 0:0:0 fails: .*{ended}"):
+        sweep.rerun("0:0:0")
+    with pytest.raises(RunsError, match=f"all 2 draws failed, .*{ended}"):
+        sweep.tune(workers=1)
+    assert not left(tmp_path)
 
 
 @pytest.mark.slow

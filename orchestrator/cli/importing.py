@@ -46,10 +46,11 @@ def import_(
 ) -> None:
     """Make a sweep directory of predictions that were made elsewhere.
 
-    FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; an NPY of
-    one of the two; CSV or Parquet tables in OpenML's columns, one per run; or what manyseed export
-    wrote. analyze, query, report and howmany take the directory like any other. Files of arrays
-    with the same dataset and classifier are further runs.
+    FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; a file of
+    torch.save with tensors of these names; an NPY of one of the two; CSV or Parquet tables in
+    OpenML's columns, one per run; or what manyseed export wrote. analyze, query, report and howmany
+    take the directory like any other. Files of arrays with the same dataset and classifier are
+    further runs.
 
     Examples:
 

@@ -24,8 +24,9 @@ from manyseed.orchestrator.importing.frames import (
 )
 from manyseed.orchestrator.importing.joined import joined
 from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
+from manyseed.orchestrator.importing.tensors import FORMATS as TENSORS
 
-FORMATS = (".npz", ".npy", ".csv", ".parquet", ".zip")
+FORMATS = (".npz", ".npy", *TENSORS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
 
@@ -46,9 +47,9 @@ def import_predictions(
     Parameters
     ----------
     files : sequence of Path
-        NPZ or NPY files, each of a dataset of its own, or all of the same where `dataset` is given;
-        CSV or Parquet tables in OpenML's columns, each with further runs of the same; or one file
-        that ``export`` wrote.
+        NPZ, NPY or PyTorch files, each of a dataset of its own, or all of the same where `dataset`
+        is given; CSV or Parquet tables in OpenML's columns, each with further runs of the same; or
+        one file that ``export`` wrote.
     directory : Path
         The sweep directory to make.
     dataset, classifier : str
@@ -156,7 +157,7 @@ def _kind(file: Path) -> str:
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
         raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
-    if file.suffix in (".npz", ".npy"):
+    if file.suffix in (".npz", ".npy", *TENSORS):
         return "arrays"
     if file.suffix == ".zip":
         return ".zip"

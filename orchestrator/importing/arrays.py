@@ -1,4 +1,4 @@
-"""NPY and NPZ files: scores (run, sample, class) or labels (run, sample), and what they are of."""
+"""NPY, NPZ and PyTorch files: scores (run, sample, class) or labels (run, sample)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from manyseed.orchestrator.importing.source import (
     codes,
     texts,
 )
+from manyseed.orchestrator.importing.tensors import FORMATS as TENSORS
+from manyseed.orchestrator.importing.tensors import read_tensors
 
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}
@@ -136,7 +138,7 @@ def read_arrays(
     Parameters
     ----------
     path : Path
-        Ends in .npy or .npz.
+        Ends in .npy, .npz, .pt or .pth.
     names : Names
     beside : mapping
         Entries that other files give: y_true and attributes of runs.
@@ -152,7 +154,10 @@ def read_arrays(
     UserError
         For entries that are missing, unknown, or don't fit each other.
     """
-    large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
+    if path.suffix in TENSORS:
+        large, small = _pt(path, scratch, stack)
+    else:
+        large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
     given = {**small, **beside}
     if len(large) != 1:
         there = " and ".join(large) or "neither"
@@ -231,17 +236,37 @@ def _npy(path: Path, stack: ExitStack) -> _Entries:
     return {"scores" if array.dtype.kind == "f" else "labels": array}, {}
 
 
+def _pt(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
+    large: dict[str, OnDisk] = {}
+    small: dict[str, NDArray[Any]] = {}
+    for given, array in read_tensors(path).items():
+        name = _entry(given, large, path)
+        if name in LARGE:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+            file.flush()
+            large[name] = OnDisk.at(file, 0, path, given)
+        else:
+            small[name] = array
+    return large, small
+
+
+def _entry(name: str, large: Mapping[str, OnDisk], path: Path) -> str:
+    """Return what an entry is, by what a file calls it."""
+    name = ALSO.get(name, name)
+    if name in large:
+        raise UserError("gives scores and logits; one of them is needed", file=path)
+    if name not in ENTRIES:
+        raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
+    return name
+
+
 def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
     large: dict[str, OnDisk] = {}
     small: dict[str, NDArray[Any]] = {}
     archive = stack.enter_context(opened(path, "an NPZ file"))
     for info in archive.infolist():
-        name = info.filename.removesuffix(".npy")
-        name = ALSO.get(name, name)
-        if name in large:
-            raise UserError("gives scores and logits; one of them is needed", file=path)
-        if name not in ENTRIES:
-            raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
+        name = _entry(info.filename.removesuffix(".npy"), large, path)
         with reading_zip(path, name):
             if name in LARGE:
                 large[name] = _member(path, archive, info, scratch, stack)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
+from manyseed.orchestrator.provenance import Recipe
 from tests.orchestrator.conftest import command
 
 DATA = Path(__file__).parents[1] / "data"
@@ -37,6 +39,9 @@ def earlier(tmp_path: Path) -> Path:
         archive.extractall(tmp_path / "sweep")
     with zipfile.ZipFile(DATA / "earlier-sweep-tables.zip") as archive:
         archive.extractall(tmp_path / "tables")
+    # as if trained with this Python and these libraries, or resuming would be refused
+    recipe = Recipe.here().to_json()
+    (tmp_path / "sweep" / "plan" / "recipes" / "0001.json").write_text(json.dumps(recipe))
     return tmp_path
 
 

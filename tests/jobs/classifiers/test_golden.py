@@ -117,4 +117,6 @@ def test_a_fit_predicts_what_it_always_predicted(name):
         found = told(prediction)
         if same:
             assert found == expected
-        np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0.05, atol=0.05)
+        # versions of XGBoost begin at other scores, and round others
+        atol = 0.3 if name == "xgb" else 0.05
+        np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0.05, atol=atol)

@@ -212,7 +212,8 @@ def test_tables_without_the_column_are_read(trained: Sweep, tmp_path: Path) -> N
 def test_conventions_are_those_of_the_file_and_survive_json(joint: Sweep) -> None:
     options = conventions(joint.paths, alpha_reference="half", reference_snapshot=3)
     assert (options.snapshots, options.resamples) == ((1, 3), 10)
-    assert from_json(json.loads(json.dumps(to_json(options)))) == options
+    # as JSON: NaN is an option, and equals itself in dataclasses of Python up to 3.12 alone
+    assert to_json(from_json(json.loads(json.dumps(to_json(options))))) == to_json(options)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
     """
     for key in given:
         if key != SIZE:
-            raise Refused(key, given[key], f"{path} is a folder of images, a class in each folder")
+            reason = f"{path} is a folder of images, a class in each folder"
+            raise Refused(key, given[key], reason, needs={key: None})
     size = _size(given)
     found = _look(path, size)
     names, y = classes_of(DataColumn("source", np.array(found.classes, dtype=object)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets import together
 from manyseed.jobs.datasets.classes import Grouping, group
+from manyseed.jobs.datasets.folds import FOLDS
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
 from manyseed.jobs.datasets.source import DataShape
@@ -21,7 +22,8 @@ PREPARATION_VERSION = 1
 """Version of what happens between a source's samples and a dataset's; part of the identity."""
 
 
-_SAID = {"split": "the folders train and test say", "folds": "the task's folds say"}
+_SAID = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
+"""What holds the test sets, where no key of the table does."""
 
 
 def resolve(
@@ -62,7 +64,8 @@ def resolve(
     if test is None:
         test = 0.25 if told is None else OFFICIAL
     elif told is not None and test != OFFICIAL:
-        said = f"{told} says" if told in parameters else _SAID[told]
+        said = f"{told} {'say' if told == FOLDS else 'says'}"
+        said = said if told in parameters else _SAID[told]
         raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(

@@ -79,7 +79,8 @@ def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
     """
     torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
     if torn:
-        reason = f"is torn apart by the file's own split: {torn} groups have rows in both parts"
+        groups_have = "1 group has" if torn == 1 else f"{torn} groups have"
+        reason = f"is torn apart by the file's own split: {groups_have} rows in both parts"
         raise Refused(GROUP, name, reason)
 
 

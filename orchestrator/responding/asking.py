@@ -202,16 +202,16 @@ def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
         raise UserError(
             f"runs of {names} keep no parameters",
             file=paths.directory,
-            remedy=f"set keep.parameters = true{_size(paths, plan, lacking)}, or [response] before "
-            "planning; or leave these cells out with --where",
+            remedy=f"{_to_keep(paths, plan, lacking)}[response] before planning; or leave these "
+            "cells out with --where",
         )
     for one in ComparedShards(paths, plan).unseen((group, None) for group in groups):
         one.compare()
     return groups
 
 
-def _size(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
-    """Say what keeping the models of groups would have taken, where that is known."""
+def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
+    """Say what keeping the models of groups would have taken, or why they cannot be kept."""
     expansion = expand(
         read_sweep_file(paths.sweep_file), paths.sweep_file, own_code(paths.sweep_file, paths)
     )
@@ -225,13 +225,15 @@ def _size(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
                 expansion.datasets[spec.dataset],
                 spec.classifier,
             )
-        except (Refused, KeyError):
-            return ""
+        except KeyError:
+            return "set keep.parameters = true, or "
+        except Refused as error:
+            return f"keep.parameters cannot have them ({error.reason}): set "
         n = int(lengths.filter(group=spec.number)["len"].sum())
         each = max(one.numbers * np.dtype(one.dtype).itemsize for one in found)
         total, runs = total + n * each, runs + n
     amount = f"{total / 1e9:,.1f} GB" if total >= 1e8 else f"{total / 1e6:,.1f} MB"
-    return f" ({amount} for these {runs:,} runs)"
+    return f"set keep.parameters = true ({amount} for these {runs:,} runs), or "
 
 
 def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -> dict[str, Asked]:

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.jobs import parameters
 from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
@@ -22,6 +23,7 @@ from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.results.published import published
 from manyseed.orchestrator.results.responses import responses
 from manyseed.orchestrator.results.tables import RESPONSE_CURVES, RESPONSES
+from manyseed.orchestrator.store.layout import lengths
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from tests.orchestrator.conftest import command, inside, stored, train, write
@@ -253,7 +255,7 @@ def test_what_is_no_table_is_named(
 
 
 @pytest.mark.slow
-def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path) -> None:
+def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path, monkeypatch) -> None:
     text = TEXT.replace("keep    = { parameters = true }\n", "")
     sweep = Sweep.plan(write(tmp_path / "p.toml", text), tmp_path / "sweep")
     with pytest.raises(UserError, match="no run is finished yet"):
@@ -265,7 +267,32 @@ def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path) -> N
     assert "runs of digits × net, digits × dense keep no parameters" in said
     assert "set keep.parameters = true (" in said
     assert "MB for these 16 runs), or [response] before planning" in said
+    monkeypatch.setattr(parameters, "LARGEST", 10_000)  # in the place of 256 MB
+    told = r"cannot have them \(models of dense are .* most\): set \[response\] before planning"
+    with pytest.raises(UserError, match=told):
+        sweep.respond(workers=1, where="classifier = 'dense'")
     assert not (sweep.directory / "responses").exists()
+
+
+@pytest.mark.slow
+def test_models_that_fill_a_shard_each_answer_one_by_one(tmp_path: Path, monkeypatch) -> None:
+    """As models of 256 MB do: here the limits are below what one takes."""
+    for name, most in {
+        "SHARD_BYTES": 1_000,
+        "CHUNK_BYTES": 100,
+        "LARGE_CHUNK_BYTES": 1_000,
+    }.items():
+        monkeypatch.setattr(lengths, name, most)
+    text = (
+        (TEXT + RESPONSE)
+        .replace('["net", "dense"]', '["net"]')
+        .replace("repeats = 2", "repeats = 1")
+    )
+    sweep = train(write(tmp_path / "alive.toml", text), tmp_path / "sweep")
+    [group] = list_groups(sweep.paths.store)
+    assert (group.spec.shard_length, group.spec.chunk_length) == (1, 1)
+    found = sweep.respond(workers=1)
+    assert assert_as_in_training(sweep, found.file) == found.asked == 4
 
 
 def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(

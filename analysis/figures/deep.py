@@ -30,8 +30,8 @@ KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
 MOST = 6  # lines of a panel
 FEWEST = 3  # runs from which on a correlation is reported
-ONE, DEEP, METHODS = 0, 1, 2
-"""Colours: of single runs, of their average, and of the first method, the same in all figures."""
+PLAIN = "black"
+"""The colour of single runs and of their ensembles, which methods are compared with."""
 
 
 @styled
@@ -121,13 +121,14 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     figure, axes = panels([named[cell] for cell in chosen], "independent runs")
     values = own["value"].unique().sort().to_list()
     handles: dict[str, Handle] = {}
-    drawn = 0
+    drawn = crowded = 0
     for axis, cell in zip(axes, chosen, strict=True):
         here = own.filter(deep_cell=cell)
-        for value in here["value"].unique().sort().to_list()[:MOST]:
-            index = values.index(value)
-            of_value = here.filter(value=value)
-            line = _equivalents(axis, of_value, index, index + METHODS * methods)
+        own_values = here["value"].unique().sort().to_list()
+        shown = own_values if methods else own_values[:MOST]
+        crowded += len(own_values) - len(shown)
+        for value in shown:
+            line = _equivalents(axis, here.filter(value=value), values.index(value))
             if line is not None:
                 handles[value] = line
                 drawn += 1
@@ -162,13 +163,13 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
         f"{what}, all else equal: a panel for each cell "
         "whose runs are counted, means over repeats; "
         "bars: the same with ensembles one standard deviation better and worse, up to the size of "
-        f"the pool. n = {repeats:,} compared repeats.{out}{not_drawn(left)}",
+        f"the pool. n = {repeats:,} compared repeats.{out}{not_drawn(left + crowded)}",
         repeats,
         figure,
     )
 
 
-def _equivalents(axis: Axes, own: pl.DataFrame, index: int, shade: int) -> Any:
+def _equivalents(axis: Axes, own: pl.DataFrame, index: int) -> Any:
     known = own.filter(pl.col("dee").is_not_null()).with_columns(
         pl.col("dee_lower").fill_null(pl.col("dee")),
         pl.col("dee_upper").fill_null(pl.col("pool")),
@@ -186,8 +187,8 @@ def _equivalents(axis: Axes, own: pl.DataFrame, index: int, shade: int) -> Any:
         size * (1 + 0.02 * index),
         mean,
         yerr=np.maximum(bars, 0),
-        color=colour(shade),
-        marker=marker(shade),
+        color=colour(index),
+        marker=marker(index),
         markersize=3.5,
         linewidth=1.2,
         capsize=2,
@@ -219,6 +220,11 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         here = own.filter(cell=cell)
         values = ",\xa0".join(_correlation(here, *names) for names in forms.values())
         told.append(f"{named[cell]}: ρ\xa0=\xa0{values}")  # on one line
+    together = []
+    for (dataset,), here in several.group_by("dataset", maintain_order=True):
+        if here["cell"].n_unique() > 1:
+            values = ",\xa0".join(_correlation(here, *names) for names in forms.values())
+            together.append(f"{dataset} {values}")
     figure, axes = panels(told, "log-likelihood (nats)")
     for axis, cell in zip(axes, chosen, strict=True):
         here = own.filter(cell=cell)
@@ -241,8 +247,9 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
         "Each run of a cell, before and after calibration; ρ is Pearson's "
         "correlation over its runs, before, after: where it is far from −1 before only, "
-        f"temperatures and not models set the runs apart. n = {own.height:,} runs, copies left "
-        f"out.{not_drawn(left)}",
+        "temperatures and not models set the runs apart."
+        + (f" Over all cells of a dataset ρ: {'; '.join(together)}." if together else "")
+        + f" n = {own.height:,} runs, copies left out.{not_drawn(left)}",
         own.height,
         figure,
     )

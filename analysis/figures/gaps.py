@@ -66,7 +66,7 @@ def _gap(
         axis.set_xlabel(row["measure"].replace("_", " "))
     if len(levels) > 1:
         legend(figure, handles, by.replace("_", " "))
-    first = rows[0]
+    first, is_signed = rows[0], models["gi_folded"].null_count() < models.height
     corpora, left = int(first["n_corpora"]), int(found["n_excluded"].max() or 0)  # type: ignore[arg-type]
     seeds = (
         f"mean over {corpora} corpora of one model a configuration, ± their standard deviation"
@@ -78,7 +78,7 @@ def _gap(
         f"Generalisation gap and scores of {named(first['transform'], first['layer'])}: "
         f"{first['dataset']} × {first['classifier']}",
         "Each dot is a model: a score of its response curve, and its accuracy on training rows "
-        "less that on test points, which for transforms of images are moved at random. "
+        f"less that on test points{', each moved at random' * is_signed}. "
         f"n = {models.height:,} models"
         + (f", {left:,} left out whose training accuracy is too low" if left else "")
         + f". cmi: what the score says of the order of two models' gaps beyond their hparams, "
@@ -105,4 +105,4 @@ def _said(row: Mapping[str, Any], models: pl.DataFrame) -> str:
             told += f" ± {row['cmi_sd']:.1f}"
     known = models.filter(pl.col(row["measure"]).is_not_null())
     r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
-    return f"{told}, r {r:.2f}".replace("-", MINUS)
+    return f"{told}, r\xa0{r:.2f}".replace("-", MINUS)

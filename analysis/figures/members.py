@@ -8,8 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures import deep as of_deep
-from manyseed.analysis.figures.deep import MAX_PANELS, sizes
+from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.tables.keys import IS_METHOD
@@ -43,20 +42,19 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     values = here["value"].unique().sort().to_list()
     names = [value for value in values if value != DEEP]
     values = [*(value for value in values if value == DEEP), *names]
-    shades = {DEEP: of_deep.DEEP} | {v: of_deep.METHODS + n for n, v in enumerate(names)}
+    looks = {DEEP: (PLAIN, marker(0))} | {v: (colour(n), marker(n)) for n, v in enumerate(names)}
     figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
     handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
         own = here.filter(of=cell)
         for value in own["value"].unique().to_list():
             of_value = own.filter(value=value)
-            index = shades[value]
-            handles[value] = _line(axis, of_value, "cll", index, "-")
+            handles[value] = _line(axis, of_value, "cll", looks[value], "-")
             _line(
                 axis,
                 of_value.filter(pl.col("log_likelihood").is_finite()),
                 "log_likelihood",
-                index,
+                looks[value],
                 "--",
             )
         sizes(axis, int(own["members"].max()), "models averaged, k")  # type: ignore[arg-type]
@@ -74,7 +72,7 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     )
 
 
-def _line(axis: Axes, own: pl.DataFrame, name: str, index: int, dashes: str) -> Any:
+def _line(axis: Axes, own: pl.DataFrame, name: str, look: tuple[str, str], dashes: str) -> Any:
     over = (
         own.group_by("cell", "repeat_index", "members", maintain_order=True)
         .agg(mean_of(pl.col(name)))
@@ -86,8 +84,8 @@ def _line(axis: Axes, own: pl.DataFrame, name: str, index: int, dashes: str) -> 
     (line,) = axis.plot(
         over["members"].to_numpy(),
         over[name].to_numpy(),
-        color=colour(index),
-        marker=marker(index),
+        color=look[0],
+        marker=look[1],
         markersize=2.5,
         linewidth=1.4 if dashes == "-" else 0.9,
         ls=dashes,

@@ -9,8 +9,7 @@ import polars as pl
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures import deep as of_deep
-from manyseed.analysis.figures.deep import MAX_PANELS
+from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
@@ -50,8 +49,8 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     plain_ones = [value for value in (ONE, DEEP) if value in values]
     methods = [value for value in values if value not in plain_ones]
     values = [*plain_ones, *methods]
-    shades = {ONE: of_deep.ONE, DEEP: of_deep.DEEP}
-    shades |= {value: of_deep.METHODS + number for number, value in enumerate(methods)}
+    looks = {ONE: (PLAIN, marker(0), "--"), DEEP: (PLAIN, marker(0), "-")}
+    looks |= {value: (colour(n), marker(n), "-") for n, value in enumerate(methods)}
     means = (
         own.group_by("of", "value", *_AT, maintain_order=True)
         .agg(mean_of(pl.col("c_tace")).alias("mean"))
@@ -67,14 +66,15 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     for axis, (cell, threshold) in zip(axes, places, strict=True):
         here = means.filter(of=cell, threshold=threshold)
         for value in here["value"].unique().to_list():
-            index, line = shades[value], here.filter(value=value)
+            line, (shade, dot, dashes) = here.filter(value=value), looks[value]
             (handles[value],) = axis.plot(
                 line["bins"].to_numpy(),
                 line["mean"].to_numpy(),
-                color=colour(index),
-                marker=marker(index),
+                color=shade,
+                marker=dot,
                 markersize=3,
                 linewidth=1.2,
+                ls=dashes,
             )
         ticks = here["bins"].unique().sort().to_list()
         axis.set_xscale("log")

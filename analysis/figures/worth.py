@@ -9,7 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from manyseed.analysis.figures.deep import MAX_PANELS, METHODS, sizes
+from manyseed.analysis.figures.deep import MAX_PANELS, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
@@ -125,8 +125,8 @@ def _drawn(
             size * (1 + 0.02 * index),
             mean,
             yerr=np.maximum(bars, 0),
-            color=colour(METHODS + index),
-            marker=marker(METHODS + index),
+            color=colour(index),
+            marker=marker(index),
             markersize=3,
             linewidth=1.2,
             capsize=2,

@@ -168,7 +168,7 @@ def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
             + "."
         )
         if one.silent:
-            text += f" None is seen to of {', '.join(one.silent)}."
+            text += f" No score of {', '.join(one.silent)} is seen to."
         yield text, (figure, "response-measures", "conventions")
 
 

@@ -375,6 +375,8 @@ def test_likelihoods_are_correlated_within_a_cell():
     plot = deep.likelihood_against(runs, "error")
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
     assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
+    pooled = f"{np.corrcoef(runs['error'], runs['cll'])[0, 1]:.2f}"
+    assert f"Over all cells of a dataset ρ: data-00 {pooled},\xa0{pooled}." in plot.caption
 
 
 def test_every_classifier_has_a_panel_before_any_has_two():

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.deep import METHODS, equivalents
+from manyseed.analysis.figures.deep import equivalents
 from manyseed.analysis.figures.members import members_by_size
 from manyseed.analysis.figures.style import colour
 from manyseed.analysis.figures.worth import averaged_equivalents, equivalents_by_metric
@@ -135,7 +135,31 @@ def test_a_method_has_the_same_colour_in_all_figures():
         handle = found.legend_handles[places.index("snapshot")]
         line = handle.get_children()[0] if isinstance(handle, Container) else handle
         looks = getattr(line, "get_color", getattr(line, "get_colors", None))()
-        assert to_hex(looks if isinstance(looks, str) else looks[0]) == to_hex(colour(METHODS))
+        assert to_hex(looks if isinstance(looks, str) else looks[0]) == to_hex(colour(0))
+
+
+def test_every_method_has_a_line():
+    measured, dee = tables(("cnn",), seen=("none",))
+    names = ["csgld", "dropout", "fge", "kfac-laplace", "single", "snapshot", "swag", "vi"]
+    of_method = pl.col("ensembling").cast(pl.String) == "snapshot"
+    every = dee.filter(pl.col("axis") != "ensembling")
+    for name in names:
+        own = dee.filter(pl.col("axis") == "ensembling").with_columns(ensembling=pl.lit(name))
+        every = pl.concat([every, own], how="vertical_relaxed")
+    deep = measured.filter(~of_method)
+    several = [measured.filter(of_method).with_columns(ensembling=pl.lit(name)) for name in names]
+    for plot, others in (
+        (equivalents(every, methods=True), []),
+        (equivalents_by_metric(every), []),
+        (members_by_size(pl.concat([deep, *several])), ["none: deep ensembles"]),
+    ):
+        [found] = plot.figure.legends
+        assert [text.get_text() for text in found.get_texts()] == [*others, *names]
+        axis = plot.figure.axes[0]
+        lines = [bars.lines[0] for bars in axis.containers] or axis.lines
+        looks = {(to_hex(line.get_color()), line.get_marker()) for line in lines}
+        assert len(looks) == len(others) + len(names)
+    assert "not drawn" not in equivalents(every, methods=True).caption
 
 
 def test_the_table_has_each_ensemble_with_what_it_took_and_is_worth():

@@ -124,7 +124,7 @@ def test_gaps_are_drawn_against_each_score_with_what_it_tells():
     }
     assert titles.keys() == {"gi", "mean accuracy", "end accuracy"}
     row = found.filter(measure="gi", transform="inter").row(0, named=True)
-    assert titles["gi"].startswith(f"cmi {row['cmi']:.1f} ± {row['cmi_sd']:.1f}, r 0.9")
+    assert titles["gi"].startswith(f"cmi {row['cmi']:.1f} ± {row['cmi_sd']:.1f}, r\xa00.9")
     assert titles["mean accuracy"].startswith("cmi as by chance")
     assert "n = 96 models." in first.caption
     dots = [len(one.get_offsets()) for one in first.figure.axes[0].collections]

@@ -60,7 +60,7 @@ def test_a_planted_score_is_told_and_the_others_are_not():
 def test_a_transform_of_which_nothing_is_told_is_named():
     both = pl.concat([corpus(transforms=("intra",)), corpus(1, told=(), transforms=("inter",))])
     ((text, _),) = sentences(information(both, HPARAMS, permutations=100))
-    assert "None is seen to of inter." in text
+    assert "No score of inter is seen to." in text
 
 
 def test_a_score_that_runs_against_its_promise_is_called_so():

@@ -337,8 +337,9 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
         contexts = own.filter(pl.col("part") == TEST_SET).height
         told.append(
-            f"test sets move accuracy more than seeds in {apart.height:,} of {contexts:,} cells, "
-            f"most in {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
+            f"test sets move accuracy more than seeds in {apart.height:,} of {contexts:,} cells "
+            f"(where the two 95 % intervals lie apart, each cell by itself), most in "
+            f"{row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
             f"95 %; n = {row['n_repeats']:,} test sets) against {row['variance_all'] ** 0.5:.4f} "
             f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"

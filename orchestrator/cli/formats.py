@@ -125,11 +125,12 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         if len(over) == 1:
             remarks = [f"± is half of the 95 % interval over {over[0]}."]
         frame = frame if len(over) > 1 else frame.drop(_OVER)
-    half = {
-        name: (frame[f"{name}{_HIGH}"] - frame[f"{name}{_LOW}"]) / 2
-        for name in frame.columns
-        if f"{name}{_HIGH}" in frame.columns
-    }
+    half = {}
+    for name in frame.columns:
+        # a mean that --agg asked for has the interval of its column
+        ends = name if f"{name}{_HIGH}" in frame.columns else name.removesuffix("_mean")
+        if f"{ends}{_HIGH}" in frame.columns:
+            half[name] = (frame[f"{ends}{_HIGH}"] - frame[f"{ends}{_LOW}"]) / 2
     columns = [name for name in frame.columns if not name.endswith((_LOW, _HIGH))]
     cells: list[list[object]] = []
     for name in columns:

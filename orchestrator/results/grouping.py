@@ -25,6 +25,7 @@ from manyseed.orchestrator.results.tables import (
     CURVES,
     ENSEMBLES,
     RESPONSE_CURVES,
+    WITHOUT_COPIES,
     WITHOUT_REPEATS,
     Results,
 )
@@ -78,9 +79,9 @@ def grouped(
     Returns
     -------
     DataFrame
-        Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables that have
-        rows within repeats), n_twins (rows of cells whose fits are another cell's, in sweeps that
-        have any: where that one is in the group, they are left out of n and all else), coverage
+        Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables whose
+        rows are of runs), n_twins (rows of cells whose fits are another cell's, in sweeps that have
+        any: where that one is in the group, they are left out of n and all else), coverage
         (planned runs that are finished, where the plan is known), and
         `columns`; beside means of what is known of repeats the ends of their interval
         (``accuracy_ci_low``, ``accuracy_ci_high``), and at last `over`: whether these are over test
@@ -131,7 +132,8 @@ def grouped(
         delta, probe = (pl.col(name).filter(known) for name in ("delta", "probe"))
         values += [delta.min().alias("delta_lo"), delta.max().alias("delta_hi")]
         values.append(probe.drop_nulls().unique().sort().str.join("+").alias("_probe"))
-    count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * of_repeats)]
+    copies = of_repeats and table not in WITHOUT_COPIES
+    count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * copies)]
     result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
     beside = [frame for frame in (twins, _finished(tables, asked, by, where)) if frame is not None]
     if SD in agg and table in WITHIN:

@@ -150,6 +150,9 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
     if question.is_grouped and question.table == VARIANCE:
         remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
         raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
+    if question.is_grouped and question.table == MARGINS:
+        remedy = "ask for rows with --where, or sum points with --sql"
+        raise UserError("shares of bins are not averaged", key="--by", value=by, remedy=remedy)
     if question.is_grouped and question.table == CMI:
         remedy = "ask for rows with --where"
         raise UserError("what all models say is not averaged", key="--by", value=by, remedy=remedy)

@@ -72,7 +72,6 @@ def rows_of(tables: Results, table: str) -> pl.LazyFrame:
 BESIDE = {
     ENSEMBLES: ("models", "size"),
     DRAWS: ("size",),
-    MARGINS: ("bin", "values", "low", "high"),
     CURVES: ("trained_epoch",),
     RESPONSES: ("transform", "layer"),
     RESPONSE_CURVES: ("transform", "layer", "magnitude"),
@@ -86,6 +85,7 @@ BESIDE = {
 NUMBERED = (
     *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
     *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
+    *("size", "nearest_run", "furthest_run", "magnitude", "layer"),
 )
 """Numbers of things, of which a mean says nothing."""
 

@@ -50,6 +50,9 @@ RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
 WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
 """Tables whose rows have no copies of runs to be left out of what compares runs."""
 
+WITHOUT_COPIES = (*WITHOUT_REPEATS, UNCERTAINTY, DEE, TACE)
+"""Tables whose rows neither are nor compare runs, so that none is of copies."""
+
 EFFECTS, VARIANCE = "effects", "variance"
 """What `analyze` writes too; earlier versions did not."""
 

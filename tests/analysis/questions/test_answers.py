@@ -188,7 +188,7 @@ def test_shares_of_variance_are_told_where_they_are_known():
         "Of the variance between runs, init by itself is 70% in d × mlp (cell 3;"
     )
     assert "n = 50 runs" in text
-    assert "test sets move accuracy more than seeds in 1 of 1 cells" in text
+    assert "test sets move accuracy more than seeds in 1 of 1 cells (where the two 95 %" in text
     assert "sd 0.0300 (0.0200 to 0.0500, 95 %; n = 5 test sets) against 0.0100" in text
     unclear = pl.DataFrame([{**one, "low": -1.0} for one in rows])
     assert "sources" not in said(planted(), unclear)

@@ -263,6 +263,8 @@ def test_each_ensemble_is_kept(imported: Sweep, monkeypatch: pytest.MonkeyPatch)
         imported.results, "ensemble_draws", by=["dataset", "size"], columns=["accuracy"]
     )
     assert by_size["n"].to_list() == [20] * 4
+    assert "n_identical" not in by_size.columns  # rows are of ensembles
+    assert "size" not in query(imported.results, "ensemble_draws", by=["dataset"]).columns
     # no more than a bound, and of others than were asked for they stand
     monkeypatch.setattr("manyseed.orchestrator.results.ensembles.EACH", 6)
     imported.howmany(draws=9, workers=1, where="dataset = 'two'")

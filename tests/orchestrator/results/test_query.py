@@ -240,6 +240,7 @@ def test_json_has_neither_nan_nor_infinity() -> None:
         (("--by", "-c", "vary"), "no number"),
         (("-t", "effects", "--agg", "mean"), "not of effects"),
         (("-t", "variance", "--by"), "intervals are not averaged"),
+        (("-t", "margins", "--by"), "shares of bins are not averaged"),
     ],
 )
 def test_a_wrong_option_is_one_message(
@@ -337,6 +338,15 @@ def test_a_sweeps_own_files_are_not_written_over(sweep: Sweep) -> None:
         code, told = inside("query", sweep.directory, "-o", file, "-f", "csv")
         assert (code, "is among its files" in told) == (2, True)
         assert (file.read_bytes() if file.exists() else None) == before
+
+
+def test_a_mean_that_is_asked_for_by_name_stands_with_its_interval(sweep: Sweep) -> None:
+    found = sweep.query("runs", by=["classifier"], columns=["accuracy"], agg=["mean", "q05"])
+    assert found["accuracy_ci_high"].null_count() == 0
+    heads, rows, remarks = formats.in_cells(found)
+    assert len(remarks) == 1
+    assert "±" in str(rows[0][heads.index("accuracy_mean")])
+    assert "±" not in str(rows[0][heads.index("accuracy_q05")])
 
 
 def test_numbers_of_things_are_not_averaged_unless_asked_for(sweep: Sweep) -> None:

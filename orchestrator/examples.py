@@ -24,9 +24,19 @@ def examples() -> dict[str, Example]:
     found = {}
     for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
         text = file.read_text(encoding="utf-8")
-        title = text.partition("\n")[0].lstrip("# ").partition(" Copy to ")[0].rstrip(".")
+        title = _first_sentence(text)
         others = (one for ending in ("*.py", "*.yaml") for one in file.parent.glob(ending))
         named = (one for one in others if re.search(rf"\b{re.escape(one.name)}\b", text))
         beside = {one.name: one.read_text(encoding="utf-8") for one in named}
         found[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
     return found
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of the comment that a file begins with, on however many lines."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("# ") or line.startswith("#  "):  # a command is indented
+            break
+        lines.append(line[2:])
+    return re.split(r"(?<=[.?]) (?=[A-Z])", " ".join(lines))[0].rstrip(".")

@@ -255,7 +255,7 @@ def _with_seeds(
         return replace(result, no_seeds="a test set has a single run")
     unknown = [variance for variance, freedom in errors if freedom < math.inf]
     if unknown and max(unknown) == 0:
-        return replace(result, no_seeds="nothing varies between the runs, which few may show")
+        return replace(result, no_seeds="all runs agree, which a few may do by chance")
     parts = [(variance / n**2, freedom) for variance, freedom in errors]
     return replace(result, seeds=of_parts(result.difference, parts, confidence))
 
@@ -344,13 +344,16 @@ def _by_runs(
 
 
 def _saving(a: Sequence[Real], b: Sequence[Real], confidence: float) -> Saving | None:
-    """Return what pairing values of several groups saves; None where nothing varies."""
+    """Return what pairing values of several groups saves; None where nothing varies.
+
+    Nor from a single degree of freedom: two points correlate by 1 or -1, whatever they are.
+    """
     freedom = sum(own.size - 1 for own in a)
     x, y = (
         np.concatenate([own - own.mean() for own in of]) if of else np.zeros(0) for of in (a, b)
     )
     squares = float(x @ x), float(y @ y)
-    if freedom < 1 or min(squares) <= 1e-24:
+    if freedom < 2 or min(squares) <= 1e-24:
         return None
     scale = 2 * math.sqrt(squares[0] * squares[1])
     correlation = float(np.clip(2 * (x @ y) / scale, -1, 1))

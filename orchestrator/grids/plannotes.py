@@ -109,7 +109,7 @@ class Notes:
             labels = f" ({one.n_labels:,})" if one.kind == "categorical" else ""
             kinds[one.kind].append(f"{one.name}{labels}")
         said = [f"{len(found)} {kind}: {_listed(found)}" for kind, found in kinds.items() if found]
-        self._others.append(f"{name} has columns that are " + "; ".join(said))
+        self._others.append(f"{name}: its columns are taken as " + "; ".join(said))
         for one in columns:
             if one.looks:
                 column = toml_value(one.name)

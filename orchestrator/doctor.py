@@ -113,7 +113,7 @@ def _cluster() -> Iterator[Check]:
     try:
         cluster = discover()
     except ClusterError as error:
-        yield Check("SLURM", "sbatch is there", f"the controller does not answer: {error}")
+        yield Check("SLURM", "sbatch is there", f"{error}; to train here: --cluster local")
         return
     kept = "accounting" if cluster.has_accounting else "no accounting"
     partitions = ", ".join(one.name for one in cluster.partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r'^```(python|diff) title="([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
+COMMAND = re.compile(r"^\.venv/bin/python -m (.*)$", re.MULTILINE)
+
 
 def changed(text: str, diff: str) -> str:
     """Replace the lines with a minus, which must be there once, by those with a plus."""
@@ -24,6 +27,16 @@ def changed(text: str, diff: str) -> str:
     old, new = (side.rstrip("\n") for side in sides.values())
     assert text.count(old) == 1, old
     return text.replace(old, new)
+
+
+def test_every_line_that_changes_is_there_once() -> None:
+    """Else the page is out of date; what it makes is tried by the slow test."""
+    texts: dict[str, str] = {}
+    for kind, name, text in BLOCK.findall(PAGE.read_text()):
+        if kind == "diff":
+            texts[name] = changed(texts.get(name) or (ROOT / name).read_text(), text)
+    assert len(texts) > 5
+    assert max(map(len, texts["jobs/datasets/sources.py"].splitlines())) <= 100
 
 
 @pytest.fixture
@@ -44,21 +57,39 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-def test_the_worked_examples_work(copy: Path) -> None:
-    tests = [name for _, name, _ in BLOCK.findall(PAGE.read_text())]
-    tests = [name for name in tests if name.startswith("tests/")]
+def python(copy: Path, *arguments: str) -> str:
+    """Return what a module of the copy prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        [sys.executable, "-m", *arguments],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": f"{copy}/src:{copy}"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert f"{len(tests)} passed" in done.stdout
+    return done.stdout
+
+
+QUIET = ("pytest", "-q", "-p", "no:cacheprovider")
+LISTS = (  # what looks at all modules, metrics, classifiers and kinds of figures there are
+    "tests/orchestrator/test_modules.py",
+    "tests/analysis/graph/test_group.py::test_chunked_equals_whole",
+    "tests/orchestrator/results/test_results.py::"
+    "test_every_column_is_documented_with_its_unit_there_and_in_the_file",
+)
+
+
+@pytest.mark.slow
+def test_the_worked_examples_work(copy: Path) -> None:
+    tests = [name for kind, name, _ in BLOCK.findall(PAGE.read_text()) if kind == "python"]
+    tests = [name for name in tests if name.startswith("tests/")]
+    assert f"{len(tests)} passed" in python(copy, *QUIET, *tests)
+    for line in COMMAND.findall(PAGE.read_text()):
+        module, *others = shlex.split(line)
+        python(copy, module, *(QUIET[1:] if module == "pytest" else ()), *others)
+    python(copy, *QUIET, *LISTS)
     lint = Path(sys.executable).with_name("ruff")
     if lint.exists():
         new = [name for kind, name, _ in BLOCK.findall(PAGE.read_text()) if kind == "python"]

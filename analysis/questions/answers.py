@@ -290,16 +290,21 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     interval = f"{answer.low:,} to {answer.high:,}" if answer.high else f"{answer.low:,} or more"
     half = t.ppf((1 + CONFIDENCE) / 2, cells["n"].to_numpy() - 1)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
-    of = "the cell" if cells.height == 1 else f"each of {cells.height:,} cells"
-    some = "" if cells.height == 1 else f"{least.runs:,} to "
+    alone = cells.height == 1
+    of = "the cell" if alone else f"each of {cells.height:,} cells"
+    most = (
+        f"{least.runs:,} to {answer.runs:,} runs are needed, most by {row['dataset']} × "
+        f"{row['classifier']}, cell {row['cell']}: {answer.runs:,}"
+    )
     text = (
         f"For the mean accuracy of {of} to be known to ± {PRECISE:g} (95 %, over seeds, on one "
-        f"test set), {some}{answer.runs:,} runs are needed, most by {row['dataset']} × "
-        f"{row['classifier']}, cell {row['cell']}: {answer.runs:,} ({interval}, 95 %; from "
-        f"{answer.made:,} runs). "
+        f"test set), {f'{answer.runs:,} runs are needed' if alone else most} ({interval}, 95 %; "
+        f"from {answer.made:,} runs). "
     )
     if enough == cells.height:
         text += "The runs of each repeat are enough for that."
+    elif alone:
+        text += "The runs of a repeat are too few for that."
     else:
         text += f"The runs of a repeat are enough for that in {enough:,} of {cells.height:,} cells."
     yield Sentence("enough", text, ("summary",))

@@ -171,7 +171,12 @@ def analyze(
 
 
 def report(directory: Directory) -> None:
-    """Write the report: one page with tables and figures, DIR/report/index.html."""
+    """Write the report: one page with tables and figures, DIR/report/index.html.
+
+    Examples:
+
+        manyseed report quickstart
+    """
     from manyseed.orchestrator.sweep import Sweep
 
     say_report(Sweep(directory).report())

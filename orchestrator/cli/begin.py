@@ -22,11 +22,11 @@ def begin(folder: Path) -> None:
         console.print()
     if sweeps:
         say(f"Sweeps here: {_some(sweeps)}")
-        say_next("  What has become of one", "status", sweeps[0])
+        say_next("  The state of one", "status", sweeps[0])
     if files:
         say(f"Sweep files here: {_some(files)}")
-        say_next("  What one asks for, and its cost", "plan", files[0], "--dry-run")
-        say_next("  All of it", "run", files[0])
+        say_next("  Its grid and its cost", "plan", files[0], "--dry-run")
+        say_next("  Train and report", "run", files[0])
     console.print()
     say("To begin with:")
     say_next("  A sweep file", "example", "quickstart")

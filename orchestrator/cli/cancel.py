@@ -22,6 +22,12 @@ def cancel(
     """Stop what is running: fits in flight are finished, then the tasks end. Nothing is lost.
 
     That takes as long as these fits do. What waits in a queue never starts.
+
+    Examples:
+
+        manyseed cancel quickstart
+
+        manyseed cancel quickstart --now
     """
     from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.sweep import Sweep

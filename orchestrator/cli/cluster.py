@@ -70,6 +70,12 @@ def check(
 
     Imports, GPUs, submitting from jobs, requeueing, accounting. Ends with 4 where something
     that a sweep needs does not work.
+
+    Examples:
+
+        manyseed cluster check mycluster
+
+        manyseed cluster check gpu.toml --dir /scratch/me
     """
     from manyseed.orchestrator.errors import UnavailableError
     from manyseed.orchestrator.submissions import nodecheck

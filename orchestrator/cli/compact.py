@@ -8,7 +8,12 @@ from manyseed.orchestrator.cli.progress import shards_done
 
 
 def compact(directory: Directory) -> None:
-    """Publish what journals hold, remove what is no longer needed, consolidate metadata."""
+    """Publish what journals hold, remove what is no longer needed, consolidate metadata.
+
+    Examples:
+
+        manyseed compact quickstart
+    """
     from manyseed.orchestrator.sweep import Sweep
 
     with shards_done("compacting") as progress:

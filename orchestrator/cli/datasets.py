@@ -13,7 +13,12 @@ app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_i
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the datasets that can be named, with shapes; nothing is read or downloaded."""
+    """List the datasets that can be named, with shapes; nothing is read or downloaded.
+
+    Examples:
+
+        manyseed datasets list
+    """
     from manyseed.jobs import datasets
 
     columns = ("source", "samples", "features", "categorical", "classes", "fetched")
@@ -37,6 +42,10 @@ def fetch(sweep_file: SweepToml) -> None:
     """Fetch and prepare the data of a sweep file, once, on a machine that reaches it.
 
     Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
+
+    Examples:
+
+        manyseed datasets fetch sweep.toml
     """
     from manyseed.orchestrator.grids.expansion import expand
     from manyseed.orchestrator.grids.loading import read_sweep_file

@@ -72,7 +72,7 @@ def howmany(
     the analysis), from ensembles drawn out of the repeat with the most runs; the draws are kept as
     the table ensembles.
 
-    With --until, blocks of runs are planned, trained and analyzed until the mean accuracy of each
+    With --until, blocks of runs are planned, trained and analysed until the mean accuracy of each
     cell is known to that precision, by an interval that holds at every look; runs are only added,
     and the same command goes on where it was interrupted.
 

@@ -11,6 +11,10 @@ def pause(directory: Directory) -> None:
     """Stop what is running after the fits in flight, and hold what waits in the queue.
 
     manyseed resume releases it, and submits again what the stopped tasks left.
+
+    Examples:
+
+        manyseed pause quickstart
     """
     from manyseed.orchestrator.sweep import Sweep
 

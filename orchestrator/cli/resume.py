@@ -32,6 +32,14 @@ def resume(
     submitted again. What a pause holds is released, and tasks that were asked to stop are waited
     for; exit code 3 where they take more than minutes, and have all that is missing. Failed runs
     are left alone unless --failed asks for them.
+
+    Examples:
+
+        manyseed resume quickstart
+
+        manyseed resume quickstart --failed --memory 32G
+
+        manyseed resume quickstart --cluster local --workers 4
     """
     submit_and_report(
         directory,

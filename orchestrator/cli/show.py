@@ -6,6 +6,8 @@ import json
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from manyseed.orchestrator.cli.common import Directory, Json
 from manyseed.orchestrator.cli.output import console, print_json
@@ -43,10 +45,19 @@ def print_values(value: dict[str, Any]) -> None:
         if isinstance(part, dict) and part:
             console.print(f"{name}:")
             for key, inner in part.items():
-                console.print(f"  {key:<20} {_text(inner)}", soft_wrap=True)
+                _line(f"  {key:<20} ", inner)
         else:
-            console.print(f"{name:<22} {_text(part)}", soft_wrap=True)
+            _line(f"{name:<22} ", part)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _line(key: str, value: Any) -> None:
+    """Print a key and its value: JSON beside it where a terminal breaks it, text to be copied."""
+    if isinstance(value, str) or not console.is_terminal:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        console.print(f"{key}{text}", soft_wrap=True)
+        return
+    table = Table.grid()
+    table.add_column(width=len(key))
+    table.add_column(overflow="fold")
+    table.add_row(Text(key), Text(json.dumps(value, ensure_ascii=False)))
+    console.print(table)

@@ -38,9 +38,15 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Report what has become of every run and every task.
+    """Report the state of every run and every task.
 
     Exit code 0 when all is done, 1 when runs failed, 3 when runs are missing.
+
+    Examples:
+
+        manyseed status quickstart
+
+        manyseed status quickstart --watch
     """
     from manyseed.orchestrator.sweep import Sweep
 

@@ -78,7 +78,14 @@ def stop(
     folder: _Folder = None,
     purge: Annotated[bool, typer.Option("--purge", help="Remove its folder, too.")] = False,
 ) -> None:
-    """End its jobs and its processes, and no others."""
+    """End its jobs and its processes, and no others.
+
+    Examples:
+
+        manyseed testcluster stop
+
+        manyseed testcluster stop --purge
+    """
     import shutil
 
     cluster = _cluster(folder)
@@ -93,7 +100,12 @@ def stop(
 
 @app.command()
 def status(folder: _Folder = None, as_json: Json = False) -> None:
-    """Show its nodes and partitions."""
+    """Show its nodes and partitions.
+
+    Examples:
+
+        manyseed testcluster status
+    """
     cluster = _cluster(folder)
     if as_json:
         nodes = _nodes(cluster) if cluster.is_running else []

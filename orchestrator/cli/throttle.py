@@ -16,7 +16,14 @@ def throttle(
         int, typer.Argument(metavar="N", min=0, help="0: no limit.", show_default=False)
     ],
 ) -> None:
-    """Let at most N tasks run at once on a cluster, from now on; running ones are not ended."""
+    """Let at most N tasks run at once on a cluster, from now on; running ones are not ended.
+
+    Examples:
+
+        manyseed throttle quickstart 10
+
+        manyseed throttle quickstart 0
+    """
     from manyseed.orchestrator.sweep import Sweep
 
     arrays = Sweep(directory).throttle(parallelism)

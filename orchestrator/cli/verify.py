@@ -30,6 +30,12 @@ def verify(
     """Check every finished run: checksum, finite scores, shape, labels that agree with scores.
 
     Exit code 1 when something is wrong.
+
+    Examples:
+
+        manyseed verify quickstart
+
+        manyseed verify quickstart --repair
     """
     from manyseed.orchestrator.sweep import Sweep
 

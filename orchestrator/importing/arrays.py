@@ -160,8 +160,11 @@ def read_arrays(
         large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
     given = {**small, **beside}
     if len(large) != 1:
-        there = " and ".join(large) or "neither"
-        raise UserError(f"gives {there} of scores and labels; one of them is needed", file=path)
+        remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
+        if large and "y_true" not in given:
+            remedy = "labels are predicted classes; true classes are y_true"
+        there = "both scores and labels; one of them is needed" if large else "no predictions"
+        raise UserError(f"holds {there}", file=path, remedy=remedy)
     ((key, array),) = large.items()
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
@@ -344,8 +347,9 @@ def _test_sets(
     if values.shape == (n_samples,):
         return np.broadcast_to(values, (repeats, n_samples))
     if values.shape != (repeats, n_samples):
+        noun = "repeat" if repeats == 1 else "repeats"
         raise UserError(
-            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} repeats "
+            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} {noun} "
             f"need ({n_samples},) or ({repeats}, {n_samples})",
             file=path,
             key=key,

@@ -226,7 +226,8 @@ def _frame(path: Path) -> pl.DataFrame:
     known = (*NEEDED, "fold", *ATTRIBUTES)
     for name in NEEDED:
         if name not in frame.columns:
-            raise UserError("a column is missing", file=path, key=name)
+            remedy = "a row is a test point of a run: row_id, prediction and truth are needed"
+            raise UserError("a column is missing", file=path, key=name, remedy=remedy)
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
         if name not in known and not name.startswith(CONFIDENCE):

@@ -89,7 +89,7 @@ def dee(
             file=paths.results,
             remedy=reasons or "train runs that vary, such as vary = init+batch"
             if asked
-            else f"manyseed analyze {paths.directory} --calibration",
+            else f"measure them with: manyseed analyze {paths.directory} --calibration",
         )
     cells = last(results["cells"])
     wanted = matching(cells, where) if where else cells

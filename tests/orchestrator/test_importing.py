@@ -250,7 +250,12 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"y_true": None}, "y_true is missing"),
-        ({"scores": None}, "gives neither of scores and labels"),
+        ({"scores": None}, r"holds no predictions\n.*scores \(run, sample, class\), or labels"),
+        ({"labels": np.zeros((6, SAMPLES), int)}, r"both scores and labels; .*\n.*give scores"),
+        (
+            {"y_true": None, "labels": np.zeros(SAMPLES, int)},
+            r"both scores and labels; .*\n.*true classes are y_true",
+        ),
         ({"y_true": np.zeros((2, 39), int)}, r"y_true: has shape \(2, 39\)"),
         ({"y_true": np.full((2, SAMPLES), 3)}, "y_true: goes from 3 to 3, and there are 3 classes"),
         ({"repeat": np.zeros(5, int)}, "repeat: has 5 values, and there are 6 runs"),

@@ -162,6 +162,10 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     assert "The runs of a repeat are enough for that in 1 of 2 cells." in text
     lone = said(planted(sd=0.002))["enough"]
     assert lone.endswith("The runs of each repeat are enough for that.")
+    one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]
+    assert one.startswith("For the mean accuracy of the cell to be known to ± 0.005")
+    assert "most by" not in one
+    assert one.endswith("The runs of a repeat are too few for that.")
     assert "enough" not in said(planted(runs=1))
 
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
-from manyseed.orchestrator.cli import output, progress
+from manyseed.orchestrator.cli import output, progress, show
 from manyseed.orchestrator.cli.commands import app
 
 COLUMNS = 80
@@ -51,7 +51,8 @@ def test_help_is_shown_as_it_is_written(monkeypatch):
         assert all(cell_len(line) <= COLUMNS for line in shown.splitlines()), path
         # no emoji of a CELL:REPEAT:RUN, no underlined heading, no name in brackets lost
         assert not re.search(r"[\U0001F000-\U0001FAFF]|^\s*-{4,}", shown, re.MULTILINE), path
-        assert "Examples:" not in shown or f"$ manyseed {path[0]}" in shown, path
+        if "COMMAND [ARGS]" not in shown:
+            assert re.search(rf"Examples:\s+\$ manyseed {' '.join(path)}\b", shown), path
     shown = CliRunner().invoke(app, ["analyze", "--help"]).output
     assert "table [analysis]." in " ".join(shown.split())
 
@@ -168,3 +169,40 @@ def test_the_list_of_commands_holds_every_one():
     listed = set(re.findall(r"`(?:manyseed )?(\w+)", page))
     hidden = {path[0] for path in commands() if path} - listed
     assert not hidden
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_defines_a_run_is_broken_beside_its_key(monkeypatch, terminal):
+    told = console(monkeypatch, terminal=terminal)
+    monkeypatch.setattr(show, "console", told)
+    value = {"digest": "0f" * 32, "ignore": ["date", "visit"], "source": "file", "version": 1}
+    show.print_values({"cell": 0, "description": {"dataset": value, "vary": ["init"]}})
+    first, head, *lines = told.file.getvalue().splitlines()
+    assert (first.split(), head) == (["cell", "0"], "description:")
+    assert lines[0].startswith("  dataset " + " " * 13 + "{")
+    assert all(line.startswith(" " * 23) for line in lines[1:-1])
+    assert (len(lines) > 2) is terminal
+    assert max(map(len, lines)) <= COLUMNS or not terminal
+    assert "".join(lines[:-1]).replace(" ", "").endswith('"source":"file","version":1}')
+
+
+def test_every_command_and_option_of_the_pages_is_there():
+    """Whatever a page or an example tells one to type, run by another test or not."""
+    pages = (*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("examples/**/*.toml"))
+    seen = 0
+    for page in pages:
+        text = re.sub(r"\\\n\s*", " ", page.read_text())
+        typed = re.findall(r"^(?:# +)?manyseed (.*)$", text, re.MULTILINE)
+        for line in typed + re.findall(r"`manyseed ([^`]*)`", text):
+            words = re.sub(r"--sort[ =]\S+", "", re.split(r" [#|&]|;", line)[0]).split()
+            command = typer.main.get_command(app)
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            if words[:1] == ["COMMAND"]:
+                continue
+            there = {option for one in command.params for option in one.opts + one.secondary_opts}
+            asked = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+            assert asked <= there | {"-h", "--help"}, (page, line)
+            assert "commands" not in vars(command) or not words or words[0][0] == "-", (page, line)
+            seen += len(asked)
+    assert seen > 100

@@ -449,7 +449,8 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     file.write_text(text)
     notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
     assert (
-        "d has columns that are 2 continuous: patient, size; 2 categorical: admitted (9), site (3)"
+        "d: its columns are taken as 2 continuous: patient, size; "
+        "2 categorical: admitted (9), site (3)"
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [
         "d: patient looks like a number or name of rows, and is taken as a feature; "

@@ -164,6 +164,9 @@ def test_what_pairing_saves_is_the_ratio_of_variances():
     means = a.mean(axis=1), b.mean(axis=1)
     sets = 1 - np.var(means[0] - means[1]) / (np.var(means[0]) + np.var(means[1]))
     assert found.saved_sets.share == pytest.approx(sets)
+    two = compare(sides(*a[:2]), sides(*b[:2]), paired=True)
+    assert two.saved_sets is None  # two points always correlate by 1 or -1
+    assert two.saved_runs is not None
     assert compare(sides(*a), sides(*b), paired=False).saved_runs is None
     same = compare(sides(a[0]), sides(a[0] + 1), paired=True)
     assert (same.saved_runs.share, same.saved_runs.unpaired(10)) == (pytest.approx(1), math.inf)

@@ -45,6 +45,8 @@ def test_examples_are_those_of_the_repository_and_are_written_once(
     code, text = inside("example")
     assert code == 0
     assert all(name in text for name in there)
+    assert examples()["invariance-cifar10"].title.endswith("rotated, shifted or coloured")
+    assert not any(one.title.endswith((" on", " In-Domain", ".")) for one in examples().values())
     for name in there:
         file = tmp_path / f"{Path(name).name}.toml"
         assert inside("example", name)[0] == 0

@@ -245,12 +245,14 @@ def _cpu(trainer: Trainer, run: Run, handling: Handling) -> float:
 def drawn(results: dict[str, Any], file: Path) -> None:
     """Draw time, standard deviation of gi, and cmi against batches."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     figure = Figure(figsize=(9, 3), layout="constrained")
     time, spread, told = figure.subplots(1, 3)
     sizes = [int(name.split("_")[0]) for name in results if name.endswith("_batches_ms")]
     time.plot(sizes, [results[f"{size}_batches_ms"] for size in sizes], "o-")
     time.set_ylabel("time of a sample (ms)")
+    time.set_ylim(bottom=0)
     for transform in dict.fromkeys(
         name.split("_")[0] for name in results if name.endswith("_batches")
     ):
@@ -262,12 +264,15 @@ def drawn(results: dict[str, Any], file: Path) -> None:
             sizes, [row["cmi"] for row in rows], [row["cmi_sd"] for row in rows], fmt="o-"
         )
     spread.set_ylabel("sd of gi over samples")
+    spread.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    spread.yaxis.set_major_formatter(ScalarFormatter())
+    spread.yaxis.set_minor_formatter(NullFormatter())
     spread.legend()
     told.set_ylabel("cmi of gi (%), ± sd")
     for axis in (time, spread, told):
         axis.set_xscale("log" if axis is spread else "linear")
         axis.set_xticks(sizes, sizes)
-        axis.minorticks_off()
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel(f"batches of {results['rows_of_a_batch']} rows")
     figure.savefig(file, dpi=150)
 

@@ -43,6 +43,7 @@ RICH = 200  # cells of a page up to which violins are drawn
 ROWS = 72  # cells of a figure
 BESIDE = 5  # columns that have room for titles and ticks as large as elsewhere
 MOST = 2400  # cells that are drawn
+_AROUND = 0.05  # of a value, on both sides of it, where there is no other
 _DOT = 1e-6  # of an axis, the length of a stroke that is drawn as a dot
 
 
@@ -320,6 +321,9 @@ def _column(
         xs = np.array([[x, x, np.nan] for x, _ in medians]).ravel()
         ys = np.array([[y - 0.42, y + 0.42, np.nan] for _, y in medians]).ravel()
         axis.plot(xs, ys, color="black", linewidth=1.1, solid_capstyle="butt")
+    if span.max() == span.min() and quantity.name not in LEVELS:
+        around = _AROUND * (abs(float(span[0])) or 1)  # else its dots would be as wide as the axis
+        axis.set_xlim(float(span[0]) - around, float(span[0]) + around)
     narrow = len(axis.figure.axes) > BESIDE
     axis.set_title(quantity.label, pad=12, fontsize=8 if narrow else None)
     axis.tick_params(axis="y", length=0)

@@ -467,3 +467,12 @@ def test_dots_are_the_runs_that_they_are_named_after():
         dot = np.array([[mark.x[0], mark.y[0]]])
         left, up = mark.axis.transData.transform(dot)[0] / plot.figure.dpi * 72
         assert places(plot)[0][:2] == pytest.approx((left, tall - up), abs=0.06)
+
+
+def test_values_that_are_all_the_same_are_dots_with_room_around():
+    [plot] = of_cells.of_datasets(planted(classifiers=("mlp",), repeats=1, runs=1, sd=0, between=0))
+    for axis in plot.figure.axes:
+        low, high = axis.get_xlim()
+        widths = [np.ptp(line.get_xdata()[:2]) for line in axis.lines]
+        assert high - low > 1e4 * max(widths)
+    assert plot.figure.axes[0].get_xlim() == pytest.approx((0.855, 0.945))

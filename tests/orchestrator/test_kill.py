@@ -77,6 +77,7 @@ def test_kills_and_resumes_equal_an_undisturbed_sweep(tmp_path: Path, stopped: l
     assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
 
 
+@pytest.mark.slow
 def test_killed_training_processes_are_replaced_within_the_task(
     tmp_path: Path, stopped: list[Sweep]
 ) -> None:

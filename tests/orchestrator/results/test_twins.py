@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from unittest import mock
 
@@ -183,10 +184,10 @@ def test_summary_and_page_mark_twins_and_count_them_once(old: Sweep, new: Sweep)
     assert "‡" not in other
 
     def below_the_summary(html: str) -> str:
-        """Figures' numbers and effects."""
+        """Figures' numbers and effects; a run's address begins with the number of its cell."""
         captions = [part.split("</figcaption>")[0] for part in html.split("<figcaption>")[1:]]
         effects = html.split('<section id="effects">')[1].split("</section>")[0]
-        return "\n".join([*captions, effects])
+        return re.sub(r"run \d+:", "run ", "\n".join([*captions, effects]))
 
     assert below_the_summary(page) == below_the_summary(other)
 

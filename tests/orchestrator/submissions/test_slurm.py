@@ -205,6 +205,7 @@ def shim(folder: Path, names: Iterable[str], lines: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
+@pytest.mark.slow
 def test_the_scheduler_is_asked_twice_at_most_and_ten_times_a_minute(
     sweep: Sweep,
     profile: str,

@@ -82,6 +82,7 @@ def test_a_zip_is_the_store(world, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_what_compresses_is_smaller_in_a_zip_and_reads_the_same(tmp_path):
     world = make(tmp_path, spec(2, shard=4096, chunk=2))  # a shard that is hardly begun
     files = list(world.group.folder.glob("*/c.*"))

@@ -56,7 +56,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
-    for name in (*FOLDERS, "examples", "src", "pyproject.toml", "README.md", "LICENSE"):
+    for name in (*FOLDERS, "docs", "examples", "src", "pyproject.toml", "README.md", "LICENSE"):
         _copy(ROOT / name, source / name)
     subprocess.run(
         [sys.executable, "-c", WHEEL, str(folder)], cwd=source, check=True, capture_output=True
@@ -103,6 +103,11 @@ def test_so_it_does_with_a_wheel(project: Path, wheel: Path) -> None:
     assert "Wrote quick" in python(
         project, *("-m", "manyseed", "example", "quickstart", "-o", "quick.toml"), path=f".:{wheel}"
     )
+    ours = {file.name: file.read_bytes() for file in (ROOT / "docs").glob("*.md")}
+    there = {file.name: file.read_bytes() for file in (wheel / "manyseed" / "docs").rglob("*")}
+    assert there == ours  # the pages alone: no pictures, no code that draws them
+    start = python(project, "-m", "manyseed", "docs", "start", path=f".:{wheel}")
+    assert start == ours["start.md"].decode()
     said = python(project, "-c", f"{OWN}\nprint(manyseed.__file__)", path=f".:{wheel}")
     assert str(wheel) in said
     run = ("-m", "manyseed", "run", "sweep.toml", "--cluster", "local", "--workers", "1")

@@ -34,6 +34,7 @@ def begin(folder: Path) -> None:
     say_next("  Would a sweep work here", "doctor")
     console.print()
     say_next("All commands", "--help")
+    say_next("All pages of the documentation", "docs")
 
 
 def found(folder: Path) -> tuple[list[str], list[str]]:

@@ -18,6 +18,7 @@ from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
 from manyseed.orchestrator.cli.datasets import app as datasets
 from manyseed.orchestrator.cli.dee import dee
+from manyseed.orchestrator.cli.docs import docs
 from manyseed.orchestrator.cli.doctor import doctor
 from manyseed.orchestrator.cli.drop import drop
 from manyseed.orchestrator.cli.example import example
@@ -111,7 +112,8 @@ for _panel, _commands in _PANELS.items():
     for _command in _commands:
         _class = QueryCommand if _command is query else None
         app.command(_command.__name__.rstrip("_"), cls=_class, rich_help_panel=_panel)(_command)
-app.command("doctor", rich_help_panel="Clusters")(doctor)
+app.command("docs", rich_help_panel="Help")(docs)
+app.command("doctor", rich_help_panel="Help")(doctor)
 app.add_typer(datasets, name="datasets", rich_help_panel="Data")
 app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
 app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")

@@ -25,6 +25,16 @@ def tables(incomplete: str) -> list[str]:
     return _beginning(ALL_TABLES, incomplete)
 
 
+def pages(incomplete: str) -> list[str]:
+    """Complete the name of a page of the documentation, and of its headings after a ``#``."""
+    from manyseed.orchestrator.pages import pages, sections
+
+    found = pages()
+    page, there, _ = incomplete.partition("#")
+    headings = sections(found[page]) if there and page in found else ()
+    return _beginning((*found, *(f"{page}#{one}" for one in headings)), incomplete)
+
+
 def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the kind of a figure."""
     from manyseed.orchestrator.sweep import Sweep

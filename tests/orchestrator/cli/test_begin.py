@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
+from manyseed.orchestrator.cli import completing, output
 from manyseed.orchestrator.cli.begin import found
 from manyseed.orchestrator.examples import examples
 from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.pages import pages, sections
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
 
@@ -33,6 +39,37 @@ def test_the_command_alone_says_where_one_stands(
     assert found(tmp_path)[0] == ["planned"]
     assert "manyseed status planned" in inside()[1]
     assert found(tmp_path / "nowhere") == ([], [])
+
+
+def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = {file.stem: file.read_text() for file in (ROOT / "docs").glob("*.md")}
+    assert pages() == there
+    code, text = inside("docs")
+    assert code == 0
+    assert all(name in text for name in there)
+    assert "When something goes wrong" in text
+    assert inside("docs", "docs/json.md") == (0, there["json"])
+    for name, page in there.items():
+        for other, heading in re.findall(r"\]\(([\w-]*)(?:\.md)?#([^)]+)\)", page):
+            assert heading in sections(there[other or name]), (name, other, heading)
+    code, text = inside("docs", "faq#it-stopped-in-the-middle")
+    assert (code, text.count("\n## ")) == (0, 0)
+    assert text.startswith("## It stopped in the middle\n")
+    assert "manyseed resume DIR        # train exactly what is missing" in text
+    for wrong, near in (("strat", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
+        code, text = inside("docs", wrong)
+        assert (code, f'did you mean "{near}"?' in text) == (2, True)
+    assert completing.pages("faq#it-s") == ["faq#it-stopped-in-the-middle"]
+    assert {"start", "store"} <= set(completing.pages("st"))
+    shown = Console(file=io.StringIO(), width=60, force_terminal=True, no_color=True)
+    monkeypatch.setattr(output, "console", shown)
+    assert inside("docs", "json")[0] == 0
+    text = re.sub(r"\x1b\[[\d;]*m", "", shown.file.getvalue())
+    assert all(cell_len(line) <= 60 for line in text.splitlines())
+    assert "Answers for programs" in text
+    assert "# Answers" not in text
 
 
 def test_examples_are_those_of_the_repository_and_are_written_once(

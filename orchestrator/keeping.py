@@ -123,7 +123,7 @@ def _verified(
         def before_dropping(rows: Mapping[Group, Collection[int]]) -> None:
             numbers = {group.spec.number: some for group, some in rows.items()}
             named.extend(_addresses(plan, numbers))
-            set_back(paths, numbers)
+            set_back(paths, plan.identity, numbers)
 
         done = repair_store(
             groups,

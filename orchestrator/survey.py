@@ -106,7 +106,7 @@ def survey(paths: SweepPaths) -> Survey:
         states[spec.number] = state
     failed = {
         (failure.group, failure.row): failure
-        for failure in failures(paths)
+        for failure in failures(paths, plan.identity)
         if failure.row < len(states.get(failure.group, ()))
         and states[failure.group][failure.row] == MISSING
     }

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from manyseed.orchestrator.cli.common import Directory, Json
-from manyseed.orchestrator.cli.output import console, print_json, say, say_next
+from manyseed.orchestrator.cli.output import console, errors, print_json, say, say_next
 from manyseed.orchestrator.errors import UserError
 
 
@@ -38,6 +38,7 @@ def logs(
     """
     from manyseed.orchestrator.paths import open_sweep
     from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.submission import submissions
 
     paths = open_sweep(directory)
     if failed == (what is not None):
@@ -53,6 +54,8 @@ def logs(
             say("Nothing was printed.")
         return
     groups = texts.failures(paths)
+    for text in texts.lost_failures(submissions(paths)):
+        say(text, to=errors)
     if as_json:
         print_json({"failures": [asdict(group) for group in groups]})
         return

@@ -18,7 +18,7 @@ from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.arrays import SEEN
@@ -78,6 +78,9 @@ WITH_METHOD = (
 _CELLS_DIGEST = "cells"
 """In a part's footer: the SHA-256 of the cells that were planned when it was written, as
 hexadecimal digits. Parts of earlier versions have none."""
+
+_IDENTITY = "plan"
+"""In the first part's footer: the plan's identity."""
 
 _UNKNOWN_SECONDS = 1.0
 """What a fit is expected to take where a plan does not say it."""
@@ -277,6 +280,18 @@ def _digests(cells: pl.DataFrame, n_parts: int) -> list[str]:
     return digests
 
 
+def identity_of(paths: SweepPaths) -> str:
+    """Return the identity of a sweep's plan without reading it.
+
+    Empty where nothing is planned, an earlier version planned it, or its file cannot be read: those
+    who read the plan say so.
+    """
+    try:
+        return read_metadata(paths.part(1)).get(_IDENTITY, "")
+    except (FileNotFoundError, DamagedFile, UnavailableError):
+        return ""
+
+
 def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
     """Return cells with the columns that plans have; refuse those of another version.
 
@@ -328,6 +343,8 @@ def write_plan(
     if new_part:
         number = len(plan.parts)
         metadata = {_CELLS_DIGEST: _digests(plan.all_cells, number)[-1]}
+        if number == 1:
+            metadata[_IDENTITY] = plan.identity
         write_parquet(
             paths.part(number),
             plan.parts[-1],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,21 @@ def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
     return sorted(groups, key=lambda group: -group.count)
 
 
+def lost_failures(listed: Sequence[Submission], shown: int = 5) -> list[str]:
+    """Return what to say of files that hold fewer failures than their attempts reported."""
+    found = []
+    for attempt in (attempt for submission in listed for attempt in submission.attempts()):
+        if not attempt.n_failed:
+            continue
+        n = attempt.n_failed - len(read_failures(attempt.folder, attempt.plan))
+        if n > 0:
+            found.append(
+                f"{attempt.folder / FAILURES} lacks {n:,} of the {attempt.n_failed:,} failures "
+                "that its attempt reported: these runs count as missing"
+            )
+    return found[:shown]
+
+
 def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     """Yield the files, and their last lines, of a task or a run.
 
@@ -69,7 +84,7 @@ def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
     run = find_run(paths, address)
     for submission in submissions(paths):
         for file in submission.files.of_attempts(FAILURES):
-            for failure in read_failures(file.parent):
+            for failure in read_failures(file.parent, submission.intent.plan):
                 if (failure.group, failure.row) == (run.spec.number, run.row):
                     yield file, failure.traceback
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.progress.logs import lost_failures
 from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
@@ -70,7 +71,11 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
         "seconds_left": seconds_left(paths, state, running) if workers else None,
         "submissions": [_submission(one, found) for one, found in zip(listed, tasks, strict=True)],
-        "problems": [*map(_foreign, state.foreign), *_problems(paths, listed, tasks)],
+        "problems": [
+            *map(_foreign, state.foreign),
+            *_problems(paths, listed, tasks),
+            *(lost_failures(listed) if state.counts["missing"] else []),
+        ],
         "failures": [
             {"error": error, "count": count, "file": files[error]}
             for error, count in errors.most_common(_FAILURES_SHOWN)

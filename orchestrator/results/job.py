@@ -19,6 +19,7 @@ from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths, open_sweep
+from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.results.own_metrics import modules_folder
 from manyseed.orchestrator.results.schedulers import of_slurm
 from manyseed.orchestrator.submissions import profiles
@@ -45,7 +46,7 @@ _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 def last_job(paths: SweepPaths) -> Submission | None:
     """Return the analysis that was submitted last."""
     found = [one for one in paths.analysis_jobs() if SubmissionPaths(one).intent.exists()]
-    return Submission(found[-1], Intent.read(found[-1])) if found else None
+    return Submission(found[-1], Intent.read(found[-1], identity_of(paths))) if found else None
 
 
 def submit(
@@ -109,7 +110,7 @@ def _submit(
     shutil.rmtree(folder, ignore_errors=True)  # of a submitter that died before its intent
     folder_of_modules = modules_folder(paths)
     intent = replace(
-        Intent.now(profile.name),
+        Intent.now(profile.name, identity_of(paths)),
         scheduler=scheduler_of(profile.slurm_conf).cluster_name,
         profile=str(profile.path.absolute()),
         arrays=(TaskArray("cpu", name, first=0, count=1),),
@@ -221,7 +222,7 @@ def run(directory: str, number: str) -> str:
     request, walltime = intent.request, intent.walltime["cpu"]
     if request is None:
         raise DamagedFile(files.intent, "lacks 'request'")
-    attempt = _AnalysisAttempt(files)
+    attempt = _AnalysisAttempt(files, intent.plan)
     asked: list[bool] = []
 
     def interrupt() -> None:
@@ -264,9 +265,10 @@ def _ending(error: BaseException) -> tuple[str, int]:
 class _AnalysisAttempt:
     """What the job reports."""
 
-    def __init__(self, files: SubmissionPaths) -> None:
+    def __init__(self, files: SubmissionPaths, plan: str) -> None:
         node, process = Node.here(), processes.fingerprint(os.getpid())
-        self.last = Attempt("running", process, node.name, node.job_id, started=time.time())
+        started = time.time()
+        self.last = Attempt("running", process, node.name, node.job_id, started=started, plan=plan)
         self._folder = files.attempt(0, uuid.uuid4().hex[:8])
         self._folder.mkdir(parents=True)
         self._report(done={"blocks": 0})

@@ -15,6 +15,7 @@ from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.paths import PROGRESS, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.submissions.profiles import own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
@@ -69,7 +70,7 @@ class Submission:
 
     def attempts(self, task: int | None = None) -> list[Attempt]:
         """Return what each attempt, of one task or of all, last reported, oldest first."""
-        return read_attempts(self.folder, task)
+        return read_attempts(self.folder, task, plan=self.intent.plan)
 
     def is_alive(self) -> bool:
         """Whether a task of this submission trains, or will."""
@@ -358,13 +359,14 @@ _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}
 def last_intent(paths: SweepPaths) -> Intent | None:
     """Return what was intended last; None where nothing was submitted."""
     listed = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
-    return Intent.read(listed[-1]) if listed else None
+    return Intent.read(listed[-1], identity_of(paths)) if listed else None
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:
     """Return a sweep's submissions, oldest first."""
+    plan = identity_of(paths)
     return [
-        Submission(folder, Intent.read(folder))
+        Submission(folder, Intent.read(folder, plan))
         for folder in paths.submissions()
         if SubmissionPaths(folder).intent.exists()
     ]

@@ -159,7 +159,7 @@ class _Submitter:
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
-        self.intent = Intent.now(request.profile.name if request.profile else LOCAL)
+        self.intent = Intent.now(request.profile.name if request.profile else LOCAL, plan.identity)
 
     def to_this_machine(
         self, rows: pl.DataFrame, devices: pl.Series, gpu: str | None

@@ -16,6 +16,7 @@ from annotated_types import Ge, Interval, Le
 from manyseed.orchestrator.disk.records import read_record, read_records, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import FAILURES, PROGRESS, SubmissionPaths
+from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
 
 UNREADABLE = "unreadable"
 """The state of an attempt whose file cannot be read; others know what became of it."""
@@ -58,6 +59,8 @@ class Attempt:
         Of an analysis: the pieces of its work; 0 before they are known.
     exit_code : int, optional
         Of an analysis that has ended: what `analyze` ends with.
+    plan : str
+        Identity of the plan that its task is of; empty where an earlier version wrote it.
     folder : Path
         Where it is reported.
     """
@@ -80,14 +83,21 @@ class Attempt:
     node_at_fault: bool = False
     blocks: _Count = 0
     exit_code: int | None = None
+    plan: str = ""
     folder: Path = field(default=Path(), compare=False)
 
     @classmethod
-    def read(cls, folder: Path) -> Attempt:
-        """Read what the attempt of a folder reports; `UNREADABLE` where its file is damaged."""
+    def read(cls, folder: Path, plan: str = "") -> Attempt:
+        """Read what the attempt of a folder reports.
+
+        `UNREADABLE` where its file is damaged, or is of another plan than the one that is named.
+        """
         file = folder / PROGRESS
         try:
-            return replace(read_record(file, cls), folder=folder)
+            found = read_record(file, cls)
+            if is_another(found.plan, plan):
+                raise DamagedFile(file, OF_ANOTHER)
+            return replace(found, folder=folder)
         except DamagedFile as error:
             began, reason = folder.stat().st_mtime, f"{file}: {error.reason}"
             return cls(UNREADABLE, "", started=began, reason=reason, folder=folder)
@@ -96,6 +106,7 @@ class Attempt:
         """Write it to the attempt's folder, without the keys of faults and analyses it has not."""
         value = asdict(self)
         left_out = ["folder"]
+        left_out += [] if self.plan else ["plan"]
         left_out += [] if self.reason else ["reason", "details", "node_at_fault"]
         left_out += [] if self.blocks or self.exit_code is not None else ["blocks", "exit_code"]
         for name in left_out:
@@ -130,6 +141,8 @@ class Failure:
         Its address.
     error, traceback : str
         The exception in a line, and all that was printed of it.
+    plan : str
+        Identity of the plan that has the address; empty where an earlier version wrote it.
     file : Path
         Where it is reported.
     """
@@ -141,6 +154,7 @@ class Failure:
     run: _Number
     error: str
     traceback: str
+    plan: str = ""
     file: Path = field(default=Path())
 
 
@@ -153,29 +167,35 @@ def attempt_lease(attempt: str) -> str:
     return f"life-{attempt}"
 
 
-def read_attempts(submission: Path, task: int | None = None) -> list[Attempt]:
+def read_attempts(submission: Path, task: int | None = None, *, plan: str) -> list[Attempt]:
     """Return what a submission's attempts, of one task or of all, last reported, oldest first."""
     files = SubmissionPaths(submission).of_attempts(PROGRESS, task)
     return sorted(
-        (Attempt.read(file.parent) for file in files), key=lambda attempt: attempt.started
+        (Attempt.read(file.parent, plan) for file in files), key=lambda attempt: attempt.started
     )
 
 
-def add_failures(attempt: Path, failures: Iterable[Failure]) -> None:
-    """Report runs that failed in an attempt."""
+def add_failures(attempt: Path, failures: Iterable[Failure], plan: str) -> None:
+    """Report runs of a plan that failed in an attempt."""
     with (attempt / FAILURES).open("a") as file:
         for failure in failures:
-            value = asdict(failure)
+            value = asdict(replace(failure, plan=plan))
             del value["file"]
+            if not plan:
+                del value["plan"]
             file.write(json.dumps(value) + "\n")
 
 
-def read_failures(attempt: Path) -> list[Failure]:
-    """Return the runs that failed in an attempt, oldest first.
+def read_failures(attempt: Path, plan: str) -> list[Failure]:
+    """Return the runs of a plan that failed in an attempt, oldest first.
 
     Raises
     ------
     DamagedFile
+        Also where they are another plan's.
     """
     file = attempt / FAILURES
-    return [replace(failure, file=file) for failure in read_records(file, Failure, _REMEDY)]
+    found = read_records(file, Failure, _REMEDY)
+    if any(is_another(failure.plan, plan) for failure in found):
+        raise DamagedFile(file, OF_ANOTHER, _REMEDY)
+    return [replace(failure, file=file) for failure in found]

@@ -16,6 +16,7 @@ from typing import Any
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SubmissionPaths
+from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
 from manyseed.slurm import processes
 
 LOCAL = "local"
@@ -95,6 +96,8 @@ class Intent:
         Of an analysis.
     modules : str
         Of an analysis: the folder that users' metrics are imported from; empty: none.
+    plan : str
+        Identity of the sweep's plan; empty where an earlier version wrote the intent.
     """
 
     cluster: str
@@ -113,10 +116,11 @@ class Intent:
     walltime: Mapping[str, float] = field(default_factory=dict)
     request: AnalysisRequest | None = None
     modules: str = ""
+    plan: str = ""
 
     @classmethod
-    def now(cls, cluster: str) -> Intent:
-        """Return the intent of this process and user, of nothing yet."""
+    def now(cls, cluster: str, plan: str) -> Intent:
+        """Return the intent of this process and user, of nothing yet, for a plan."""
         import getpass  # a task, which reads intents alone, does without
 
         return cls(
@@ -124,25 +128,35 @@ class Intent:
             submitter=processes.fingerprint(os.getpid()),
             submitted=time.time(),
             user=getpass.getuser(),
+            plan=plan,
         )
 
     @classmethod
-    def read(cls, folder: Path) -> Intent:
+    def read(cls, folder: Path, plan: str = "") -> Intent:
         """Read the intent of a submission's folder.
+
+        Parameters
+        ----------
+        folder : Path
+        plan : str
+            Identity of the plan that it must be for; empty where that is not known.
 
         Raises
         ------
         FileNotFoundError
         DamagedFile
-            For anything but an intent.
+            For anything but an intent, and for one of another sweep.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)
         try:
-            return _intent(value)
+            intent = _intent(value)
         except (KeyError, TypeError, ValueError) as error:
             reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             raise DamagedFile(file, reason) from None
+        if is_another(intent.plan, plan):
+            raise DamagedFile(file, OF_ANOTHER)
+        return intent
 
     def write(self, folder: Path) -> None:
         """Write it into a submission's folder, without what has its default."""
@@ -167,7 +181,9 @@ def _intent(value: Any) -> Intent:
     walltime = given.get("walltime", {})
     walltime = walltime if isinstance(walltime, dict) else {"cpu": walltime}
     read: dict[str, Callable[[str, Any], Any]] = {
-        **dict.fromkeys(("cluster", "submitter", "user", "gpu", "scheduler", "profile"), _text),
+        **dict.fromkeys(
+            ("cluster", "submitter", "user", "gpu", "scheduler", "profile", "plan"), _text
+        ),
         **dict.fromkeys(("runs", "tasks", "workers"), _count),
         **dict.fromkeys(("excluded", "exclude"), _texts),
         "submitted": _seconds,

@@ -24,11 +24,11 @@ class _SetBack:
     lives: list[str]
 
 
-def set_back(paths: SweepPaths, rows: Mapping[int, Collection[int]]) -> None:
-    """Make void what failed of these rows, by group number, until now."""
+def set_back(paths: SweepPaths, plan: str, rows: Mapping[int, Collection[int]]) -> None:
+    """Make void what failed of these rows of a plan, by group number, until now."""
     attempts = {
         attempt
-        for attempt, failure in _failures(paths)
+        for attempt, failure in _failures(paths, plan)
         if failure.row in rows.get(failure.group, ())
     }
     if attempts:
@@ -38,12 +38,14 @@ def set_back(paths: SweepPaths, rows: Mapping[int, Collection[int]]) -> None:
         )
 
 
-def failures(paths: SweepPaths, attempts: Iterable[Path] | None = None) -> Iterator[Failure]:
-    """Yield the failures that count, oldest submission first: all attempts', or these folders'."""
+def failures(
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
+) -> Iterator[Failure]:
+    """Yield a plan's failures that count, oldest submission first: all, or these attempts'."""
     void = [read_record(file, _SetBack) for file in paths.all_set_back()]
     rows = [{group: set(some) for group, some in one.rows.items()} for one in void]
     void_attempts = [set(one.lives) for one in void]
-    for attempt, failure in _failures(paths, attempts):
+    for attempt, failure in _failures(paths, plan, attempts):
         if not any(
             attempt in some and failure.row in which.get(failure.group, ())
             for which, some in zip(rows, void_attempts, strict=True)
@@ -52,11 +54,11 @@ def failures(paths: SweepPaths, attempts: Iterable[Path] | None = None) -> Itera
 
 
 def _failures(
-    paths: SweepPaths, attempts: Iterable[Path] | None = None
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
 ) -> Iterator[tuple[str, Failure]]:
     if attempts is None:
         files = (SubmissionPaths(one).of_attempts(FAILURES) for one in paths.submissions())
         attempts = (file.parent for some in files for file in some)
     for attempt in attempts:
-        for failure in read_failures(attempt):
+        for failure in read_failures(attempt, plan):
             yield attempt.relative_to(paths.tasks).as_posix(), failure

@@ -128,7 +128,7 @@ def keep_away(submission: Path, intent: Intent) -> None:
 
     A broken node ends task after task within seconds, and would soon have ended all.
     """
-    attempts = read_attempts(submission)
+    attempts = read_attempts(submission, plan=intent.plan)
     started = {attempt.job_id for attempt in attempts}
     jobs = read_jobs(submission)
     nodes = broken_nodes(attempts)

@@ -86,8 +86,8 @@ class TaskAttempt:
         self.paths, self.node = paths, node
         files = SubmissionPaths(submission)
         self.task = Task.read(files.task(number))
-        self.intent = Intent.read(submission)
-        self.earlier = read_attempts(submission, number)
+        self.intent = Intent.read(submission, self.task.plan)
+        self.earlier = read_attempts(submission, number, plan=self.task.plan)
         self.folder = files.attempt(number, os.urandom(4).hex())
         self.folder.mkdir(parents=True)
         # room to report how the attempt ended, on a disk that is full by then
@@ -237,7 +237,7 @@ class TaskAttempt:
     def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
         self.barren_starts = 0
         if outcome.failures:
-            add_failures(self.folder, outcome.failures)
+            add_failures(self.folder, outcome.failures, self.task.plan)
         self._settle(batch, outcome.done, len(outcome.failures))
         self.queue.settle(batch, [failure.row for failure in outcome.failures])
         self.queue.learn(batch.group, outcome.seconds)
@@ -292,7 +292,7 @@ class TaskAttempt:
         """Rows that are finished, or failed in this task and were not set back since."""
         settled = self.publisher.finished()
         attempts = [attempt.folder for attempt in self.earlier]
-        for failure in failures(self.paths, [*attempts, self.folder]):
+        for failure in failures(self.paths, self.task.plan, [*attempts, self.folder]):
             settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 
@@ -339,6 +339,7 @@ class TaskAttempt:
             reason=self.fault.reason if self.fault else "",
             details=self.fault.details if self.fault else "",
             node_at_fault=self.is_node_at_fault,
+            plan=self.task.plan,
         ).write(self.folder, durable=durable)
 
 

@@ -16,11 +16,11 @@ SMALL = "^(plan|tasks|results|sweep)"
 """The files beside the store and the page."""
 
 UNSEEN = {
-    "failures.jsonl": ("deleted", "empty", "truncated", "another sweep's", "a value", "a bit"),
-    "": ("deleted", "another sweep's", "a value"),
+    "failures.jsonl": ("a value", "a bit"),
+    "": ("deleted", "a value"),
 }
-"""What no reader can see of what tasks told: a file's loss, the end of one that is appended to, and
-what they might have told, without a checksum, as earlier versions wrote."""
+"""What no reader can see of what tasks told: the loss of all that an attempt told, and other values
+where there is no checksum, as in what is appended to and in what earlier versions wrote."""
 
 
 def _misbehaved(campaign: Campaign, tries: list[Try]) -> list[str]:
@@ -34,7 +34,7 @@ def _misbehaved(campaign: Campaign, tries: list[Try]) -> list[str]:
 
 def _is_loss(one: Try, whole: dict[str, Any]) -> bool:
     """Whether what tasks told of themselves is gone with their file; what is finished never is."""
-    if one.verdict not in ("wrong", "silent") or not one.name.startswith("tasks/0"):
+    if one.verdict != "wrong" or not one.name.startswith("tasks/0"):
         return False
     file = Path(one.name).name
     if one.damage not in UNSEEN.get(file, UNSEEN[""]):
@@ -43,7 +43,7 @@ def _is_loss(one: Try, whole: dict[str, Any]) -> bool:
         return file == "failures.jsonl"
     if one.verb != "status --json" or not one.answer["out"]:
         return False
-    return _finished(one.answer) == _finished(whole)  # what failed may count as open: exit code 3
+    return _finished(one.answer) == _finished(whole)
 
 
 def _finished(answer: dict[str, Any]) -> list[int]:

@@ -91,7 +91,7 @@ PROGRESS = (
             '"reason":"why","details":"","node_at_fault":false}\n',
         ),
         (
-            lambda folder: add_failures(folder, [FAILURE]),
+            lambda folder: add_failures(folder, [FAILURE], ""),
             "failures.jsonl",
             '{"group": 0, "row": 4, "cell": 2, "repeat": 1, "run": 5, "error": "ValueError: x", '
             '"traceback": "T"}\n',
@@ -161,11 +161,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     attempt = files.attempt(3, "a")
     attempt.mkdir(parents=True)
     ATTEMPT.write(attempt)
-    add_failures(attempt, [FAILURE])
-    assert read_attempts(tmp_path, 3) == [ATTEMPT]
-    assert read_attempts(tmp_path, 4) == []
-    assert (ATTEMPT.n_done, ATTEMPT.n_failed, read_attempts(tmp_path)[0].task) == (4, 1, 3)
-    assert read_failures(attempt) == [replace(FAILURE, file=attempt / "failures.jsonl")]
+    add_failures(attempt, [FAILURE], "")
+    assert read_attempts(tmp_path, 3, plan="") == [ATTEMPT]
+    assert read_attempts(tmp_path, 4, plan="") == []
+    assert (ATTEMPT.n_done, ATTEMPT.n_failed, read_attempts(tmp_path, plan="")[0].task) == (4, 1, 3)
+    assert read_failures(attempt, "") == [replace(FAILURE, file=attempt / "failures.jsonl")]
     write_jobs(tmp_path, {0: "7_0"})
     assert read_jobs(tmp_path) == {0: "7_0"}
     assert skip_cells(tmp_path, {3}) | skip_cells(tmp_path, {1}) == {1, 3}
@@ -185,11 +185,11 @@ def test_the_attempt_of_an_earlier_versions_analysis_is_read(tmp_path: Path) -> 
     old = {"state": "broken", "started": 5.5, "node": "n1", "job_id": "7_0", "process": "h b 1 2"}
     old |= {"done": {"blocks": 2}, "failed": {}, "blocks": 3, "reason": "why", "exit_code": 4}
     (attempt / "progress.json").write_text(json.dumps(old))
-    (read,) = read_attempts(tmp_path)
+    (read,) = read_attempts(tmp_path, plan="")
     assert {name: value for name, value in asdict(read).items() if name in old} == old
     assert (read.updated, read.workers, read.node_at_fault) == (0.0, 0, False)
     read.write(attempt)
-    assert read_attempts(tmp_path) == [read]
+    assert read_attempts(tmp_path, plan="") == [read]
 
 
 def test_recipes_and_drops_of_earlier_versions_are_read(tmp_path: Path) -> None:

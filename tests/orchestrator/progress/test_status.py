@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.sweep import Sweep
+from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
 
 
 def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path) -> None:
@@ -18,3 +23,30 @@ def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path)
     file.write_bytes(b"")
     (told,) = sweep.status()["problems"]
     assert str(file) in told
+
+
+def test_lost_failures_are_named_while_runs_are_missing(
+    quick: Sweep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    (attempt,) = (sweep.paths.submission(1) / "lives").iterdir()
+    failures = [Failure(0, row, 0, 0, row, "ValueError: x", "T") for row in (1, 2)]
+    add_failures(attempt, failures[:1], sweep.survey().plan.identity)
+    replace(Attempt.read(attempt), failed={"0": 2}).write(attempt)
+    assert sweep.status()["problems"] == []  # all runs are finished: these were trained again
+    larger = tmp_path / "larger.toml"
+    larger.write_text(quick.paths.sweep_file.read_text().replace("runs    = 4", "runs    = 5"))
+    sweep = Sweep.plan(larger, sweep.directory)
+    file = attempt / "failures.jsonl"
+    told = f"{file} lacks 1 of the 2 failures that its attempt reported"
+    assert [text[: len(told)] for text in sweep.status()["problems"]] == [told]
+    monkeypatch.setattr("sys.argv", ["manyseed", "logs", str(sweep.directory), "--failed"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert told in " ".join(capsys.readouterr().err.split())
+    add_failures(attempt, failures[1:], "")
+    assert sweep.status()["problems"] == []

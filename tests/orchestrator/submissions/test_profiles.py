@@ -98,7 +98,7 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
 
 
 def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
-    here = Intent.now("local")
+    here = Intent.now("local", "")
     assert choose("auto", last=here) is None, "this very machine was named before"
     elsewhere = replace(here, submitter="workstation boot 1 2")
     with pytest.raises(UserError, match="cluster init"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,13 @@ def test_what_lacks_the_least_is_no_intent(text: str, tmp_path: Path) -> None:
     (tmp_path / "intent.json").write_text(text)
     with pytest.raises(DamagedFile, match=r"no object|lacks '(cluster|submitter)'"):
         Intent.read(tmp_path)
+
+
+def test_an_intent_of_another_plan_is_refused(tmp_path: Path) -> None:
+    intent = replace(WHOLE, plan="5e0f")
+    intent.write(tmp_path)
+    assert Intent.read(tmp_path, "5e0f") == intent
+    with pytest.raises(DamagedFile, match=r"intent\.json: .*another sweep's"):
+        Intent.read(tmp_path, "c1a0")
+    WHOLE.write(tmp_path)  # as earlier versions
+    assert Intent.read(tmp_path, "c1a0").cluster == "lab"

@@ -89,7 +89,7 @@ print(worker.run_task(sys.argv[1], "1", "0", "1"))
 
 def last(sweep: Sweep) -> Attempt:
     """Return what the attempt tells of itself."""
-    return read_attempts(sweep.paths.submission(1))[-1]
+    return read_attempts(sweep.paths.submission(1), plan="")[-1]
 
 
 def test_a_training_process_that_dies_idle_is_replaced(sweep: Sweep, start: Start) -> None:
@@ -210,7 +210,7 @@ def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_attempts_fa
     (first.folder / "failures.jsonl").write_text("".join(told))
     write_json(first.folder / "progress.json", {"state": "ended", "process": "", "started": 1.0})
     assert new_attempt(sweep).queue.n_pending == 0
-    set_back(sweep.paths, {0: [1]})
+    set_back(sweep.paths, "", {0: [1]})
     again = new_attempt(sweep)
     assert again.queue.n_pending == 1
     (again.folder / "failures.jsonl").write_text(told[1])  # and before it was suspended

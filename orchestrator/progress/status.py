@@ -16,7 +16,12 @@ from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
 from manyseed.orchestrator.store.care import retraining
-from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    lost_files,
+    submissions,
+    tasks_of,
+)
 from manyseed.orchestrator.submissions.taskstate import TaskState
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
@@ -74,6 +79,7 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         "problems": [
             *map(_foreign, state.foreign),
             *_problems(paths, listed, tasks),
+            *(f"{file} is lost: restore it" for file in lost_files(paths)),
             *(lost_failures(listed) if state.counts["missing"] else []),
         ],
         "failures": [

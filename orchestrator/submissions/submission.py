@@ -370,3 +370,15 @@ def submissions(paths: SweepPaths) -> list[Submission]:
         for folder in paths.submissions()
         if SubmissionPaths(folder).intent.exists()
     ]
+
+
+def lost_files(paths: SweepPaths) -> list[Path]:
+    """Return the files that a sweep's submissions must have, and lack: each appeared whole."""
+    lost = []
+    for folder in paths.submissions():
+        files = SubmissionPaths(folder)
+        if not files.intent.exists():
+            lost += [files.intent] if files.tasks() else []
+        elif files.submitted.exists() and not files.jobs.exists():
+            lost.append(files.jobs)
+    return lost

@@ -17,6 +17,8 @@ SMALL = "^(plan|tasks|results|sweep)"
 
 UNSEEN = {
     "failures.jsonl": ("a value", "a bit"),
+    "intent.json": ("a value",),
+    "jobs.json": ("a value",),
     "": ("deleted", "a value"),
 }
 """What no reader can see of what tasks told: the loss of all that an attempt told, and other values

@@ -11,6 +11,7 @@ import pytest
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
+from tests.orchestrator.damage import as_on_a_cluster
 
 
 def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path) -> None:
@@ -23,6 +24,17 @@ def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path)
     file.write_bytes(b"")
     (told,) = sweep.status()["problems"]
     assert str(file) in told
+
+
+@pytest.mark.parametrize("name", ["intent.json", "jobs.json"])
+def test_a_lost_file_of_a_submission_is_named(quick: Sweep, tmp_path: Path, name: str) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    as_on_a_cluster(tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    assert sweep.status()["problems"] == []
+    file = sweep.paths.submission(2) / name
+    file.unlink()
+    assert sweep.status()["problems"] == [f"{file} is lost: restore it"]
 
 
 def test_lost_failures_are_named_while_runs_are_missing(

@@ -12,7 +12,7 @@ import polars as pl
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError
-from manyseed.orchestrator.paths import GIVEN, JOURNAL, SweepPaths
+from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.groups import Groups
@@ -179,6 +179,10 @@ def compact(
     """Publish what journals hold, and tidy up; `Sweep.compact` says more."""
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
+    if any(paths.journals.glob(f"{IMPORTED}*")):  # of an import that was interrupted
+        from manyseed.orchestrator.importing.adding import settle
+
+        settle(paths)
     watch = LeaseWatch(paths.leases)
     done = compact_store(paths.store, _journals(paths), watch, progress=progress)
     remove_stale(paths)

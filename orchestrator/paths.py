@@ -11,6 +11,9 @@ from manyseed.orchestrator.errors import DamagedFile, UserError
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Endings of names below ``tasks/journals`` and ``tasks/leases``."""
 
+IMPORTED = "import-"
+"""How the name of a journal begins that an import writes; its plan part's number follows."""
+
 LEDGER = "retrained.json"
 """Among journals: the fits that were trained more than once."""
 

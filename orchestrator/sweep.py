@@ -202,6 +202,28 @@ class Sweep(Executing, Learning):
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
+    def add_predictions(
+        self, predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any], **options: Any
+    ) -> None:
+        """Add runs to a sweep that holds imported predictions: all of them, or none.
+
+        Parameters
+        ----------
+        predictions : mapping
+            As `from_predictions` takes them, of the sweep's test sets. Runs are numbered behind
+            those that are there, unless ``run`` numbers them.
+        **options
+            As of `from_predictions`; dataset and classifier are by default the sweep's only ones.
+
+        Raises
+        ------
+        UserError
+            Where they don't fit what is there; nothing was changed then.
+        """
+        from manyseed.orchestrator.importing.memory import import_arrays
+
+        import_arrays(predictions, self.paths.directory, adding=True, **options)
+
     def survey(self) -> Survey:
         """Return the state of every run."""
         return survey(self.paths)

@@ -11,11 +11,17 @@ from manyseed.orchestrator.cli.output import counted, say, say_next
 
 
 def import_(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where to make it.", show_default=False)
-    ],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE…", help="Predictions.", show_default=False)
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR] FILE…",
+            help="Predictions; before them the directory of an import that they are added to.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where to make it.", show_default=False),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="The dataset's name.", show_default="the file's")
@@ -52,6 +58,9 @@ def import_(
     take the directory like any other. Files of arrays with the same dataset and classifier are
     further runs.
 
+    A directory before the files holds an import already, and they are further runs of it: all of
+    them are added, or none.
+
     Examples:
 
         manyseed import logits.npz --out imported
@@ -60,6 +69,8 @@ def import_(
 
         manyseed import --classifier cnn=a.npz --classifier vit=b.npz --out both --dataset digits
 
+        manyseed import imported seed-3.npz seed-4.npz
+
         manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
     """
     from manyseed.orchestrator.importing import import_predictions
@@ -67,9 +78,13 @@ def import_(
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _classifiers(classifier or [])
+    files = files or []
+    into = files[0] if files and files[0].is_dir() else None
+    directory = _directory(into, out)
+    before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     floored = import_predictions(
-        files or [],
-        out,
+        files[1:] if into else files,
+        directory,
         dataset=dataset,
         classifier=name,
         classifiers=of_each,
@@ -77,16 +92,41 @@ def import_(
         runs=runs,
         probability=probability,
         probabilities=probabilities,
+        adding=into is not None,
     )
-    done = Sweep(out).survey().counts
-    say(f"Imported {counted(done['done'] + done['copy'], 'run')} into {out}.")
+    done = Sweep(directory).survey().counts
+    held, now = (each["done"] + each["copy"] for each in (before, done))
+    if into is None:
+        say(f"Imported {counted(now, 'run')} into {directory}.")
+    else:
+        say(f"Added {counted(now - held, 'run')} to {directory}, which holds {now:,} now.")
     if floored:
         say(
             f"{floored:,} {'prediction' if floored == 1 else 'predictions'} of a test point "
             f"{'gives' if floored == 1 else 'give'} a class less than the probability "
             f"{FLOOR:.2g}; it counts as that, since the logarithm of 0 is no score."
         )
-    say_next("Next", "analyze", out)
+    say_next("Next", "analyze", directory)
+
+
+def _directory(into: Path | None, out: Path | None) -> Path:
+    """Return the directory that is made, or added to: exactly one is named."""
+    from manyseed.orchestrator.errors import UserError
+
+    if into is not None and out is not None:
+        raise UserError(
+            "names a directory to make, and the files are added to one that is there",
+            key="--out",
+            value=str(out),
+            remedy=f"leave it out; or leave out {into}",
+        )
+    found = into or out
+    if found is None:
+        raise UserError(
+            "there is no directory to import into",
+            remedy="name a new one with --out DIR, or an import's before the files",
+        )
+    return found
 
 
 def _classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:

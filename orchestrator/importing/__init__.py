@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
+from manyseed.orchestrator.importing.adding import add_runs, pair_of
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
 from manyseed.orchestrator.importing.directory import write_sweep
@@ -41,6 +42,7 @@ def import_predictions(
     runs: Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
+    adding: bool = False,
 ) -> int:
     """Make a sweep directory of files of predictions; ``docs/import.md`` describes them.
 
@@ -62,6 +64,10 @@ def import_predictions(
         How scores become probabilities: softmax, ovr or none.
     probabilities : bool
         Whether scores of arrays are probabilities already.
+    adding : bool
+        Whether `directory` holds imported predictions already, to which further runs of its
+        datasets are added: all of them or, where it is interrupted, none. Files of arrays alone.
+        `dataset` and `classifier` are by default the only ones that it holds.
 
     Returns
     -------
@@ -77,7 +83,11 @@ def import_predictions(
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    if classifiers:
+    if adding:
+        dataset, classifier = pair_of(
+            directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
+        )
+    elif classifiers:
         dataset = dataset or "imported"
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, own in (classifiers or {}).items():
@@ -98,6 +108,12 @@ def import_predictions(
             remedy="import arrays, tables in OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
+    if adding and kind != "arrays":
+        raise UserError(
+            "only files of arrays are added to a sweep: NPZ, NPY and those of PyTorch",
+            file=files[0],
+            remedy="import all tables together, into a new directory with --out",
+        )
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
@@ -120,7 +136,8 @@ def import_predictions(
             ]
         for source in sources:
             check(source)
-        return write_sweep(joined(sources) if kind == "arrays" else sources, directory)
+        write = add_runs if adding else write_sweep
+        return write(joined(sources) if kind == "arrays" else sources, directory)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -58,17 +59,19 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
         place(paths.sweep_file, _sweep_file(sources, directory, plan).encode())
         lay_out(paths, plan, groups)
         for source, spec in zip(sources, groups.specs, strict=True):
-            made = Recipe("imported", device="imported", device_class=_legible(source.file.name))
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
-            floored += write_rows(group, source, _order(source), register(paths.recipes, made))
+            floored += write_rows(
+                group, source, _order(source), register(paths.recipes, made_from(source))
+            )
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
     return floored
 
 
-def _legible(name: str) -> str:
-    """Return a file's name, of which bytes may be no text, as text."""
-    return name.encode(errors="replace").decode()
+def made_from(source: PredictionFile) -> Recipe:
+    """Return how a source's runs were made, as far as it is known: which file holds them."""
+    name = source.file.name.encode(errors="replace").decode()  # bytes of it may be no text
+    return Recipe("imported", device="imported", device_class=name)
 
 
 def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
@@ -88,7 +91,7 @@ def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
             runs=len(source.runs),
         )
         specs.append(spec)
-        own = _cells(source, spec, first)
+        own = cells_of(source, spec, first, source.canonical)
         cells.append(own)
         rows.append(_rows(source, own))
         first += own.height
@@ -97,7 +100,20 @@ def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
     )
 
 
-def _cells(source: PredictionFile, spec: GroupSpec, first: int) -> pl.DataFrame:
+def cells_of(
+    source: PredictionFile, spec: GroupSpec, first: int, dataset: Mapping[str, Any]
+) -> pl.DataFrame:
+    """Return a source's cells, `CELLS`, in the order in which their runs first appear.
+
+    Parameters
+    ----------
+    source : PredictionFile
+    spec : GroupSpec
+    first : int
+        Number of the first cell.
+    dataset : mapping
+        Canonical description of the dataset.
+    """
     distinct = source.runs.group_by(*DEFAULTS, maintain_order=True).agg(
         identical=pl.col("copy").any()
     )
@@ -105,7 +121,7 @@ def _cells(source: PredictionFile, spec: GroupSpec, first: int) -> pl.DataFrame:
     for row in distinct.iter_rows(named=True):
         cell = Cell(
             seed=0,
-            dataset=source.canonical,
+            dataset=dataset,
             classifier={"name": source.classifier, "version": 1, "source": "imported"},
             hparams={} if row["hparams"] == "default" else {"name": row["hparams"]},
             vary=tuple(sorted(row["vary"].split("+"))),
@@ -130,7 +146,7 @@ def _cells(source: PredictionFile, spec: GroupSpec, first: int) -> pl.DataFrame:
     ).select(pl.col(name).cast(dtype) for name, dtype in CELLS.items())
 
 
-def _placed(source: PredictionFile) -> pl.DataFrame:
+def placed(source: PredictionFile) -> pl.DataFrame:
     """Return the runs in the store's order, with their cells' places among each other."""
     distinct = source.runs.select(*DEFAULTS).unique(maintain_order=True)
     numbered = distinct.with_row_index("place")
@@ -141,14 +157,14 @@ def _placed(source: PredictionFile) -> pl.DataFrame:
 
 
 def _order(source: PredictionFile) -> Positions:
-    return _placed(source)["position"].to_numpy().astype(np.int64)
+    return placed(source)["position"].to_numpy().astype(np.int64)
 
 
 def _rows(source: PredictionFile, cells: pl.DataFrame) -> pl.DataFrame:
-    placed = _placed(source)
+    order = placed(source)
     return (
-        placed.select(
-            cell=cells["cell"].gather(placed["place"]),
+        order.select(
+            cell=cells["cell"].gather(order["place"]),
             repeat="repeat",
             run="run",
         )
@@ -168,10 +184,15 @@ def _sweep_file(sources: Sequence[PredictionFile], directory: Path, plan: Plan) 
         f"runs    = {min(runs, 60_000)}",
     ]
     for source in sources:
-        lines += [
-            "",
-            "[[grid]]",
-            f"dataset    = {toml_value([source.dataset])}",
-            f"classifier = {toml_value([source.classifier])}",
-        ]
+        lines += grid_lines(source.dataset, source.classifier)
     return "\n".join(lines) + "\n"
+
+
+def grid_lines(dataset: str, classifier: str) -> list[str]:
+    """Return the grid of a dataset and a classifier, as lines of a sweep file."""
+    return [
+        "",
+        "[[grid]]",
+        f"dataset    = {toml_value([dataset])}",
+        f"classifier = {toml_value([classifier])}",
+    ]

@@ -18,7 +18,7 @@ from manyseed.orchestrator.importing.source import (
     PredictionFile,
 )
 
-_ADDRESS = (*DEFAULTS, "repeat", "run")
+ADDRESS = (*DEFAULTS, "repeat", "run")
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
@@ -68,7 +68,7 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
             if getattr(one, name) != getattr(other, name):
                 message = f"has {name} {getattr(other, name)}, and {one.file} {getattr(one, name)}"
                 raise UserError(message, file=other.file)
-        runs = pl.concat([runs, _numbered(runs, other)])
+        runs = pl.concat([runs, numbered(runs, other)])
     starts = np.cumsum([0, *(len(source.runs) for source in sources)])
     longest = max(sources, key=lambda source: len(source.y_true))
 
@@ -84,26 +84,49 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
             sum(part.floored for _, part in parts),
         )
 
-    return replace(one, y_true=longest.y_true, test_index=longest.test_index, runs=runs, read=read)
+    return replace(
+        one,
+        y_true=longest.y_true,
+        test_index=longest.test_index,
+        runs=runs,
+        read=read,
+        numbered=any(source.numbered for source in sources),
+    )
 
 
-def _numbered(there: pl.DataFrame, other: PredictionFile) -> pl.DataFrame:
-    """Return further runs, behind those that are there unless they have numbers of their own."""
+def numbered(
+    there: pl.DataFrame, other: PredictionFile, where: str = "in a file before it"
+) -> pl.DataFrame:
+    """Return further runs, behind those that are there unless they have numbers of their own.
+
+    Parameters
+    ----------
+    there : DataFrame
+        At least columns `ADDRESS`.
+    other : PredictionFile
+    where : str
+        Where those are that are there, for what is refused.
+
+    Raises
+    ------
+    UserError
+        Where a run is there already.
+    """
     runs = other.runs
     if not other.numbered:
         behind = there.group_by(*DEFAULTS, "repeat").agg(behind=pl.col("run").max() + 1)
         runs = runs.join(behind, on=[*DEFAULTS, "repeat"], how="left", maintain_order="left")
         runs = runs.with_columns(run=pl.col("run") + pl.col("behind").fill_null(0))
-    twice = runs.join(there.select(_ADDRESS), on=_ADDRESS, how="semi")
+    twice = runs.join(there.select(ADDRESS), on=ADDRESS, how="semi")
     if not twice.is_empty():
         repeat, run = twice.select("repeat", "run").row(0)
         raise UserError(
-            f"repeat {repeat}, run {run} of a cell is in a file before it, too",
+            f"repeat {repeat}, run {run} of a cell is {where}, too",
             file=other.file,
             key="run",
             remedy="number the runs of a repeat across files, or leave run out",
         )
-    return runs.select(there.columns)
+    return runs.select(other.runs.columns)
 
 
 def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
@@ -46,8 +48,49 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     for shard in range(group.shards):
         made = _ImportedShard(group, source, recipe)
         made.write(shard, order[shard * length : (shard + 1) * length])
-        floored += made.floored
+        floored += made.predictions.floored
     return floored
+
+
+class Predictions:
+    """The predictions of a source, as training would have returned them, some at a time.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+        Where they are stored.
+    source : Source
+    """
+
+    def __init__(self, spec: GroupSpec, source: PredictionFile) -> None:
+        self._spec, self._source = spec, source
+        self.floored = 0
+
+    def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
+        """Yield the place among `positions`, the position and the prediction of each run.
+
+        Raises
+        ------
+        UserError
+            Where scores are not finite.
+        """
+        spec = self._spec
+        n_columns = 2 * len(spec.epochs) if spec.scores == "none" else spec.n_classes
+        step = max(1, BLOCK_BYTES // (4 * spec.samples * n_columns))
+        for start in range(0, len(positions), step):
+            block = positions[start : start + step]
+            predicted = self._source.read(block)
+            self.floored += predicted.floored
+            for offset, position in enumerate(block.tolist()):
+                prediction = _prediction(predicted, offset, spec)
+                if spec.scores != "none" and not np.isfinite(prediction.scores).all():
+                    raise UserError(
+                        "has scores that are not finite",
+                        file=self._source.file,
+                        key=f"run {position}",
+                        remedy="leave such runs out, or import labels instead of scores",
+                    )
+                yield start + offset, position, prediction
 
 
 class _ImportedShard:
@@ -55,7 +98,7 @@ class _ImportedShard:
 
     def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:
         self.group, self.spec, self.source = group, group.spec, source
-        self.recipe, self.floored = recipe, 0
+        self.recipe, self.predictions = recipe, Predictions(group.spec, source)
         self.numbers = {
             array.name: encoding.filled(self.spec, array, self.spec.shard_length)
             for array in self.spec.arrays
@@ -78,23 +121,9 @@ class _ImportedShard:
 
     def _fill(self, parts: list[Array], first: int, positions: Positions) -> None:
         """Make rows of each prediction; `first` is where they begin in the shard."""
-        n_columns = 2 * len(self.spec.epochs) if self.spec.scores == "none" else self.spec.n_classes
-        step = max(1, BLOCK_BYTES // (4 * self.spec.samples * n_columns))
-        for start in range(0, len(positions), step):
-            block = positions[start : start + step]
-            predicted = self.source.read(block)
-            self.floored += predicted.floored
-            for offset, position in enumerate(block.tolist()):
-                prediction = _prediction(predicted, offset, self.spec)
-                if self.spec.scores != "none" and not np.isfinite(prediction.scores).all():
-                    raise UserError(
-                        "has scores that are not finite",
-                        file=self.source.file,
-                        key=f"run {position}",
-                        remedy="leave such runs out, or import labels instead of scores",
-                    )
-                values = [part[start + offset, ...] for part in parts]
-                self._set(first + start + offset, position, prediction, values)
+        for offset, position, prediction in self.predictions.of(positions):
+            values = [part[offset, ...] for part in parts]
+            self._set(first + offset, position, prediction, values)
 
     def _set(self, row: int, position: int, prediction: Prediction, values: list[Array]) -> None:
         found = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])

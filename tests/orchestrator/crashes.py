@@ -268,6 +268,16 @@ def _import_arrays(folder: Path) -> None:
     import_predictions([folder / "given.npz"], folder / "sweep")
 
 
+def _import_more(folder: Path) -> None:
+    import_predictions([folder / "more.npz"], folder / "sweep", adding=True)
+
+
+def _import_other(folder: Path) -> None:
+    import_predictions(
+        [], folder / "sweep", classifiers={"vit": [folder / "more.npz"]}, adding=True
+    )
+
+
 def _import_zip(folder: Path) -> None:
     import_predictions([folder / "given.zip"], folder / "sweep")
 
@@ -346,6 +356,8 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "repair": _repair,
     "drop": _drop,
     "import arrays": _import_arrays,
+    "import more": _import_more,
+    "import other": _import_other,
     "import zip": _import_zip,
     "export zip": _export("out.zip"),
     "export parquet": _export("out.parquet"),
@@ -376,6 +388,8 @@ STARTS = {
     "repair": "damaged",
     "drop": "half",
     "import arrays": "files",
+    "import more": "imported",
+    "import other": "imported",
     "import zip": "files curves",
     "export zip": "half curves",
     "export parquet": "half",
@@ -396,7 +410,7 @@ STARTS = {
 }
 """In which state each verb finds a sweep."""
 RUNS = dict.fromkeys(VERBS, 4) | {"plan more": 12, "submit more": 12, "drop": 2}
-RUNS |= {"import arrays": 3, "plan more own": 8}
+RUNS |= {"import arrays": 3, "import more": 5, "import other": 5, "plan more own": 8}
 """How many runs there are in the end."""
 
 
@@ -415,6 +429,13 @@ def prepare(state: str, folder: str) -> None:
         rng = np.random.default_rng(0)
         scores = rng.normal(size=(3, 10, 3)).astype(np.float32)
         np.savez(where / "given.npz", scores=scores, y_true=rng.integers(0, 3, (1, 10)))
+    elif state == "imported":
+        rng = np.random.default_rng(0)
+        scores = rng.normal(size=(5, 10, 3)).astype(np.float32)
+        y_true = rng.integers(0, 3, (1, 10))
+        np.savez(where / "given.npz", scores=scores[:3], y_true=y_true)
+        np.savez(where / "more.npz", scores=scores[3:], y_true=y_true)
+        _import_arrays(where)
     elif state == "tuned":
         _plan(TUNED)(where)
     elif state != "nothing":
@@ -474,7 +495,9 @@ def check(verb: str, folder: str) -> dict[str, Any]:
     try:
         VERBS[verb](where)
     except UserError as error:
-        if "exists already" not in str(error) or not (paths.is_sweep or verb.startswith("export")):
+        said = str(error)
+        is_there = "exists already" in said or "in the sweep already" in said
+        if not is_there or not (paths.is_sweep or verb.startswith("export")):
             raise
     _go_on(where)
     _go_on(where)
@@ -536,5 +559,5 @@ def _go_on(folder: Path) -> None:
         _submit_jobs(folder)
         _submit_jobs(folder)
         Queue(folder / "cluster").run(_train)
-    elif "imported" not in paths.sweep_file.read_text():
+    elif "manyseed import" not in paths.sweep_file.read_text():
         _submit(folder)

@@ -23,7 +23,7 @@ FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
 QUICK = (
     *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune"),
     *("publish curves", "compact", "repair methods", "drop", "import zip", "respond more"),
-    "save methods",
+    *("save methods", "import more"),
 )
 """Verbs of the quick test."""
 MOST = int(os.environ.get("MANYSEED_CRASH_POINTS", "3"))
@@ -140,7 +140,7 @@ def test_a_plan_that_is_killed_as_it_takes_its_name_leaves_nothing(sweeps: Sweep
 
 
 @pytest.mark.parametrize(
-    "verb", ["plan more", "plan more own", "submit", "submit jobs", "drop", "tune"]
+    "verb", ["plan more", "plan more own", "submit", "submit jobs", "drop", "tune", "import more"]
 )
 def test_who_was_suspended_and_lost_the_lock_commits_nothing(sweeps: Sweeps, verb: str) -> None:
     where = sweeps.copy(STARTS[verb])

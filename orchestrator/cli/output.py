@@ -27,6 +27,8 @@ _UNLIMITED = 10_000
 """The width where there is no terminal: a table in a file or a pipe lacks nothing."""
 _WHOLE = 16
 """Letters of a name that is never cut in two."""
+_PART = 8
+"""Letters of a name that stay together even where a whole table has to fit."""
 # What is printed is data: [/] is a name like others, and CELL:REPEAT:RUN no emoji.
 console = Console(
     highlight=False,
@@ -88,6 +90,11 @@ def print_table(
         total = total and [total[0], *total[2:]]
     table = _table(columns, list(rows))
     table.title, table.title_justify, table.title_style = title, "left", "bold"
+    for column in table.columns:  # narrower names rather than columns that are cut off
+        lacking = max(_least_width(table) - console.width, 0)
+        if not column.no_wrap and column.min_width:
+            least = max(_longest(str(column.header)), min(column.min_width, _PART))
+            column.min_width = max(column.min_width - lacking, least)
     if total is not None:
         table.add_section()
         table.add_row(*map(shown, total), style="bold")

@@ -55,8 +55,9 @@ def query(
             "-t",
             show_default="cells",
             autocompletion=completing.tables,
-            help="runs, pairs, repeats, cells, sources, ranking, effects, variance, ensembles, "
-            "curves, uncertainty or dee.",
+            metavar="NAME",
+            help="Which table: cells, runs, pairs, repeats, effects, …; all are on the page "
+            "'manyseed docs results'.",
         ),
     ] = None,
     where: Annotated[

@@ -44,11 +44,12 @@ def console(monkeypatch, *, terminal):
     return found
 
 
-def test_help_is_shown_as_it_is_written(monkeypatch):
-    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", COLUMNS)
+@pytest.mark.parametrize("width", [60, COLUMNS])
+def test_help_is_shown_as_it_is_written(monkeypatch, width):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", width)
     for path in commands():
         shown = CliRunner().invoke(app, [*path, "--help"]).output
-        assert all(cell_len(line) <= COLUMNS for line in shown.splitlines()), path
+        assert all(cell_len(line) <= width for line in shown.splitlines()), path
         # no emoji of a CELL:REPEAT:RUN, no underlined heading, no name in brackets lost
         assert not re.search(r"[\U0001F000-\U0001FAFF]|^\s*-{4,}", shown, re.MULTILINE), path
         if "COMMAND [ARGS]" not in shown:
@@ -150,6 +151,19 @@ def test_a_short_name_is_not_cut_for_the_sake_of_more_columns(monkeypatch):
     output.print_frame(pl.DataFrame(names), 10)
     assert "sixteen-letters-" in told.file.getvalue()
     assert "No room for last" in told.file.getvalue()
+
+
+def test_a_whole_table_fits_a_narrow_terminal_by_names_that_are_cut(monkeypatch):
+    told = Console(file=io.StringIO(), width=60, no_color=True)
+    monkeypatch.setattr(output, "console", told)
+    columns = ("source", "samples", "features", "categorical", "classes", "fetched")
+    rows = [("sklearn:breast_cancer", 569, 30, 0, 2, True), ("openml:car@3", 1728, 6, 6, 4, False)]
+    output.print_table(None, columns, rows)
+    head, first, second, last = told.file.getvalue().splitlines()
+    assert head.split() == list(columns)
+    assert (first.split()[-1], last.split()[-1]) == ("yes", "no")
+    assert first.split()[0] + second.strip() == "sklearn:breast_cancer"
+    assert len(head) <= 60
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles
 from manyseed.analysis.figures.margins import axis_of_margins, places_of
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 
@@ -47,12 +47,11 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
     there = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
     if there.is_empty():
         return None
-    chosen, left = first_of_each(there, MAX_PANELS)
+    figure, axes, left = panel_per_cell(there, MAX_PANELS, "share of test points below")
     named = titles(there)
-    figure, axes = panels([named[cell] for cell in chosen], "share of test points below")
     handles: dict[str, Handle] = {}
     told = []
-    for axis, cell in zip(axes, chosen, strict=True):
+    for cell, axis in axes.items():
         here = own.filter(cell=cell).sort("bin")
         handles = _draw(axis, here)
         told.append(f"{named[cell]}: {_described(here, tables.runs)}")
@@ -63,8 +62,8 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
         "eCDFs of logit gaps, a panel per cell: of the run that is nearest to the average of the "
         "logit gaps of all other runs of its repeat and of the one that is furthest from it, by "
         "the largest difference; dashed: these averages. Of the first repeat. "
-        f"{'; '.join(told)}. n = {2 * len(chosen)} runs.{not_drawn(left)}",
-        2 * len(chosen),
+        f"{'; '.join(told)}. n = {2 * len(axes)} runs.{not_drawn(left)}",
+        2 * len(axes),
         figure,
     )
 

@@ -6,8 +6,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.means import pooled
 
 MAX_PANELS = 24  # a cell each
@@ -32,11 +32,9 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
     there = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
     if there.is_empty():
         return None
-    chosen, left = first_of_each(there, MAX_PANELS)
-    named = titles(there)
-    shown = shown.filter(pl.col("cell").is_in(chosen))
-    figure, axes = panels([named[cell] for cell in chosen], quantity)
-    for axis, cell in zip(axes, chosen, strict=True):
+    figure, axes, left = panel_per_cell(there, MAX_PANELS, quantity)
+    shown = shown.filter(pl.col("cell").is_in([*axes]))
+    for cell, axis in axes.items():
         own = shown.filter(cell=cell)
         handles = {said: _draw(axis, own, f"{of}_{quantity}", i) for i, (of, said) in _KINDS}
         axis.set_xlabel("epoch")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.described import first_of_each, not_drawn, panel_per_cell, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
@@ -40,12 +40,10 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     shown = uncertainty.filter(pl.col("cll").is_not_null() & pl.col("pool").is_not_null())
     if shown.is_empty():
         return None
-    chosen, left = first_of_each(shown, MAX_PANELS)
-    named = titles(shown)
-    shown = shown.filter(pl.col("cell").is_in(chosen))
-    figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
+    figure, axes, left = panel_per_cell(shown, MAX_PANELS, "log-likelihood (nats)")
+    shown = shown.filter(pl.col("cell").is_in([*axes]))
     handles: dict[str, Handle] = {}
-    for axis, cell in zip(axes, chosen, strict=True):
+    for cell, axis in axes.items():
         own = shown.filter(cell=cell)
         own = own.filter(pl.col("members") <= own["pool"].min())
         for index, (name, said) in enumerate(LIKELIHOODS.items()):
@@ -70,7 +68,7 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     )
 
 
-def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Any:
+def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Handle:
     over = (
         own.filter(pl.col(name).is_finite())
         .group_by(*KEY, "members", maintain_order=True)
@@ -115,32 +113,19 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     deep = own.with_columns(
         pl.col("deep_cell").alias("cell"), pl.col("deep_value").cast(own.schema[of]).alias(of)
     )
-    chosen, left = first_of_each(deep, MAX_PANELS)
-    named = titles(deep)
-    own = own.filter(pl.col("deep_cell").is_in(chosen))
-    figure, axes = panels([named[cell] for cell in chosen], "independent runs")
+    figure, axes, left = panel_per_cell(deep, MAX_PANELS, "independent runs")
+    own = own.filter(pl.col("deep_cell").is_in([*axes]))
     values = own["value"].unique().sort().to_list()
     handles: dict[str, Handle] = {}
-    drawn = crowded = 0
-    for axis, cell in zip(axes, chosen, strict=True):
+    crowded = 0
+    for cell, axis in axes.items():
         here = own.filter(deep_cell=cell)
         own_values = here["value"].unique().sort().to_list()
         shown = own_values if methods else own_values[:MOST]
         crowded += len(own_values) - len(shown)
-        for value in shown:
-            line = _equivalents(axis, here.filter(value=value), values.index(value))
-            if line is not None:
-                handles[value] = line
-                drawn += 1
-        pool = int(here["pool"].min())  # type: ignore[arg-type]
-        axis.set_yscale("log")
-        ticks = sorted({*(size for size in SIZES if size <= pool), pool})
-        axis.set_yticks(ticks, labels(ticks))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.set_ylim(0.85, pool * 1.2)
         label = "members averaged, k" if methods else "runs averaged, k"
-        sizes(axis, int(here["members"].max()), label)  # type: ignore[arg-type]
-    if not drawn:
+        handles |= worth_by_size(axis, here, {v: values.index(v) for v in shown}, label)
+    if not handles:
         return None
     legend(figure, dict(sorted(handles.items())), of.replace("_", " "))
     beyond = own["beyond"].is_not_null().sum()
@@ -169,7 +154,33 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     )
 
 
-def _equivalents(axis: Axes, own: pl.DataFrame, index: int) -> Any:
+def worth_by_size(
+    axis: Axes, own: pl.DataFrame, values: Mapping[str, int], label: str
+) -> dict[str, Handle]:
+    """Draw what ensembles are worth by their size, and return what the legend shows.
+
+    Parameters
+    ----------
+    axis : Axes
+    own : polars frame
+        Rows of `dee`, and `value`.
+    values : mapping
+        The values to draw, a line each, with the number of its colour.
+    label : str
+        Of the sizes.
+    """
+    lines = {value: _line(axis, own.filter(value=value), n) for value, n in values.items()}
+    pool = int(own["pool"].min())  # type: ignore[arg-type]
+    ticks = sorted({*(size for size in SIZES if size <= pool), pool})
+    axis.set_yscale("log")
+    axis.set_yticks(ticks, labels(ticks))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.set_ylim(0.85, pool * 1.2)
+    sizes(axis, int(own["members"].max()), label)  # type: ignore[arg-type]
+    return {value: line for value, line in lines.items() if line is not None}
+
+
+def _line(axis: Axes, own: pl.DataFrame, index: int) -> Handle | None:
     known = own.filter(pl.col("dee").is_not_null()).with_columns(
         pl.col("dee_lower").fill_null(pl.col("dee")),
         pl.col("dee_upper").fill_null(pl.col("pool")),

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.style import panels
 
 AXES_TOLD = " · "
 
@@ -43,6 +46,25 @@ def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:
     kept = turn.sort("_turn", *group, "cell").head(most)["cell"].implode()
     chosen = ordered.filter(pl.col("cell").is_in(kept))["cell"].to_list()
     return chosen, ordered.height - len(chosen)
+
+
+def panel_per_cell(
+    cells: pl.DataFrame, most: int, label: str
+) -> tuple[Figure, dict[int, Axes], int]:
+    """Return a figure, a panel of it for each cell that there is room for, how many are left out.
+
+    Parameters
+    ----------
+    cells : polars frame
+    most : int
+        Panels.
+    label : str
+        Of the vertical axes.
+    """
+    chosen, left = first_of_each(cells, most)
+    named = titles(cells)
+    figure, axes = panels([named[cell] for cell in chosen], label)
+    return figure, dict(zip(chosen, axes, strict=True)), left
 
 
 def not_drawn(cells: int) -> str:

@@ -7,8 +7,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, panels, styled
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell
+from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 
@@ -36,11 +36,9 @@ def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     there = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))
     if there.is_empty():
         return None
-    chosen, left = first_of_each(there, MAX_PANELS)
-    named = titles(there)
-    figure, axes = panels([named[cell] for cell in chosen], "share of test points")
+    figure, axes, left = panel_per_cell(there, MAX_PANELS, "share of test points")
     handles: dict[str, Handle] = {}
-    for axis, cell in zip(axes, chosen, strict=True):
+    for cell, axis in axes.items():
         handles |= _draw(axis, finite.filter(cell=cell))
     legend(figure, {name: handles[name] for name in _ORDER if name in handles}, "")
     repeats = own.select(*REPEAT_KEY, "n_runs").unique()

@@ -7,9 +7,9 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Plot, colour, legend, marker, styled
 from manyseed.analysis.tables.snapshots import last
 
 MAX_PANELS = 12  # datasets and classifiers
@@ -35,14 +35,12 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
         return None
     first = known.with_columns(pl.col("cell").min().over(same).alias("_panel"))
     shown = last(first).filter(pl.col("cell") == pl.col("_panel")).unique("cell")
-    chosen, left = first_of_each(shown.drop("vary"), MAX_PANELS)
-    named = titles(shown.drop("vary"))
     label = _LABELS[name]
-    figure, axes = panels([named[cell] for cell in chosen], label)
+    figure, axes, left = panel_per_cell(shown.drop("vary"), MAX_PANELS, label)
     order = first.sort("cell")["vary"].unique(maintain_order=True).to_list()
     epochs = first["epoch"].unique().sort().to_list()
     handles = {}
-    for axis, cell in zip(axes, chosen, strict=True):
+    for cell, axis in axes.items():
         own = first.filter(_panel=cell)
         there = [one for one in order if one in own["vary"].to_list()]
         known_here = own["epoch"].unique().sort().to_list()

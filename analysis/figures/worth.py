@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
-from manyseed.analysis.figures.deep import MAX_PANELS, sizes
+from manyseed.analysis.figures.deep import MAX_PANELS, worth_by_size
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
-from manyseed.analysis.figures.sizes import labels
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
-from manyseed.analysis.questions.dee import METRICS, SIZES
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.questions.dee import METRICS
 
-_BOUNDS = ("dee", "dee_lower", "dee_upper")
+_SIZES = "members averaged, k"
 
 
 @styled
@@ -32,7 +26,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     if several.is_empty():
         return None
     own = own.join(several, on=group, how="semi", maintain_order="left")
-    values = own["ensembling"].cast(pl.String).unique().sort().to_list()
+    values = {value: n for n, value in enumerate(own["value"].unique().sort().to_list())}
     apart = own["test_augment"].n_unique() > 1
     named = [
         " · ".join([str(data), str(seen)] if apart else [str(data)])
@@ -42,7 +36,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     handles: dict[str, Handle] = {}
     for axis, (dataset, seen, _) in zip(axes, several.iter_rows(), strict=True):
         here = own.filter(dataset=dataset, test_augment=seen)
-        _drawn(axis, here, values, handles)
+        handles |= worth_by_size(axis, here, values, _SIZES)
     legend(figure, handles, "ensembling")
     out = int(own["dee"].is_null().sum())
     rows = own.select("cell", "deep_cell", "repeat_index").unique().height
@@ -75,14 +69,15 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
     chosen, left = first_of_each(deep, MAX_PANELS // len(there))
     named = titles(deep)
     own = own.filter(pl.col("deep_cell").is_in(chosen))
-    values = own["ensembling"].cast(pl.String).unique().sort().to_list()
+    values = {value: n for n, value in enumerate(own["value"].unique().sort().to_list())}
     places = [(cell, metric) for cell in chosen for metric in there]
     figure, axes = panels(
         [f"{named[cell]}: {metric}" for cell, metric in places], "independent runs"
     )
     handles: dict[str, Handle] = {}
     for axis, (cell, metric) in zip(axes, places, strict=True):
-        _drawn(axis, own.filter(deep_cell=cell, metric=metric), values, handles)
+        here = own.filter(deep_cell=cell, metric=metric)
+        handles |= worth_by_size(axis, here, values, _SIZES)
     if not handles:
         return None
     legend(figure, dict(sorted(handles.items())), "ensembling")
@@ -103,38 +98,5 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
 
 
 def _of_methods(dee: pl.DataFrame) -> pl.DataFrame:
-    return dee.filter(pl.col("axis") == "ensembling")
-
-
-def _drawn(
-    axis: Axes, here: pl.DataFrame, values: Sequence[str], handles: dict[str, Handle]
-) -> None:
-    """Draw a line for each method, and let the axes say sizes."""
-    for index, value in enumerate(values):
-        own = here.filter(pl.col("ensembling").cast(pl.String) == value)
-        known = own.filter(pl.col("dee").is_not_null()).with_columns(
-            pl.col("dee_lower").fill_null(pl.col("dee")),
-            pl.col("dee_upper").fill_null(pl.col("pool")),
-        )
-        if known.is_empty():
-            continue
-        over = known.group_by("members").agg(pl.col(*_BOUNDS).mean()).sort("members")
-        size, mean = over["members"].to_numpy(), over["dee"].to_numpy()
-        bars = [mean - over["dee_lower"].to_numpy(), over["dee_upper"].to_numpy() - mean]
-        handles[value] = axis.errorbar(
-            size * (1 + 0.02 * index),
-            mean,
-            yerr=np.maximum(bars, 0),
-            color=colour(index),
-            marker=marker(index),
-            markersize=3,
-            linewidth=1.2,
-            capsize=2,
-        )
-    pool = int(here["pool"].min())  # type: ignore[arg-type]
-    ticks = sorted({*(size for size in SIZES if size <= pool), pool})
-    axis.set_yscale("log")
-    axis.set_yticks(ticks, labels(ticks))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.set_ylim(0.85, pool * 1.2)
-    sizes(axis, int(here["members"].max()), "members averaged, k")  # type: ignore[arg-type]
+    own = dee.filter(pl.col("axis") == "ensembling")
+    return own.with_columns(pl.col("ensembling").cast(pl.String).alias("value"))

@@ -31,8 +31,6 @@ from manyseed.orchestrator.results.curves import NEEDED, learning_curves
 from manyseed.orchestrator.results.deep import measured, of_cells, without_deep
 from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
-from manyseed.orchestrator.results.margins import described as margins_of
-from manyseed.orchestrator.results.margins import distributions
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable
 from manyseed.orchestrator.results.responses import Conditions, responses
@@ -121,8 +119,7 @@ def analyze(
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
     of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]
-    deep = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
-    counted = distributions(paths, of_groups, options, scheduler=scheduler, workers=workers)
+    beside = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
     merged = held.merged(computed, pl.concat(same))
     for group, found in zip(owners, computed, strict=True):
         merged = _without_failed(merged, group.predictions, found, options)
@@ -137,13 +134,11 @@ def analyze(
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
-    of_deep = of_cells(deep, merged.repeats, plan.cells, pl.concat(extras), options)
+    further = of_cells(beside, merged.repeats, plan.cells, pl.concat(extras), options)
     for group in groups:
         names = group.spec.dataset, group.spec.named
-        for told in without_deep(group.predictions, of_deep, options):
+        for told in without_deep(group.predictions, further, options):
             missing.append(Unavailable(*names, DEE, told))
-    of_margins = margins_of(counted, merged.repeats, plan.cells)
-    further = of_deep | ({} if of_margins.is_empty() else {MARGINS: of_margins})
     for name in (UNCERTAINTY, DEE, TACE, MARGINS):
         if name in further:
             write_result(paths, name, further[name].lazy(), options)

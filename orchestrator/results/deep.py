@@ -1,8 +1,9 @@
-"""Deep ensembles of the runs that were analysed: the tables uncertainty, dee and tace."""
+"""Deep ensembles and margins of the runs that were analysed: uncertainty, dee, tace, margins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -13,13 +14,13 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions import deep, tace
+from manyseed.analysis.questions import deep, margins, tace
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.analysis.tables.schema import together
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.inputs import KEY, parted
-from manyseed.orchestrator.results.tables import DEE, TACE, UNCERTAINTY
+from manyseed.orchestrator.results.tables import DEE, MARGINS, TACE, UNCERTAINTY
 
 
 def measured(
@@ -30,7 +31,7 @@ def measured(
     scheduler: Any,
     workers: int | None,
 ) -> dict[str, pl.DataFrame]:
-    """Measure the ensembles of all groups, those that lie on disk already apart.
+    """Measure ensembles and margins of all groups, those that lie on disk already apart.
 
     Parameters
     ----------
@@ -44,15 +45,20 @@ def measured(
     Returns
     -------
     dict of frames
-        The tables uncertainty and tace, columns `SCHEMA` of `deep` and `tace`; empty where
-        calibrated metrics were not asked for.
+        The tables uncertainty, tace and margins, columns `SCHEMA` of `deep`, `tace` and `margins`;
+        empty where calibrated metrics, or α̂, were not asked for.
     """
-    makers = {UNCERTAINTY: deep, TACE: tace}
+    makers = {UNCERTAINTY: deep, TACE: tace, MARGINS: margins}
     tasks: dict[str, list[Delayed]] = {}
     kept: dict[str, list[pl.DataFrame]] = {}
     for name, table in makers.items():
-        kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=True)
-        tasks[name] = [task for _, each in rest for task in table.build(each, options)]
+        newest = name != MARGINS
+        kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=newest)
+        tasks[name] = [
+            task
+            for epoch, each in rest
+            for task in table.build(each, replace(options, snapshots=(epoch,)))
+        ]
     found = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
     return {
         name: together([*kept[name], *islice(found, len(own))], table.SCHEMA, table.ORDER)
@@ -67,7 +73,7 @@ def of_cells(
     runs: pl.DataFrame,
     options: Options,
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables that there are: ensembles by size, cells compared with them, and TACE.
+    """Return the tables that there are, each with what its cells are.
 
     Parameters
     ----------
@@ -82,18 +88,18 @@ def of_cells(
     options : Options
     """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
-    own, binned = (
-        measured[name].join(sound, on=KEY, how="semi", maintain_order="left")
-        for name in (UNCERTAINTY, TACE)
-    )
+    tables = {
+        name: table.join(sound, on=KEY, how="semi", maintain_order="left")
+        for name, table in measured.items()
+    }
+    own = tables[UNCERTAINTY]
     described = cells.select("cell", "cell_id", *AXES)
     here = described.join(own, on="cell", how="semi")
     epochs = own.select(CELL_KEY).unique()
     worth = compared(own, here, kind=options.dee_std).join(
         epochs, on="cell", how="left", maintain_order="left"
     )
-    own, worth = timed(own, worth, runs)
-    tables = {UNCERTAINTY: own, DEE: worth, TACE: binned}
+    tables[UNCERTAINTY], tables[DEE] = timed(own, worth, runs)
     return {
         name: described.join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()

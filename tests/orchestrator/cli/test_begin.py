@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +74,27 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     assert all(cell_len(line) <= 60 for line in text.splitlines())
     assert "Answers for programs" in text
     assert "# Answers" not in text
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_narrow_terminal_is_kept_to_and_shows_no_colour_that_is_not_wanted(no_color: str) -> None:
+    env = {**os.environ, "NO_COLOR": no_color, "COLUMNS": "60", "TERM": "xterm-256color"}
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as read:
+        command = [sys.executable, "-m", "manyseed", "docs", "glossary"]
+        with subprocess.Popen(command, stdout=theirs, env=env) as process:
+            os.close(theirs)
+            shown = bytearray()
+            with suppress(OSError):  # how a terminal that nobody writes to any more ends
+                while more := read.read(65536):
+                    shown += more
+        assert process.returncode == 0
+    text = shown.decode()
+    coloured = re.search(r"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7])[;m]", text)
+    assert (coloured is None) == bool(no_color)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", text).split("\r\n")
+    assert "Words" in " ".join(lines[:3])
+    assert max(map(cell_len, lines)) <= 60
 
 
 def test_examples_are_those_of_the_repository_and_are_written_once(

@@ -114,6 +114,23 @@ def test_so_it_does_with_a_wheel(project: Path, wheel: Path) -> None:
     assert "report" in python(project, *run, path=f".:{wheel}")
 
 
+@pytest.mark.slow
+def test_a_torch_of_the_projects_own_hides_ours_only_where_python_is_told_so(project: Path) -> None:
+    """The command and its training processes do not look for libraries in the working folder."""
+    (project / "torch.py").write_text("raise SystemExit('not the library')\n")
+    text = SWEEP.replace("lr-sgd", "mlp").replace("runs = 2", "runs = 1")
+    (project / "sweep.toml").write_text(f"{text}\n[classifier.mlp]\nepochs = 1\n")
+    command = Path(sys.executable).with_name("manyseed")
+    run = [command, "run", "sweep.toml", "--cluster", "local", "--workers", "1"]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    subprocess.run(run, cwd=project, env=environment, check=True, timeout=240)
+    assert (project / "mine" / "report" / "index.html").exists()
+    told = subprocess.run(
+        run, cwd=project, env={**environment, "PYTHONPATH": "."}, capture_output=True, check=False
+    )
+    assert (told.returncode, b"torch.py" in told.stderr) == (2, True)
+
+
 def ours_in(wheel: Path, name: str) -> set[Path]:
     return set((wheel / "manyseed" / name).rglob("*.py"))
 

@@ -10,6 +10,7 @@ import torch
 
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.classifiers import mlp
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.ensembling.dropout import Masked
 from manyseed.jobs.ensembling.ensemble import Ensembling
@@ -21,9 +22,10 @@ from manyseed.jobs.ensembling.trajectory import (
     triangular_cycles,
 )
 from manyseed.jobs.run import Run
-from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.trainer import Trainer, generators
 from manyseed.jobs.training import layers, loop
 from manyseed.jobs.training.checkpoint import Checkpoint
+from manyseed.jobs.training.encode import dense_encoder
 from manyseed.jobs.training.handling import Handling
 
 WINE = datasets.resolve("sklearn:wine")
@@ -144,6 +146,80 @@ def test_runs_start_as_those_of_single_models():
     # only batch norm's statistics move at a rate of nothing
     near, far = (np.abs(scores[rate] - plain).mean() for rate in (1e-12, 0.02))
     assert near < 0.2 * far
+
+
+def rates_by_hand(name, method, lr, steps):
+    """The rates of all steps, and after how many steps each member is taken (PIT, eq. 10, 16, 17).
+
+    Steps are counted from 1, as there.
+    """
+    members, cycle = method["members"], method["cycle"]
+    if name != "fge":
+        whole = cycle * steps
+        rates = [
+            method["lr"] / 2 * (np.cos(np.pi * ((t - 1) % whole) / whole) + 1)
+            for t in range(1, members * whole + 1)
+        ]
+        return rates, [k * whole for k in range(1, members + 1)]
+    rates, pretrain = [], method["pretrain"]
+    for epoch in range(pretrain):
+        done = epoch / pretrain
+        fallen = 1 - 0.99 * (done - 0.5) / 0.4
+        rates += [lr * (1 if done <= 0.5 else 0.01 if done > 0.9 else fallen)] * steps
+    first, last = method["lr_high"], method["lr_low"]
+    for t in range((members * cycle - cycle // 2) * steps):
+        u = t % (cycle * steps) / (cycle * steps)
+        if u <= 0.5:
+            rates.append((1 - 2 * u) * first + 2 * u * last)
+        else:
+            rates.append((2 - 2 * u) * last + (2 * u - 1) * first)
+    return rates, [(pretrain + k * cycle + cycle // 2) * steps for k in range(members)]
+
+
+@pytest.mark.parametrize(
+    ("name", "momentum"), [("snapshot", 0.0), ("snapshot", 0.9), ("csgld", 0.0), ("fge", 0.9)]
+)
+def test_members_are_those_of_a_training_written_out(name, momentum):
+    """Rates, velocities kept over restarts, weight decay, noise, where members are taken."""
+    # short: rounding grows from step to step
+    options = {} if name == "fge" else {"members": 2, "cycle": 2, "lr": 0.02, "momentum": momentum}
+    options |= {"noise_epochs": 1, "saves": 1} if name == "csgld" else {}
+    hparams = {**OPTIONS["hparams"], "dropout": 0.0, "weight_decay": 0.01}
+    model = classifiers.resolve("mlp", {**OPTIONS, "hparams": hparams}, WINE)
+    method = methods.resolve(name, {**CASES[name], **options})
+    run = Run(resolve_cell(3, WINE, model, ensembling=method).cell, 0, 0)
+    found = train(run).measured["member_score"]
+    data, streams = Trainer().training_set(run), generators(run)
+    encode = dense_encoder(data)
+    X, tested = (torch.tensor(encode(rows), dtype=torch.float32) for rows in (data.X, data.X_test))
+    y, n = torch.tensor(data.y.astype(np.int64)), len(data.X)
+    net = mlp.network(X.shape[1:], data.n_classes, {}, hparams, torch.Generator())
+    layers.initialise(net, streams.init)
+    draws = None
+    if name == "csgld":
+        draws = layers.torch_generator(streams.langevin, torch.device("cpu"))
+    steps = -(-n // 32)
+    rates, taken = rates_by_hand(name, method, hparams["lr"], steps)
+    weights = [*net.parameters()]
+    velocities, members = [torch.zeros_like(each) for each in weights], []
+    for t, rate in enumerate(rates, 1):
+        if t % steps == 1:
+            order = np.argsort(streams.batch.bit_generator.random_raw(n), kind="stable")
+        rows = order[(t - 1) % steps * 32 :][:32]
+        net.train()
+        loss = torch.nn.functional.nll_loss(net(X[rows]).log_softmax(1), y[rows])
+        for each, velocity, slope in zip(
+            weights, velocities, torch.autograd.grad(loss, weights), strict=True
+        ):
+            velocity.mul_(momentum).add_(slope + 0.01 * each.detach())
+            each.data -= rate * velocity
+        noisy = (t - 1) // steps % method["cycle"] == method["cycle"] - 1
+        for each in weights if draws is not None and noisy else ():
+            each.data += np.sqrt(2 * rate / n) * torch.randn(each.shape, generator=draws)
+        if t in taken:
+            members.append(net.eval()(tested).log_softmax(1).detach().numpy())
+    np.testing.assert_allclose(found, members, rtol=1e-3, atol=2e-3)
+    assert np.abs(found[0] - found[1]).max() > 0.1
 
 
 class Interrupted(Exception):

@@ -25,7 +25,7 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.directory import cells_of, grid_lines, made_from, placed
 from manyseed.orchestrator.importing.joined import numbered
-from manyseed.orchestrator.importing.rows import Predictions
+from manyseed.orchestrator.importing.rows import ImportedRuns
 from manyseed.orchestrator.importing.source import PredictionFile
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
@@ -57,7 +57,7 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     Returns
     -------
     int
-        Predictions of a test point with a probability that was raised.
+        ImportedRuns of a test point with a probability that was raised.
 
     Raises
     ------
@@ -310,7 +310,7 @@ class _Grown:
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                predictions = Predictions(spec, source)
+                predictions = ImportedRuns(spec, source)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
                 repeats, row = rows["repeat"].to_list(), rows["row"].to_list()

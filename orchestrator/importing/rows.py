@@ -52,7 +52,7 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     return floored
 
 
-class Predictions:
+class ImportedRuns:
     """The predictions of a source, as training would have returned them, some at a time.
 
     Parameters
@@ -98,7 +98,7 @@ class _ImportedShard:
 
     def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:
         self.group, self.spec, self.source = group, group.spec, source
-        self.recipe, self.predictions = recipe, Predictions(group.spec, source)
+        self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source)
         self.numbers = {
             array.name: encoding.filled(self.spec, array, self.spec.shard_length)
             for array in self.spec.arrays

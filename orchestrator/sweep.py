@@ -74,9 +74,11 @@ class Sweep(Executing, Learning):
         UserError
             For a key or a value that is not allowed, or data that are not there.
         """
-        from manyseed.orchestrator.grids.objects import written
+        from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.planning import plan_sweep
 
+        if isinstance(sweep_file, Mapping):
+            require_guard()
         with ExitStack() as stack:
             file = (
                 stack.enter_context(written(sweep_file))
@@ -94,6 +96,7 @@ class Sweep(Executing, Learning):
         X: Any,
         y: Any,
         *,
+        groups: Any = None,
         runs: int = 100,
         repeats: int = 1,
         test: float = 0.25,
@@ -116,6 +119,9 @@ class Sweep(Executing, Learning):
         X : array (sample, feature) of numbers, or a frame of polars or pandas
         y : array (sample,)
             Classes.
+        groups : array (sample,), optional
+            Rows that share a value, as those of one patient, are never torn apart between training
+            part and test set.
         runs, repeats : int
             Fits that share a test set, and test sets.
         test : float or int
@@ -145,6 +151,7 @@ class Sweep(Executing, Learning):
                 estimator,
                 X,
                 y,
+                groups=groups,
                 directory=directory,
                 options=options or {},
                 grid=grid,

@@ -107,6 +107,8 @@ class DatasetSource:
     fetch : callable (provenance, locations, home) -> Samples, optional
         Where workers read a prepared copy: brings the data to this machine. Raises
         jobs.run.MachineError where it cannot, or where the data is not the described one.
+    unwritten : tuple of str
+        Parameters besides, which no table gives.
     """
 
     names: tuple[str, ...]
@@ -114,6 +116,7 @@ class DatasetSource:
     parameters: tuple[str, ...] = ()
     load: Callable[[str, Mapping[str, Any]], Samples] | None = None
     fetch: Callable[[Mapping[str, Any], Sequence[str], Path], Samples] | None = None
+    unwritten: tuple[str, ...] = ()
 
 
 def listed(kind: str, name: str, names: Iterable[str]) -> str:

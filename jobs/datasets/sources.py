@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.datasets import bundled, openml, openml_task, synthetic, tablefile, vision
+from manyseed.jobs.datasets import (
+    bundled,
+    function,
+    openml,
+    openml_task,
+    synthetic,
+    tablefile,
+    vision,
+)
 from manyseed.jobs.datasets.openml_catalogue import SUITES
 from manyseed.jobs.datasets.source import DatasetSource, DataShape
 
@@ -17,6 +25,7 @@ SOURCES: dict[str, DatasetSource] = {
     "openml-task": openml_task.SOURCE,
     "torchvision": vision.SOURCE,
     "file": tablefile.SOURCE,
+    "function": function.SOURCE,
 }
 
 COMMON_PARAMETERS = ("source", "classes", "positive", "test")
@@ -60,7 +69,7 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     """
     kind, name = _find(source)
     for key in parameters:
-        if key not in kind.parameters:
+        if key not in (*kind.parameters, *kind.unwritten):
             allowed = (*COMMON_PARAMETERS, *kind.parameters)
             raise UnknownOption(key, parameters[key], allowed=allowed)
     return kind.describe(name, parameters)

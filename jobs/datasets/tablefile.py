@@ -56,6 +56,24 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     path = Path(name).expanduser().absolute()
     if _is_folder(path):
         return imagefolder.describe(path, given)
+    return read(name, given)[0]
+
+
+def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
+    """Read a file of a table or of arrays.
+
+    Parameters
+    ----------
+    name : str
+        Its path.
+    given : mapping
+        `PARAMETERS`, but for those of folders of images.
+
+    Raises
+    ------
+    Refused
+    """
+    path = Path(name).expanduser().absolute()
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; those in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
@@ -74,7 +92,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         key, where = ("source", path) if n_train == 0 else (parts.TEST_FILE, files[1].path)
         raise Refused(key, str(where), "has no rows")
     k = len(samples.class_names)
-    return DataShape(
+    shape = DataShape(
         provenance={
             "source": "file",
             **{key: file.digest for key, file in zip(_DIGESTS, files, strict=False)},
@@ -96,6 +114,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
     )
+    return shape, samples
 
 
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:

@@ -156,7 +156,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     entry = options[form]
     if form == "command":
         entry = words.entry(words.split(form, entry))
-    elif not isinstance(entry, str) or _ENTRY.fullmatch(entry) is None:
+    elif not is_entry(entry):
         raise Refused(form, entry, allowed='"module:name", such as "mymodel:build"')
     params = options.get("params", {})
     if not isinstance(params, Mapping):
@@ -167,7 +167,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     for name, value in params.items():
         if name in {each["name"] for each in declared}:
             raise Refused(f"params.{name}", value, f"space has {name}, with its default")
-        _check_param(f"params.{name}", value)
+        check_param(f"params.{name}", value)
         (lasting if isinstance(value, Mapping | list) else single)[name] = value
     if form == "command" and lasting:
         name, value = next(iter(lasting.items()))
@@ -326,18 +326,23 @@ def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, A
     return {**found, "log": True} if is_log else found
 
 
-def _check_param(option: str, value: object) -> None:
+def is_entry(value: object) -> bool:
+    """Return whether a value is ``"module:name"``."""
+    return isinstance(value, str) and _ENTRY.fullmatch(value) is not None
+
+
+def check_param(option: str, value: object) -> None:
     """Refuse what has no form in an identity."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            _check_param(f"{option}.{name}", inner)
+            check_param(f"{option}.{name}", inner)
         for key in ("estimator", "import"):
             entry = value.get(key, "a:b")
-            if not isinstance(entry, str) or _ENTRY.fullmatch(entry) is None:
+            if not is_entry(entry):
                 raise Refused(f"{option}.{key}", entry, allowed='"module:name"')
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for inner in value:
-            _check_param(option, inner)
+            check_param(option, inner)
     elif isinstance(value, float) and not math.isfinite(value):
         raise Refused(option, value, allowed="a finite number")
     elif value is not None and not isinstance(value, bool | int | float | str):

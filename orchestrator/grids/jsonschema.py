@@ -15,6 +15,7 @@ from manyseed.jobs.checks import Option
 from manyseed.jobs.classifiers.optimizers import DECLARED as OPTIMIZERS
 from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
 from manyseed.jobs.classifiers.record import EPOCHS_OPTION, Classifier, Defaults
+from manyseed.jobs.datasets.function import KIND as FUNCTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import RANGES
@@ -268,11 +269,8 @@ def _of_sources() -> Mapping[str, Schema]:
     found: dict[str, list[str]] = {}
     for kind, source in SOURCES.items():
         for key in source.parameters:
-            found.setdefault(key, []).append(kind)
-    return {
-        key: {"description": f"Of sources {', '.join(f'{k}:…' for k in kinds)}."}
-        for key, kinds in found.items()
-    }
+            found.setdefault(key, []).append("data" if kind == FUNCTION else f"{kind}:…")
+    return {key: {"description": f"Of {', '.join(kinds)}."} for key, kinds in found.items()}
 
 
 def _of_methods() -> Mapping[str, Schema]:

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.frame import to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
+from manyseed.orchestrator.grids.registered import with_registered
 
-TARGET = "y"
+TARGET, GROUP = "y", "group"
 
 
 def table_of(estimator: Any) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _entry(named: Any) -> str:
     return f"{module}:{name}"
 
 
-def keep_data(X: Any, y: Any) -> Path:
+def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     """Write rows and classes to the folder of data, once for the same content; return the file.
 
     Parameters
@@ -124,6 +126,8 @@ def keep_data(X: Any, y: Any) -> Path:
         A frame's columns that are not numbers are categorical.
     y : array (sample,)
         Classes: text or whole numbers.
+    groups : array (sample,), optional
+        What rows that belong together share: text or numbers.
 
     Raises
     ------
@@ -133,7 +137,10 @@ def keep_data(X: Any, y: Any) -> Path:
     buffer = io.BytesIO()
     if hasattr(X, "columns"):
         suffix = ".parquet"
-        _frame(X, y).write_parquet(buffer)
+        frame = _frame(X, y)
+        if groups is not None:
+            frame = _grouped(frame, _groups(groups, len(frame)))
+        frame.write_parquet(buffer)
     else:
         suffix = ".npz"
         rows, classes = np.asarray(X), np.asarray(y)
@@ -143,7 +150,8 @@ def keep_data(X: Any, y: Any) -> Path:
                 "classes (sample,) are needed",
                 remedy="columns that are no numbers: give a frame of polars or pandas",
             )
-        np.savez(buffer, X=rows, y=classes)
+        beside = {} if groups is None else {GROUP: _groups(groups, len(rows))}
+        np.savez(buffer, X=rows, y=classes, **beside)
     content = buffer.getvalue()
     file = data_home() / "given" / f"{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
     if not file.exists():
@@ -154,13 +162,35 @@ def keep_data(X: Any, y: Any) -> Path:
 def _frame(X: Any, y: Any) -> Any:
     import polars as pl
 
-    frame = X if isinstance(X, pl.DataFrame) else pl.from_pandas(X.reset_index(drop=True))
+    frame = to_polars(X)
     if TARGET in frame.columns:
         raise UserError(f"X has a column {TARGET!r}", remedy="rename it: y is what is predicted")
     if len(np.asarray(y)) != len(frame):
         raise UserError(f"X has {len(frame):,} rows, y {len(np.asarray(y)):,}")
     classes = pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()])
     return frame.with_columns(classes)
+
+
+def _groups(given: Any, rows: int) -> Any:
+    """Return what tells groups apart, as an array (sample,)."""
+    groups = np.asarray(given)
+    if groups.dtype.kind == "O":
+        groups = groups.astype(str)
+    if groups.shape != (rows,) or groups.dtype.kind not in "iufUS":
+        raise UserError(
+            f"is {groups.dtype} {groups.shape}; text or numbers ({rows:,},) are needed",
+            key="groups",
+            remedy="give one value for each row of X",
+        )
+    return groups
+
+
+def _grouped(frame: Any, groups: Any) -> Any:
+    import polars as pl
+
+    if GROUP in frame.columns:
+        raise UserError(f"X has a column {GROUP!r}", remedy="rename it: that is what groups are")
+    return frame.with_columns(pl.Series(GROUP, groups.astype(str)))
 
 
 def sweep_text(
@@ -173,6 +203,7 @@ def sweep_text(
     runs: int,
     test: float | int,
     grid: Mapping[str, Any],
+    is_grouped: bool = False,
 ) -> str:
     """Return the text of a sweep file with one dataset and one classifier.
 
@@ -190,6 +221,8 @@ def sweep_text(
         A share, or a number of points.
     grid : mapping
         More axes of the grid.
+    is_grouped : bool
+        Whether the file says which rows belong together.
     """
     lines = [
         f"name = {toml_value(name)}",
@@ -206,6 +239,7 @@ def sweep_text(
         f"source = {toml_value(f'file:{data}')}",
         f"target = {toml_value(TARGET)}",
         f"test = {test}",
+        *([f"group = {toml_value(GROUP)}"] if is_grouped else []),
         "",
         f"[classifier.{toml_value(name)}]",
         *(f"{key} = {_toml(value, key)}" for key, value in table.items()),
@@ -228,6 +262,7 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     UnavailableError
         Where the working folder cannot be written to.
     """
+    sweep = with_registered(sweep, _entry, _value)
     text = "".join(f"{line}\n" for line in lines(sweep))
     with ExitStack() as stack:
         try:

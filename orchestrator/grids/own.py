@@ -21,6 +21,10 @@ _PROBED: dict[tuple[str, str], Findings] = {}
 """By what a probe depends on, in this process: `run` plans twice."""
 
 
+_RETURNED: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+"""The same of functions that return data, which may read what lies beside them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
     """What was found out about the code of a table.
@@ -34,7 +38,8 @@ class Pin:
     digest : str
         Of the code that was probed (`jobs.own.modules.Code.digest`).
     findings : mapping
-        As `jobs.own.findings.Findings.to_json` gives them.
+        As `jobs.own.findings.Findings.to_json` gives them; of a function that returns data as
+        `jobs.own.loading.Returned.to_json`.
     """
 
     entry: str
@@ -53,13 +58,22 @@ class OwnCode:
     pins : mapping of str to Pin
         What is known already; it holds while the code stays as it is, or cannot be found any more.
     is_probing : bool
-        Whether code is looked for at all; else what would be found is left open.
+        Whether classifiers are looked for at all; else what would be found is left open.
+    is_calling : bool
+        Whether code may be imported at all; else what is known of it holds: for whoever looks at a
+        sweep, which may be a stranger's.
     """
 
     def __init__(
-        self, roots: Sequence[Path], pins: Mapping[str, Pin], *, is_probing: bool = True
+        self,
+        roots: Sequence[Path],
+        pins: Mapping[str, Pin],
+        *,
+        is_probing: bool = True,
+        is_calling: bool = True,
     ) -> None:
-        self._roots, self._pins, self._is_probing = roots, pins, is_probing
+        self._roots, self._pins = roots, pins
+        self._is_probing, self._is_calling = is_probing, is_calling
         self.used: dict[str, Pin] = {}
         self.notes: dict[str, Sequence[str]] = {}
 
@@ -69,10 +83,56 @@ class OwnCode:
         before = [Path(pin.root) for pin in (pins or {}).values() if pin.root]
         return cls([sweep_file.absolute().parent, *before, Path.cwd()], pins or {})
 
-    @classmethod
-    def unseen(cls) -> OwnCode:
-        """Look for nothing: for who asks about datasets alone."""
-        return cls([], {}, is_probing=False)
+    def of_data(self) -> OwnCode:
+        """Return what looks for functions that return data, and for no classifiers."""
+        return OwnCode(self._roots, self._pins, is_probing=False)
+
+    def as_planned(self) -> OwnCode:
+        """Return what takes all code as it was planned, and imports none."""
+        return OwnCode(self._roots, self._pins, is_calling=False)
+
+    def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a function returned for data: as `jobs.own.loading.Returned` has it.
+
+        It is called where the code, or what it is called with, is new; and where what it returned
+        is no longer kept.
+
+        Raises
+        ------
+        jobs.checks.Refused
+        """
+        from manyseed.jobs.own import loading, modules
+
+        params, version = options.get("params", {}), options.get("version", 1)
+        loading.require_named(entry, params, version)
+        name = str(entry)
+        key = text_identity(canonical_json({"data": name, "version": version, "params": params}))
+        if key in self.used:
+            return self.used[key].findings
+        known = self._pins.get(key)
+        if known is not None and not Path(str(known.findings["kept"])).is_file():
+            known = None
+        if not self._is_calling:
+            if known is None:
+                reason = "what it returned is not kept on this machine: manyseed datasets fetch"
+                raise Refused("data", name, f"{reason} calls it")
+            return known.findings
+        try:
+            code = modules.find("data", [name], self._roots)
+        except Refused:
+            if known is None:
+                raise
+            self.used[key] = known
+            return known.findings
+        if known is not None and known.digest == code.digest:
+            self.used[key] = known
+            return known.findings
+        root = "" if code.root is None else str(code.root)
+        if (key, code.digest, root) not in _RETURNED:
+            _RETURNED[key, code.digest, root] = loading.loaded(name, params, code).to_json()
+        found = _RETURNED[key, code.digest, root]
+        self.used[key] = Pin(name, root, code.digest, found)
+        return found
 
     def resolve(
         self, name: str, options: Mapping[str, Any], dataset: DatasetInfo
@@ -102,6 +162,10 @@ class OwnCode:
         if key in self.used:
             return Findings.from_json(self.used[key].findings)
         known = self._pins.get(key)
+        if not self._is_calling:
+            if known is None:
+                raise Refused(own.form, own.entry, "is not the code that was planned")
+            return Findings.from_json(known.findings)
         try:
             code = copies.find(own.form, own.entries, own.command, self._roots)
         except Refused:

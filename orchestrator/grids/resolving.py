@@ -17,6 +17,9 @@ from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets.function import KEPT
+from manyseed.jobs.datasets.function import KIND as FUNCTION
+from manyseed.jobs.datasets.function import OPTION as DATA
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
@@ -32,7 +35,7 @@ from manyseed.orchestrator.grids.remedies import (
     rules_without,
     toml_key,
 )
-from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 
 _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 
@@ -130,6 +133,8 @@ class Resolver:
                 return datasets.resolve(name)
             except Refused as error:
                 raise refused(error, file=self._path, key=key, value=name) from None
+        if table.data is not None:
+            return self._function(name, table)
         source = table.source or name
         if table.source is None and not is_source(name):
             raise UserError(
@@ -143,6 +148,25 @@ class Resolver:
         except Refused as error:
             given = {"source": source, **table.options()}
             raise self._refused(error, f"dataset.{toml_key(name)}", given) from None
+
+    def _function(self, name: str, table: DatasetTable) -> DatasetInfo:
+        """Resolve a dataset that a function of the user's returns."""
+        key = f"dataset.{toml_key(name)}"
+        if table.source is not None:
+            raise UserError(
+                "a source is named, too",
+                file=self._path,
+                key=f"{key}.{DATA}",
+                value=table.data,
+                remedy="leave one of the two out",
+            )
+        options = table.options()
+        try:
+            returned = self._own.data(table.data, options)
+            given = {**returned["given"], **options, KEPT: returned[KEPT]}
+            return datasets.resolve(f"{FUNCTION}:{table.data}", **given)
+        except Refused as error:
+            raise self._refused(error, key, {DATA: table.data, **options}) from None
 
     def resolve_pairs(self, names: Iterable[tuple[str, str]], where: str) -> None:
         """Resolve the datasets and classifiers that a grid combines.

@@ -310,6 +310,8 @@ class DatasetTable(BaseModel):
 
     source: Text | None = None
     """Where the data comes from; by default the table's name."""
+    data: Text | None = None
+    """In place of a source a function of your own that returns the data, "module:name"."""
     classes: dict[str, list[Name]] | None = None
     """Classes to keep or to merge: each with the source's classes that it is made of."""
     positive: Name | None = None
@@ -330,7 +332,7 @@ class DatasetTable(BaseModel):
         return {
             key: getattr(self, key)
             for key in (*sorted(self.model_fields_set),)
-            if key not in ("source", "keep") and getattr(self, key) is not None
+            if key not in ("source", "data", "keep") and getattr(self, key) is not None
         }
 
 

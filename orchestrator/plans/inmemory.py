@@ -17,6 +17,7 @@ def plan_objects(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     directory: str | Path | None,
     options: Mapping[str, Any],
     grid: Mapping[str, Any],
@@ -26,7 +27,7 @@ def plan_objects(
 
     Parameters
     ----------
-    estimator, X, y
+    estimator, X, y, groups
         As `orchestrator.sweep.Sweep.of` takes them.
     directory : path, optional
         By default ``sweep-NAME``, after the estimator's class.
@@ -44,7 +45,10 @@ def plan_objects(
     table = {**objects.table_of(estimator), **options}
     name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
     target = Path(f"sweep-{name}" if directory is None else directory)
-    text = objects.sweep_text(name, table, objects.keep_data(X, y), grid=grid, **numbers)
+    data = objects.keep_data(X, y, groups)
+    text = objects.sweep_text(
+        name, table, data, grid=grid, is_grouped=groups is not None, **numbers
+    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(text)

@@ -68,7 +68,7 @@ def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -
         return none
     try:
         file = read_sweep_file(paths.sweep_file)
-        expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths))
+        expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
         return measuring_seconds(plan.cells, expansion, specs)
     except (UserError, UnavailableError, KeyError):
         return none

@@ -212,9 +212,8 @@ def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
 
 def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
     """Say what keeping the models of groups would have taken, or why they cannot be kept."""
-    expansion = expand(
-        read_sweep_file(paths.sweep_file), paths.sweep_file, own_code(paths.sweep_file, paths)
-    )
+    own = own_code(paths.sweep_file, paths).as_planned()
+    expansion = expand(read_sweep_file(paths.sweep_file), paths.sweep_file, own)
     total, runs = 0, 0
     lengths = plan.all_rows.group_by("group").len()
     for spec in specs:
@@ -239,7 +238,7 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
 def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -> dict[str, Asked]:
     """Return what the models of each group are asked."""
     file = read_sweep_file(paths.sweep_file)
-    expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths))
+    expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
     found = {}
     for group in groups:
         spec = group.spec

@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from typing import TypeVar
+
+    Made = TypeVar("Made", bound=Callable[..., Any])
 
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.sweep import Sweep
 
     __version__: str
 
-__all__ = ["Sweep", "__version__", "compare"]
+__all__ = ["Sweep", "__version__", "classifier", "compare"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,6 +34,31 @@ def __getattr__(name: str) -> Any:
 
         return version("manyseed")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
+    """Register a class or a function of your own as a classifier of sweeps that are planned here.
+
+    Grids of `Sweep.plan` name it like any other. It must be importable by other processes: at the
+    top of a module, or of a script whose sweep begins under ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    name : str
+    form : {"estimator", "train", "module"}, optional
+        What it is (docs/own.md); by default a class is an estimator, a function trains.
+    **options
+        Keys of its table ``[classifier.NAME]``, such as ``params``, ``space`` and ``version``.
+
+    Examples
+    --------
+    >>> @classifier("nearest", params={"k": 3})              # doctest: +SKIP
+    ... def fit(X, y, X_test, n_classes, hparams):
+    ...     ...
+    """
+    from manyseed.orchestrator.grids.registered import classifier as registering
+
+    return registering(name, form=form, **options)
 
 
 def compare(

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.measuring import planned_seconds
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from tests.orchestrator.conftest import train, write
 
@@ -126,3 +130,18 @@ def test_no_code_of_a_category_lies_between_two_others(tmp_path: Path) -> None:
         plan_sweep(write(tmp_path / "t.toml", head + table + tail + response), tmp_path / "sweep")
     head = head.replace('"raw", ', "")
     plan_sweep(write(tmp_path / "t.toml", head + table + tail + response), tmp_path / "sweep")
+
+
+def test_looking_at_a_sweep_with_response_curves_imports_none_of_its_code(tmp_path: Path) -> None:
+    """A sweep may be a stranger's, and then its code lies beside its sweep file."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    file = tmp_path / "sweep.toml"
+    file.write_text(SWEEP.replace('["raw", "dense", "rows", "images"]', '["rows"]') + RESPONSE)
+    directory = tmp_path / "sweep"
+    plan_sweep(file, directory)
+    (directory / "plan" / "own.json").unlink()
+    trap = f"from pathlib import Path\nPath({str(tmp_path / 'executed')!r}).touch()\n"
+    (directory / "mine.py").write_text(trap + MODULE)
+    paths = SweepPaths(directory)  # status asks so for the time that is left
+    assert planned_seconds(paths, Plan.read(paths), Groups.read(paths).specs).is_empty()
+    assert not (tmp_path / "executed").exists()

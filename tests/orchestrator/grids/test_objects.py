@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+import manyseed
+from manyseed.jobs import datasets
 from manyseed.jobs.own import estimator
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids import objects
@@ -93,3 +97,160 @@ def test_the_same_data_is_the_same_file(tmp_path: Path, monkeypatch: pytest.Monk
             objects.keep_data(wrong, y)
     with pytest.raises(UserError, match="has a column 'y'"):
         objects.keep_data(frame.rename({"size": "y"}), y)
+
+
+def test_groups_are_an_array_or_a_column_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    X, y, groups = np.arange(32.0).reshape(16, 2), np.arange(16) % 2, np.arange(16) // 4
+    kind = {"seed": 1, "repeats": 1, "runs": 1, "test": 0.25}
+    whole = {}
+    for name, rows in (("array", X), ("frame", pl.DataFrame({"a": X[:, 0]}))):
+        file = objects.keep_data(rows, y, groups)
+        assert file != objects.keep_data(rows, y)
+        text = objects.sweep_text("x", {}, file, grid={}, is_grouped=True, **kind)
+        table = tomllib.loads(text)["dataset"]["data"]
+        info = datasets.resolve(table.pop("source"), **table)
+        assert info.group_sizes == (4, 4, 4, 4)
+        assert info.n_test == 4
+        datasets.fetch(info)
+        whole[name] = datasets.load(info.canonical)
+    assert [each.X.shape[1] for each in whole.values()] == [2, 1]
+    for wrong in (groups[1:], groups[:, None], np.full(16, 1j)):
+        with pytest.raises(UserError, match=r"groups: is .*are needed"):
+            objects.keep_data(X, y, wrong)
+    with pytest.raises(UserError, match="has a column 'group'"):
+        objects.keep_data(pl.DataFrame({"group": X[:, 0]}), y, groups)
+
+
+def test_frames_of_pandas_need_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    monkeypatch.setattr(pl, "from_pandas", lambda _: (_ for _ in ()).throw(ImportError("pyarrow")))
+    given = {
+        "text": ["a", None, "c"],
+        "number": [1.5, np.nan, 2.0],
+        "whole": pandas.array([1, None, 3], dtype="Int64"),
+        "kind": pandas.Categorical(["u", "v", None]),
+        "right": [True, False, True],
+    }
+    file = objects.keep_data(pandas.DataFrame(given, index=[5, 6, 7]), np.array(["x", "y", "x"]))
+    assert pl.read_parquet(file).to_dict(as_series=False) == {
+        "text": ["a", None, "c"],
+        "number": [1.5, None, 2.0],
+        "whole": [1, None, 3],
+        "kind": ["u", "v", None],
+        "right": [True, False, True],
+        "y": ["x", "y", "x"],
+    }
+    with pytest.raises(ValueError, match="two columns are called 'a'"):
+        objects.keep_data(pandas.DataFrame(np.eye(2), columns=["a", "a"]), np.arange(2))
+
+
+@manyseed.classifier("planted", params={"depth": None, "size": (1, 2)}, version=3)
+class Planted(LogisticRegression):
+    """Registered where it is defined."""
+
+
+@manyseed.classifier("function", space={"lr": {"low": 0.1, "high": 1.0, "default": 0.5}})
+def function(X: Any, y: Any, X_test: Any, hparams: Any) -> Any:
+    """Registered where it is defined."""
+
+
+def test_registered_classifiers_have_the_table_that_they_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {
+        "name": "x",
+        "grid": {"dataset": ["sklearn:iris"], "classifier": ["planted", "function", "lr-sgd"]},
+        "classifier": {"planted": {"version": 4}},
+    }
+    with objects.written(asked) as file:
+        read = tomllib.loads(file.read_text())["classifier"]
+    assert read == {
+        "planted": {
+            "estimator": f"{__name__}:Planted",
+            "params": {"depth": {"none": True}, "size": {"tuple": [1, 2]}},
+            "version": 4,
+        },
+        "function": {
+            "train": f"{__name__}:function",
+            "space": {"lr": {"low": 0.1, "high": 1.0, "default": 0.5}},
+        },
+    }
+    with pytest.raises(UserError, match=r'form = "trian".*unknown form'):
+        manyseed.classifier("other", form="trian")
+    with pytest.raises(UserError, match="test_objects:function is registered by this name"):
+        manyseed.classifier("function")(Planted)
+    manyseed.classifier("function")(function)  # as where a cell of a notebook runs again
+
+    def inner(X: Any, y: Any, X_test: Any) -> Any:
+        del X, y, X_test
+
+    manyseed.classifier("inner")(inner)
+    with (
+        pytest.raises(UserError, match="inner is defined inside of a function"),
+        objects.written({"grid": [{"classifier": ["inner"]}]}),
+    ):
+        pass
+    cell = type("Mine", (), {"__module__": "__main__"})
+    monkeypatch.delattr("__main__.__file__", raising=False)
+    manyseed.classifier("cell")(cell)
+    with (
+        pytest.raises(UserError, match="%%writefile"),
+        objects.written({"grid": [{"classifier": ["cell"]}]}),
+    ):
+        pass
+
+
+SCRIPT = """
+import numpy as np
+import manyseed
+
+@manyseed.classifier("nearest", params={"noise": 0.5})
+def fit(X, y, X_test, n_classes, hparams, batch):
+    X = X + hparams["noise"] * batch.normal(size=X.shape)
+    means = np.stack([X[y == c].mean(axis=0) for c in range(n_classes)])
+    return -((X_test[:, None] - means) ** 2).sum(axis=2)
+
+if __name__ == "__main__":
+    sweep = manyseed.Sweep.plan(
+        {
+            "name": "nearest",
+            "seed": 1,
+            "repeats": 1,
+            "runs": 4,
+            "grid": [{"dataset": ["sklearn:iris"], "classifier": ["nearest"]}],
+        }
+    )
+    sweep.submit(workers=2)
+    sweep.wait()
+    print(sweep.status()["runs"]["done"])
+"""
+
+
+@pytest.mark.slow
+def test_a_script_registers_what_its_processes_train(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    for guarded in (True, False):
+        if not guarded:
+            text = SCRIPT.replace('if __name__ == "__main__":', "if True:").replace(
+                '"name": "nearest"', '"name": "other"'
+            )
+            (tmp_path / "script.py").write_text(text)
+        ended = subprocess.run(
+            [sys.executable, "script.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if guarded:
+            assert ended.stdout.split() == ["4"], ended.stderr
+        else:
+            assert 'put the call below: if __name__ == "__main__":' in ended.stderr
+            assert not (tmp_path / "other").exists()

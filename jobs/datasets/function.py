@@ -1,0 +1,104 @@
+"""What a function of the user's returned: the rows themselves are the dataset's identity.
+
+`jobs.own.loading` calls the function while a sweep file is planned, and keeps what it returned as a
+file of tables or arrays, which is read here. Whoever trains reads the prepared copy of that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.run import MachineError
+
+KIND, OPTION, KEPT = "function", "data", "kept"
+"""The kind of source; the key of a table that names the function; where it was kept: a path."""
+
+_OWN = ("version", "params")
+_OF_FILES = tuple(
+    key for key in tablefile.PARAMETERS if key not in (parts.TEST_FILE, *imagefolder.PARAMETERS)
+)
+PARAMETERS = (*_OWN, *_OF_FILES)
+
+
+def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
+    kept = given.get(KEPT)
+    if kept is None:
+        reason = f"is called where a sweep file is planned: give it there as {OPTION}"
+        raise Refused("source", f"{KIND}:{name}", reason)
+    version = integer("version", given.get("version", 1), least=1)
+    params = given.get("params", {})
+    try:
+        shape, samples = tablefile.read(kept, _of_file(given))
+    except Refused as error:
+        if error.option != "source":
+            raise
+        raise Refused(OPTION, name, f"what it returned {error.reason}", needs=error.needs) from None
+    said = {key: value for key, value in shape.provenance.items() if key != "digest"}
+    provenance = {
+        **said,
+        "source": f"{KIND}:{name}",
+        "version": version,
+        **({"params": params} if params else {}),
+        "digest": digest(samples),
+    }
+    return replace(shape, provenance=provenance)
+
+
+def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
+    source = provenance["source"]
+    try:
+        _shape, samples = tablefile.read(locations[0], _of_file(provenance))
+    except (Refused, IndexError) as error:
+        raise MachineError(f"what {source} returned is gone: plan again") from error
+    if (found := digest(samples)) != provenance["digest"]:
+        raise MachineError(
+            f"{source} is not what was planned: its digest is {found}, it was "
+            f"{provenance['digest']}"
+        )
+    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+
+
+def _of_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: given[key] for key in _OF_FILES if key in given}
+
+
+def digest(samples: Samples) -> str:
+    """Return the SHA-256 of samples: rows, classes, and which rows belong together or are tests.
+
+    It begins with the line ``{shape} {image} {classes} {cardinality} {rows before the test part}``,
+    as Python writes these; then come X (float64, one NaN where missing; of images as it is), y
+    (int64), and groups (int64) and roles (uint8) where there are any, all little-endian.
+    """
+    head = (
+        samples.X.shape,
+        samples.image,
+        samples.class_names,
+        samples.cardinality.tolist(),
+        samples.n_official_train,
+    )
+    whole = hashlib.sha256(f"{head}\n".encode())
+    step = max(1, 2**22 // max(1, samples.X.shape[1]))
+    for start in range(0, len(samples.X), step):
+        rows = np.asarray(samples.X[start : start + step])
+        if rows.dtype.kind == "f":
+            rows = np.where(np.isnan(rows), np.nan, rows).astype("<f8")
+        whole.update(np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<")).tobytes())
+    whole.update(samples.y.astype("<i8").tobytes())
+    for beside, dtype in ((samples.groups, "<i8"), (samples.roles, "u1")):
+        if beside is not None:
+            whole.update(beside.astype(dtype).tobytes())
+    return whole.hexdigest()
+
+
+SOURCE = DatasetSource(
+    names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch, unwritten=(KEPT,)
+)

@@ -1,0 +1,300 @@
+"""Data that a user's own function returns: pinned by its rows, called where it is planned alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manyseed import Sweep
+from manyseed.jobs import datasets
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets.function import digest
+from manyseed.jobs.datasets.source import Samples
+from manyseed.jobs.own import loading, modules, returned
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.data import fetch_datasets
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from tests.orchestrator.conftest import command, inside
+
+SWEEP = """
+name    = "data"
+seed    = 3
+repeats = 2
+runs    = 2
+[[grid]]
+dataset    = ["mine"]
+classifier = ["lr-sgd"]
+[dataset.mine]
+data = "mydata:load"
+"""
+DATA = """
+from pathlib import Path
+import numpy as np
+import helper
+
+def load(rows=60, shift=0.0):
+    with open(Path(__file__).parent / "called", "a") as file:
+        file.write("x")
+    X = np.random.default_rng(helper.SEED).normal(size=(rows, 3)) + shift
+    return {returned}
+"""
+LABELS = 'np.where(X[:, 0] > shift, "yes", "no")'
+PLAIN = f"X, {LABELS}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a sweep file and the modules that it names."""
+    (tmp_path / "helper.py").write_text("SEED = 0\n")
+    return tmp_path
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions be called in this process, which starts none."""
+
+    def run(arguments: list[str], **_: Any) -> Any:
+        folder = Path(arguments[-1])
+        root = json.loads((folder / "request.json").read_text())["root"]
+        try:
+            (folder / "answer.json").write_text(json.dumps(returned.answer(folder)))
+        finally:
+            modules.forget(Path(root))
+        return SimpleNamespace(stdout=b"")
+
+    names = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "STDOUT")}
+    monkeypatch.setattr(loading, "subprocess", SimpleNamespace(run=run, **names))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
+def given(project: Path, gives: str = PLAIN, keys: str = "") -> Path:
+    """Write the module and the sweep file."""
+    (project / "mydata.py").write_text(DATA.replace("{returned}", gives))
+    (project / "sweep.toml").write_text(SWEEP + keys)
+    return project / "sweep.toml"
+
+
+def called(project: Path) -> int:
+    """Return how often the function was called."""
+    file = project / "called"
+    return len(file.read_text()) if file.exists() else 0
+
+
+def planned(project: Path, *arguments: Any, **options: Any) -> DatasetInfo:
+    """Return the dataset as it is planned."""
+    change = plan_change(given(project, *arguments, **options), project / "sweep")
+    return change.expansion.datasets["mine"]
+
+
+def samples(info: DatasetInfo) -> Any:
+    """Return what is trained on and tested."""
+    datasets.fetch(info)
+    return datasets.load(info.canonical)
+
+
+@pytest.mark.slow
+def test_a_function_gives_what_is_trained_on_and_is_called_where_it_is_planned_alone(
+    project: Path,
+) -> None:
+    file = given(project)
+    with inside(project):
+        result = command("run", "sweep.toml", "--workers", 1)
+    assert result.returncode == 0, result.stderr
+    assert called(project) == 1
+    sweep = Sweep(project / "data")
+    assert sweep.status()["runs"]["done"] == 4
+    canonical = json.loads(Plan.read(sweep.paths).all_cells["canonical"][0])["dataset"]
+    assert canonical["source"] == "function:mydata:load"
+    assert canonical["version"] == 1
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = (X[:, 0] > 0).astype(int)
+    head = ((60, 3), None, ("no", "yes"), [0, 0, 0], None)
+    content = f"{head}\n".encode() + X.astype("<f8").tobytes() + y.astype("<i8").tobytes()
+    assert canonical["digest"] == hashlib.sha256(content).hexdigest()
+    # a stranger's sweep names code, and whatever opens it calls none
+    (project / "mydata.py").write_text('raise RuntimeError("imported")\n')
+    sweep.verify()
+    sweep.analyze()
+    sweep.report()
+    assert sweep.rerun("0:0:0")["identical"]
+    assert called(project) == 1
+    with pytest.raises(UserError, match=r"(?s)cannot be imported: RuntimeError: imported.*line 1"):
+        plan_change(file, project / "other")
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_was_returned_holds_as_long_as_the_code_stays_the_same(project: Path) -> None:
+    file, directory = given(project), project / "sweep"
+    first = plan_sweep(file, directory).expansion.datasets["mine"]
+    (project / "sweep.toml").write_text(SWEEP.replace("runs    = 2", "runs    = 3"))
+    plan_sweep(file, directory)
+    assert called(project) == 1
+    (project / "helper.py").write_text("SEED = 1\n")
+    with pytest.raises(UserError, match=r"dataset\.digest"):
+        plan_sweep(file, directory)
+    assert called(project) == 2
+    (project / "helper.py").write_text("SEED = 0\nANOTHER = 1\n")
+    assert plan_sweep(file, directory).expansion.datasets["mine"].canonical == first.canonical
+    (project / "mydata.py").unlink()  # what is known is known
+    assert plan_sweep(file, directory).expansion.datasets["mine"].canonical == first.canonical
+    given(project, keys="version = 2\n")
+    second = plan_change(file, project / "other").expansion.datasets["mine"]
+    assert second.id != first.id
+    assert second.canonical["digest"] == first.canonical["digest"]
+
+
+@pytest.mark.slow
+def test_data_is_prepared_on_a_machine_that_lacks_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_sweep(given(project), project / "sweep")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match="the data of mine is not on this machine"):
+        Sweep(project / "sweep").submit(workers=1)
+    result = command("datasets", "fetch", project / "sweep" / "sweep.toml")
+    assert result.returncode == 0, result.stderr
+    assert "Prepared 1 dataset" in result.stdout
+    Sweep(project / "sweep").submit(workers=1)
+    Sweep(project / "sweep").wait()
+    assert Sweep(project / "sweep").status()["runs"]["done"] == 4
+
+
+FRAME = "pl.DataFrame({'a': X[:, 0], 'b': ['u', 'v'] * (rows // 2)})"
+TABLE = f"{FRAME}.with_columns(kind=pl.Series({LABELS}), who=pl.Series(np.arange(rows) // 4))"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("gives", "keys", "expected"),
+    [
+        (PLAIN, "params = { rows = 40, shift = 5.0 }", (40, 3, 0, 10)),
+        (f"X[:50], {LABELS}[:50], X[50:], {LABELS}[50:]", "", (60, 3, 0, 10)),
+        (
+            f"dict(X=X, y={LABELS}, who=np.arange(rows) // 4)",
+            'group = "who"\ntest = 0.2',
+            (60, 3, 0, 12),
+        ),
+        (f"{FRAME}, {LABELS}", 'categorical = ["b"]', (60, 2, 1, 15)),
+        (f"{FRAME}[:40], {LABELS}[:40], {FRAME}[40:], {LABELS}[40:]", "", (60, 2, 1, 20)),
+        (TABLE, 'target = "kind"\nignore = ["b"]\ngroup = "who"\ntest = 12', (60, 1, 0, 12)),
+        (
+            f"pd.DataFrame({TABLE}.to_dict(as_series=False))",
+            'target = "kind"\nlast = 10',
+            (60, 3, 1, 10),
+        ),
+        ("X.reshape(rows, 3, 1).astype('u1'), np.arange(rows) % 2", "", (60, 3, 0, 15)),
+    ],
+)
+def test_what_a_function_may_return(
+    project: Path, gives: str, keys: str, expected: tuple[int, ...]
+) -> None:
+    if "pd." in gives:
+        pytest.importorskip("pandas")
+    for short, name in (("pl", "polars"), ("pd", "pandas")):
+        gives = gives.replace(f"{short}.", f'__import__("{name}").')
+    info = planned(project, gives, keys)
+    counts = (info.n_samples, info.n_features, info.n_categorical, info.n_test)
+    assert counts == expected
+    assert (info.image is None) == ("reshape" not in gives)
+    found = samples(info)
+    assert found.X.shape == expected[:2]
+
+
+def test_a_process_that_ends_is_told(project: Path) -> None:
+    with pytest.raises(UserError, match="cannot be called: its process ended"):
+        planned(project, "__import__('os')._exit(3)")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_test_part_stays_one(project: Path) -> None:
+    gives = f"X[:50], {LABELS}[:50], X[50:], {LABELS}[50:]"
+    info = planned(project, gives)
+    assert info.canonical["test"] == "official"
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    np.testing.assert_array_equal(samples(info).X[-10:], X[50:])
+
+
+def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
+    X, y, n = np.arange(12.0).reshape(6, 2), np.arange(6) % 2, np.zeros(2, dtype=np.int32)
+    plain = Samples(X, y, n, ("a", "b"))
+    groups = np.array([0, 0, 1, 1, 2, 2])
+    others = [
+        Samples(X, y, n, ("a", "c")),
+        Samples(X, y, n, ("a", "b"), n_official_train=4),
+        Samples(X, y, n, ("a", "b"), groups=groups),
+        Samples(X, y, n, ("a", "b"), groups=groups[::-1].copy()),
+        Samples(X, y, n, ("a", "b"), roles=np.zeros((1, 6), dtype=np.uint8)),
+        Samples(X, y, n, ("a", "b"), image=(1, 2, 1)),
+        Samples(X + 1e-12, y, n, ("a", "b")),
+        Samples(X, 1 - y, n, ("a", "b")),
+        Samples(X, y, n + 9, ("a", "b")),
+        Samples(X.reshape(4, 3), y[:4], np.zeros(3, dtype=np.int32), ("a", "b")),
+    ]
+    assert len({digest(each) for each in (plain, *others)}) == len(others) + 1
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("gives", "keys", "said"),
+    [
+        ("X", "", r"data = .*returned a ndarray; it returns \(X, y\)"),
+        ("X, X, X", "", "returned a tuple of 3"),
+        ("dict(a=1)", "", "returned a dict of a"),
+        (f"dict(X=X, y={LABELS}, X_test=X)", "", "returned one of X_test and y_test"),
+        (f"X, {LABELS}[:10]", "", r"what it returned holds X \(60, 3\)"),
+        (f"X[:50], {LABELS}[:50], X[50:, :2], {LABELS}[50:]", "", r"returned X \(50, 3\) and X_te"),
+        (f"X.astype(object), {LABELS}", "", "returned X of object, no numbers or text"),
+        (f"X * np.inf, {LABELS}", "", "what it returned holds infinite numbers"),
+        ("X, np.zeros(rows)", "", r"target = .*has a single class, '0'"),
+        ("1 / 0", "", r"failed: ZeroDivisionError.*\(mydata.py, line 10\)"),
+        (PLAIN, "params = { none = 1 }", r"failed: TypeError: .*'none'"),
+        (PLAIN, "params = [1]", r"params = .*a table of values"),
+        (PLAIN, "version = 0", r"dataset\.mine\.version"),
+        (PLAIN, "size = [2, 2]", r"dataset\.mine\.size"),
+        (PLAIN, 'group = "who"', r"dataset\.mine\.group"),
+        (PLAIN, 'source = "sklearn:iris"', r"dataset\.mine\.data = .*a source is named, too"),
+    ],
+)
+def test_mistakes_are_one_message_and_nothing_is_planned(
+    project: Path, gives: str, keys: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=f"(?s){said}"):
+        planned(project, gives, keys)
+    assert not (project / "sweep").exists()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("mydata", '"module:name"'),
+        ("nowhere:load", "there is no module nowhere"),
+        ("mydata:other", "mydata has no other"),
+        ("helper:SEED", "it is int, no function"),
+    ],
+)
+def test_a_function_that_is_not_there(project: Path, entry: str, said: str) -> None:
+    file = given(project)
+    file.write_text(SWEEP.replace("mydata:load", entry))
+    with pytest.raises(UserError, match=re.escape(said)) as raised:
+        plan_sweep(file, project / "sweep")
+    assert raised.value.key == "dataset.mine.data"
+    assert not (project / "sweep").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_data_that_is_no_longer_kept_is_said_to_be_gone(project: Path) -> None:
+    info = planned(project)
+    Path(info.locations[0]).unlink()
+    with pytest.raises(Exception, match=r"what function:mydata:load returned is gone: plan again"):
+        fetch_datasets({"mine": info})

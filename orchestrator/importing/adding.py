@@ -57,7 +57,7 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     Returns
     -------
     int
-        ImportedRuns of a test point with a probability that was raised.
+        Predictions of a test point with a probability that was raised.
 
     Raises
     ------

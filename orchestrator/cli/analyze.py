@@ -32,6 +32,7 @@ from manyseed.orchestrator.cli.output import (
 )
 from manyseed.orchestrator.cli.progress import bar
 from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError, flag
+from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
@@ -349,7 +350,7 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
     progress.disable = quiet
     with progress:
         task = progress.add_task("analysing", total=None, note="")
-        while (job := sweep.analysis_job()) and job.state in ("waiting", "held", "running"):
+        while (job := sweep.analysis_job()) and job.state in ALIVE:
             note = f"{job.job} is {job.state} {job.reason}".strip()
             total = job.blocks or None
             progress.update(task, completed=job.done, total=total, note=note)

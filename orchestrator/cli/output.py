@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -51,6 +51,12 @@ def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
     """Say which command goes on from here, on an unbroken line, so that it can be copied."""
     command = shlex.join(map(str, arguments))
     (to or console).print(f"{what}: manyseed {command}", soft_wrap=True)
+
+
+def say_steps(steps: Iterable[Mapping[str, str]]) -> None:
+    """Say the next steps of a sweep's status, as `say_next`."""
+    for step in steps:
+        console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
 
 
 def counted(n: int, noun: str) -> str:

@@ -16,10 +16,10 @@ from manyseed.orchestrator.cli.output import (
     print_table,
     say,
     say_next,
+    say_steps,
 )
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.errors import NOT_FINISHED, UnavailableError
-from manyseed.orchestrator.progress.nextsteps import next_steps
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     for failure in state["failures"]:
         say(f"\n{failure['count']:,} failed: {failure['error']}")
     console.print()
-    for what, arguments in next_steps(sweep.paths, state["runs"], state["tasks"]):
-        say_next(what, *arguments)
+    if state["report"]:
+        console.print(f"Report: {state['report']}", soft_wrap=True)
+    say_steps(state["next"])
 
 
 def _tasks(state: dict[str, Any], name: str) -> str:

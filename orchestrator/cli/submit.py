@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.orchestrator.cli.common import Cluster, Directory, Only, OtherRecipe, Workers
-from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.output import counted, say, say_next, say_steps
 from manyseed.orchestrator.cli.status import follow, say_unreadable
 
 if TYPE_CHECKING:
@@ -107,13 +107,11 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
         say_unreadable(sweep)
         say_next("Watch", "status", sweep.directory, "--watch")
         return
-    n_failed = sweep.survey().counts["failed"]
+    state = sweep.status()
     if failed:
         say("Nothing to submit: no run is failed.")
-    elif n_failed:
+    elif n_failed := state["runs"]["failed"]:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
-        say_next("Tracebacks", "logs", sweep.directory, "--failed")
-        say_next("Retry", "resume", sweep.directory, "--failed")
     else:
         say("Nothing to submit: no run is missing.")
-        say_next("Next", "analyze", sweep.directory)
+    say_steps(state["next"])

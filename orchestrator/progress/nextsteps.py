@@ -2,29 +2,90 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 
+import polars as pl
+
+from manyseed.jobs import datasets
+from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.tuned import scale_searches, searches
 
 Step = tuple[str, tuple[object, ...]]
 """What it is for, and the arguments of the command."""
 
 
 def next_steps(
-    paths: SweepPaths, runs: Mapping[str, int], tasks: Collection[str]
+    paths: SweepPaths,
+    runs: Mapping[str, int],
+    tasks: Collection[str],
+    cells: pl.DataFrame,
+    *,
+    analysing: bool = False,
 ) -> Iterator[Step]:
-    """Yield the commands that go on, given a sweep's runs by state, and the states of its tasks."""
+    """Yield the commands that go on from where a sweep is.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    runs : mapping
+        Its runs by state.
+    tasks : collection of str
+        The states of its tasks.
+    cells : DataFrame
+        Those of its plan.
+    analysing : bool
+        Whether a job analyses it, or will.
+    """
     directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
-    if {"waiting", "running"} & set(tasks):
+    if set(tasks) & {"waiting", "running"}:
         yield "Watch", ("status", directory, "--watch")
-    elif runs["missing"]:
-        yield "Go on with", ("resume", directory)
-    elif not runs["failed"]:
-        yield "Next", ("report" if is_analysed(paths, runs) else "analyze", directory)
+        return
+    if runs["missing"]:
+        yield _training(paths, bool(tasks or runs["done"]), cells)
+        return
+    if runs["failed"]:
+        yield "Retry", ("resume", directory, "--failed")
+    if not runs["done"]:
+        return
+    if analysing:
+        yield "Look again", ("status", directory)
+    elif not is_analysed(paths, runs):
+        yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
+    elif not is_reported(paths):
+        yield "Next", ("report", directory)
+    else:
+        yield "Next", ("query", directory, "--by", "classifier")
+
+
+def in_words(step: Step) -> dict[str, str]:
+    """Return a step as JSON values: ``what`` it is for, and the ``command``, as a shell takes it."""
+    what, arguments = step
+    return {"what": what, "command": f"manyseed {shlex.join(map(str, arguments))}"}
+
+
+def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
+    """Return what missing runs wait for: their data, searches for their hparams, or to be sent."""
+    directory = paths.directory
+    try:
+        if not submitted and not _has_data(cells):
+            return "Next", ("datasets", "fetch", paths.sweep_file)
+        if searches(paths, cells) or scale_searches(paths, cells):
+            return "Next", ("tune", directory)
+    except ManyseedError:
+        pass  # whoever submits is told what is wrong
+    return ("Go on with", ("resume", directory)) if submitted else ("Next", ("submit", directory))
+
+
+def _has_data(cells: pl.DataFrame) -> bool:
+    """Whether the data of all cells lies on this machine."""
+    one_each = cells.unique("dataset", maintain_order=True)["canonical"]
+    return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in one_each)
 
 
 def is_analysed(paths: SweepPaths, runs: Mapping[str, int]) -> bool:
@@ -34,3 +95,13 @@ def is_analysed(paths: SweepPaths, runs: Mapping[str, int]) -> bool:
         return bool(record["runs"]["analysed"] == runs["done"] + runs["copy"])
     except (FileNotFoundError, ManyseedError, LookupError, TypeError):
         return False  # an analysis mends it
+
+
+def is_reported(paths: SweepPaths) -> bool:
+    """Whether the page is not older than any result."""
+    try:
+        page = paths.report.stat().st_mtime_ns
+        shown = [paths.analysis, *paths.results.glob("*.parquet")]
+        return all(one.stat().st_mtime_ns <= page for one in shown)
+    except FileNotFoundError:
+        return False

@@ -12,6 +12,7 @@ from typing import Any
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress.logs import lost_failures
+from manyseed.orchestrator.progress.nextsteps import in_words, is_reported, next_steps
 from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
@@ -22,7 +23,7 @@ from manyseed.orchestrator.submissions.submission import (
     submissions,
     tasks_of,
 )
-from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
@@ -47,7 +48,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
         sentence each); failures (the most frequent errors: error, count, file); analysis (the job
         that was submitted last, an `orchestrator.results.job.AnalysisJob`, or None); cluster_silent
-        (why the scheduler was not heard, or None).
+        (why the scheduler was not heard, or None); report (the page, None unless it shows the
+        results that there are); next (what and command of each step that goes on from here).
     """
     state = survey(paths)
     listed = submissions(paths)
@@ -62,12 +64,20 @@ def status(paths: SweepPaths) -> dict[str, Any]:
     workers = sum(attempt.workers for attempt in running)
     errors = Counter(failure.error for failure in state.failures.values())
     files = {failure.error: str(failure.file) for failure in state.failures.values()}
+    by_state = Counter(task.state for task in every)
+    steps = next_steps(
+        paths,
+        state.counts,
+        by_state,
+        state.plan.cells,
+        analysing=job is not None and job.state in ALIVE,
+    )
     return {
         "directory": str(paths.directory),
         "runs": state.counts,
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),
-        "tasks": dict(Counter(task.state for task in every)),
+        "tasks": dict(by_state),
         "jobs": _jobs(every),
         "each_task": [
             _task(one, task) for one, found in zip(listed, tasks, strict=True) for task in found
@@ -88,6 +98,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
+        "report": str(paths.report) if is_reported(paths) else None,
+        "next": [in_words(step) for step in steps],
     }
 
 

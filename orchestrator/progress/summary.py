@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
 from manyseed.orchestrator.errors import ManyseedError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.progress.nextsteps import next_steps
 from manyseed.orchestrator.progress.status import status
 
 _GROUPS_SHOWN = 8
@@ -29,5 +26,4 @@ def summary(paths: SweepPaths) -> list[str]:
     ]
     if len(groups) > _GROUPS_SHOWN:
         lines.append(f"  and {len(groups) - _GROUPS_SHOWN:,} more")
-    steps = next_steps(paths, runs, state["tasks"])
-    return lines + [f"{what}: manyseed {shlex.join(map(str, given))}" for what, given in steps]
+    return lines + [f"{step['what']}: {step['command']}" for step in state["next"]]

@@ -9,6 +9,9 @@ from manyseed.orchestrator.tasks.attempts import Attempt
 OVER = ("finished", "stopped", "broken")
 """How an attempt says that its task is over, wherever it ran."""
 
+ALIVE = ("waiting", "held", "running")
+"""States of a task that trains, or will."""
+
 _NONE = Attempt("", "", started=0.0)
 
 ELSEWHERE = "on a cluster that is not reached from here"
@@ -44,7 +47,7 @@ class TaskState:
     @property
     def is_alive(self) -> bool:
         """Whether it trains, or will."""
-        return self.state in ("waiting", "held", "running")
+        return self.state in ALIVE
 
     @property
     def is_out_of_sight(self) -> bool:

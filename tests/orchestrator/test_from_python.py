@@ -55,12 +55,13 @@ def test_a_sweep_shows_how_far_it_is_and_what_comes_next(quick: Sweep, tmp_path:
     assert shown[0] == f"Sweep({str(quick.directory)!r})"
     assert shown[1] == "64 of 64 runs are finished"
     assert "  cancer × lr-sgd: 32 of 32" in shown
-    assert shown[-1] in {
-        f"Next: manyseed {verb} {quick.directory}" for verb in ("analyze", "report")
+    assert shown[-1] in {  # of what other tests did with it
+        f"Next: manyseed {verb} {quick.directory}{more}"
+        for verb, more in (("analyze", ""), ("report", ""), ("query", " --by classifier"))
     }
     planned = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "a <sweep>")
     assert "0 of 64 runs are finished, 64 missing" in repr(planned)
-    assert repr(planned).endswith(f"Go on with: manyseed resume '{planned.directory}'")
+    assert repr(planned).endswith(f"Next: manyseed submit '{planned.directory}'")
     page = planned._repr_html_()
     assert "a &lt;sweep&gt;" in page
     assert "<sweep>" not in page

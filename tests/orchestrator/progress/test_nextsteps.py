@@ -1,0 +1,115 @@
+"""The command that a sweep's status names next: in each state that a sweep passes through."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.orchestrator.disk.records import write_json
+from manyseed.orchestrator.plans.plan import CELLS
+from manyseed.orchestrator.progress.nextsteps import is_analysed, is_reported, next_steps
+from tests.orchestrator.conftest import QUICK, inside, write
+
+DONE = {"done": 60, "copy": 4, "failed": 0, "missing": 0}
+NO_CELLS = pl.DataFrame(schema=dict(CELLS))
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Any:
+    (tmp_path / "results").mkdir()
+    return SimpleNamespace(
+        directory=tmp_path,
+        analysis=tmp_path / "results" / "analysis.json",
+        results=tmp_path / "results",
+        report=tmp_path / "index.html",
+    )
+
+
+def verbs(paths: Any, runs: dict[str, int], *tasks: str, **given: Any) -> list[str]:
+    """Return what is said, and the verb of each command."""
+    steps = next_steps(paths, DONE | runs, tasks, NO_CELLS, **given)
+    return [f"{what}: {arguments[0]}" for what, arguments in steps]
+
+
+def test_training_is_watched_or_goes_on(paths: Any) -> None:
+    some = {"done": 10, "missing": 5}
+    assert verbs(paths, some, "running", "finished") == ["Watch: status"]
+    assert verbs(paths, some, "finished", "killed") == ["Go on with: resume"]
+    assert verbs(paths, some, "held") == ["Go on with: resume"]
+    assert verbs(paths, some) == ["Go on with: resume"]  # what was submitted is tidied away
+    assert verbs(paths, {"done": 0, "copy": 0, "missing": 5}) == ["Next: submit"]
+    failed = some | {"failed": 2}
+    assert verbs(paths, failed, "running") == ["Tracebacks: logs", "Watch: status"]
+    assert verbs(paths, failed, "finished") == ["Tracebacks: logs", "Go on with: resume"]
+
+
+def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
+    both = ["Tracebacks: logs", "Retry: resume"]
+    assert verbs(paths, {"failed": 2}, "finished") == [*both, "Without them: analyze"]
+    assert verbs(paths, {"done": 0, "copy": 0, "failed": 2}, "finished") == both
+
+
+def test_after_an_analysis_of_all_that_is_finished_comes_the_report(paths: Any) -> None:
+    runs = {"done": 60, "copy": 4}
+    assert not is_analysed(paths, runs)
+    assert verbs(paths, runs, analysing=True) == ["Look again: status"]
+    write_json(paths.analysis, {"runs": {"analysed": 61}})
+    assert verbs(paths, runs) == ["Next: analyze"]
+    write_json(paths.analysis, {"runs": {"analysed": 64}})
+    assert is_analysed(paths, runs)
+    assert verbs(paths, runs) == ["Next: report"]
+    paths.report.touch()
+    assert verbs(paths, runs) == ["Next: query"]
+    paths.analysis.write_text("{")
+    assert not is_analysed(paths, runs)
+
+
+def test_a_page_that_is_older_than_a_table_is_written_again(paths: Any) -> None:
+    assert not is_reported(paths)
+    write_json(paths.analysis, {})
+    table = paths.results / "ensembles.parquet"
+    for age, file in ((30, paths.analysis), (20, paths.report), (10, table)):
+        file.touch()
+        os.utime(file, (1e9 - age, 1e9 - age))
+    assert not is_reported(paths)
+    os.utime(table, (1e9 - 20, 1e9 - 20))
+    assert is_reported(paths)
+
+
+def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) -> None:
+    planned = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "planned")
+    code, told = inside("status", planned.directory)
+    assert (code, told.splitlines()[-1]) == (3, f"Next: manyseed submit {planned.directory}")
+    tuned = QUICK.replace('name    = "quick"', 'name = "tuned"') + '\n[tune]\ndraws = 2\n'
+    tuned = tuned.replace("[dataset", 'hparams = ["tuned"]\n\n[dataset', 1)
+    other = Sweep.plan(write(tmp_path / "tuned.toml", tuned), tmp_path / "tuned")
+    assert other.status()["next"] == [
+        {"what": "Next", "command": f"manyseed tune {other.directory}"}
+    ]
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "done"))
+    shutil.rmtree(sweep.paths.results, ignore_errors=True)
+    shutil.rmtree(sweep.paths.report.parent, ignore_errors=True)
+    for verb in ("analyze", "report"):
+        state = sweep.status()
+        (step,) = state["next"]
+        assert step == {"what": "Next", "command": f"manyseed {verb} {sweep.directory}"}
+        assert state["report"] is None
+        assert inside(verb, sweep.directory)[0] == 0
+    code, told = inside("status", sweep.directory)
+    assert code == 0
+    assert told.splitlines()[-2:] == [
+        f"Report: {sweep.paths.report}",
+        f"Next: manyseed query {sweep.directory} --by classifier",
+    ]
+    _, told = inside("submit", sweep.directory, "--cluster", "local")
+    assert told.splitlines() == [
+        "Nothing to submit: no run is missing.",
+        f"Next: manyseed query {sweep.directory} --by classifier",
+    ]

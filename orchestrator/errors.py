@@ -277,11 +277,15 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(value: str, options: Iterable[str]) -> str:
-    """Return a remedy: the nearest valid name where there is one, and all of them."""
+    """Return a remedy: the nearest valid name where there is one, and all of them.
+
+    To a quantity, such as accuracy, the column of its means is nearest.
+    """
     from difflib import get_close_matches  # a task that has no error does without
 
     options = list(options)
-    close = get_close_matches(value, options, n=1, cutoff=0.5)
+    means = [name for name in options if name == f"{value}_mean"]
+    close = means or get_close_matches(value, options, n=1, cutoff=0.5)
     listed = ", ".join(options) if len(options) <= 20 else ", ".join(options[:20]) + ", …"
     return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"
 

@@ -89,13 +89,17 @@ def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Data
         if (group.spec.dataset, group.spec.named) == (dataset, classifier):
             journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
             return in_words(open_finished(group, journaled=journaled))
+    asked = f"{dataset} × {classifier}"
     known = [f"{one.dataset} × {one.named}" for one in Groups.read(paths).specs]
+    is_planned = asked in known
     raise UserError(
-        "there are no such runs",
+        "none of these runs is trained yet" if is_planned else "there are no such runs",
         file=paths.directory,
         key="dataset, classifier",
-        value=f"{dataset} × {classifier}",
-        remedy=nearest(f"{dataset} × {classifier}", known),
+        value=asked,
+        remedy=f"train them: manyseed submit {paths.directory}"
+        if is_planned
+        else nearest(asked, known),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles
 from manyseed.analysis.figures.margins import axis_of_margins, places_of
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
@@ -62,7 +63,7 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
         "eCDFs of logit gaps, a panel per cell: of the run that is nearest to the average of the "
         "logit gaps of all other runs of its repeat and of the one that is furthest from it, by "
         "the largest difference; dashed: these averages. Of the first repeat. "
-        f"{'; '.join(told)}. n = {2 * len(axes)} runs.{not_drawn(left)}",
+        f"{'; '.join(told)}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
         2 * len(axes),
         figure,
     )

@@ -7,6 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import GREY, Plot, styled, wide
 from manyseed.analysis.tables.schema import Tables
@@ -108,7 +109,7 @@ def correlations(tables: Tables) -> Plot | None:
         "Spearman’s rank correlation between metrics of runs, within repeats: each is ranked among "
         "the runs of its repeat, and ranks of all repeats are taken together, so that differences "
         "between cells and test sets say nothing. Blue: they rise together; red: one falls. Empty: "
-        f"undefined. n = {total:,} runs of repeats whose runs vary.",
+        f"undefined. n = {counted(total, 'run')} of repeats whose runs vary.",
         total,
         figure,
     )

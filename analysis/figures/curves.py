@@ -6,6 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.means import pooled
@@ -49,7 +50,7 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
         "they were trained, a panel per cell. Lines: means over runs; "
         "dark band: ± seeds (standard deviation between the runs of a repeat, pooled), within the "
         "range; light band, of the test set only: smallest to largest. "
-        f"n = {runs:,} runs, copies of identical ones left out.{not_drawn(left)}",
+        f"n = {counted(runs, 'run')}, copies of identical ones left out.{not_drawn(left)}",
         runs,
         figure,
     )

@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import first_of_each, not_drawn, panel_per_cell, titles
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
@@ -61,8 +62,8 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         "the temperature of the other half of the test set (solid) and as it is (dashed). Lines: "
         "means over the repeats of a cell, up to the smallest "
         "pool; bands: ± one standard deviation between draws of a repeat, pooled. Draws share "
-        f"their pool, so that bands close towards its size. n = {repeats:,} repeats, {draws:,} "
-        f"draws each.{at}{not_drawn(left)}",
+        f"their pool, so that bands close towards its size. n = {counted(repeats, 'repeat')}, "
+        f"{draws:,} draws each.{at}{not_drawn(left)}",
         repeats,
         figure,
     )
@@ -148,7 +149,7 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
         f"{what}, all else equal: a panel for each cell "
         "whose runs are counted, means over repeats; "
         "bars: the same with ensembles one standard deviation better and worse, up to the size of "
-        f"the pool. n = {repeats:,} compared repeats.{out}{not_drawn(left + crowded)}",
+        f"the pool. n = {counted(repeats, 'compared repeat')}.{out}{not_drawn(left + crowded)}",
         repeats,
         figure,
     )
@@ -260,7 +261,7 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         "correlation over its runs, before, after: where it is far from −1 before only, "
         "temperatures and not models set the runs apart."
         + (f" Over all cells of a dataset ρ: {'; '.join(together)}." if together else "")
-        + f" n = {own.height:,} runs, copies left out.{not_drawn(left)}",
+        + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
         own.height,
         figure,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.responses import coloured_by, levels_of
 from manyseed.analysis.figures.style import (
     Handle,
@@ -79,7 +80,7 @@ def _gap(
         f"{first['dataset']} × {first['classifier']}",
         "Each dot is a model: a score of its response curve, and its accuracy on training rows "
         f"less that on test points{', each moved at random' * is_signed}. "
-        f"n = {models.height:,} models"
+        f"n = {counted(models.height, 'model')}"
         + (f", {left:,} left out whose training accuracy is too low" if left else "")
         + f". cmi: what the score says of the order of two models' gaps beyond their hparams, "
         f"in %, {seeds}; as by chance: within the 95 % of a score that is dealt out at random. "

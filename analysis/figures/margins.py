@@ -7,6 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
@@ -51,8 +52,8 @@ def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
         f"Histograms of the test points' margins ({what}), a panel per cell. Line: share of the "
         "points in a bin, mean over runs; band: smallest and largest share that a run has there."
         f"{whole} Bins have the same width on the axis, which is linear near 0 and logarithmic "
-        f"beyond 1; right of 0 two classes are told to be positive. n = {n:,} runs in "
-        f"{repeats.height:,} repeats, copies of identical ones left out.{_apart(shown)}"
+        f"beyond 1; right of 0 two classes are told to be positive. n = {counted(n, 'run')} in "
+        f"{counted(repeats.height, 'repeat')}, copies of identical ones left out.{_apart(shown)}"
         f"{not_drawn(left)}",
         n,
         figure,

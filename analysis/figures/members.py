@@ -8,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
@@ -66,7 +67,7 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         "Mean log-probability of the true class when the probabilities of the first k members of "
         "one training are averaged, or of k independent runs: at the temperature of the other half "
         "of the test set (solid) and as it is (dashed). Means over runs (of deep ensembles over "
-        f"draws), then over repeats. n = {runs:,} runs with members.{not_drawn(left)}",
+        f"draws), then over repeats. n = {counted(runs, 'run')} with members.{not_drawn(left)}",
         runs,
         figure,
     )

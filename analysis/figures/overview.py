@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import AXES_TOLD, described, differing
 from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import GREY, Plot, styled, wide
@@ -84,7 +85,7 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         f"{title} of all cells",
         f"A field is a cell; colour: {of_what}. Rows: datasets; {across_told}"
         f"{', in the order of the summary' if not letters else ''}. Empty: not planned, not "
-        f"finished or undefined. n = {shown.height:,} cells.",
+        f"finished or undefined. n = {counted(shown.height, 'cell')}.",
         shown.height,
         figure,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.levels import LEVELS, probe, resolution
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.means import VARIES, compares_runs
@@ -65,19 +66,27 @@ def main(tables: Tables) -> list[Quantity]:
     left = f" ({copies:,} identical copies left out)" if copies else ""
     out = f" ({same:,} repeats of identical runs left out)" if same else ""
     free = f" ({without:,} pairs without any error left out)" if without else ""
-    level = f"α̂: n = {levels.height:,} runs{probe(levels)}; dashed: δ. {resolution(tables.repeats)}"
+    level = f"α̂: n = {counted(levels.height, 'run')}{probe(levels)}; dashed: δ. "
+    level += resolution(tables.repeats)
     return [
-        _quantity("accuracy", "accuracy", runs, f"Accuracy: n = {runs.height:,} runs{left}."),
+        _quantity(
+            "accuracy", "accuracy", runs, f"Accuracy: n = {counted(runs.height, 'run')}{left}."
+        ),
         _quantity(
             "accuracy_range",
             "accuracy range",
             repeats,
-            f"Accuracy range: n = {repeats.height:,} repeats{out}.",
+            f"Accuracy range: n = {counted(repeats.height, 'repeat')}{out}.",
         ),
         _quantity(
-            "ec_local", "EC local", defined, f"EC local: n = {defined.height:,} pairs{free}."
+            "ec_local",
+            "EC local",
+            defined,
+            f"EC local: n = {counted(defined.height, 'pair')}{free}.",
         ),
-        _quantity("ec_global", "EC global", pairs, f"EC global: n = {pairs.height:,} pairs."),
+        _quantity(
+            "ec_global", "EC global", pairs, f"EC global: n = {counted(pairs.height, 'pair')}."
+        ),
         _quantity("alpha_hat", "α̂", levels, level),
     ]
 
@@ -160,7 +169,9 @@ def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> 
         known = values.filter(pl.col(name).is_not_null() & pl.col(name).is_not_nan())
         undefined = values.height - known.height
         free = f", {undefined:,} without a value" if undefined else ""
-        said = f"{_sentence(meaning)}n = {known.height:,} {table}{left}{free}."
+        said = (
+            f"{_sentence(meaning)}n = {counted(known.height, table.removesuffix('s'))}{left}{free}."
+        )
         if name in LEVELS:
             said += f"{probe(known)} Dashed: δ. {resolution(tables.repeats)}"
         where = [one for one in (*_KEY, "run_index", "run_i", "run_j") if one in known.columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.style import Plot, colour, marker, styled, wide
 from manyseed.analysis.questions.standings import Standings
 
@@ -55,7 +56,7 @@ def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
         "Mean rank of each classifier by mean accuracy over the cells that all of these have, and "
         "on how many datasets it is the best, or as good. Grey: the critical difference from the "
         f"best, {found.critical:.2f} (Nemenyi, 5 %): who is within it may be behind by chance. "
-        f"Datasets are taken as independent draws. n = {found.datasets:,} datasets.",
+        f"Datasets are taken as independent draws. n = {counted(found.datasets, 'dataset')}.",
         found.datasets,
         figure,
     )

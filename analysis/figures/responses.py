@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
 from manyseed.analysis.response.curves import cumulative, gi
@@ -98,7 +99,8 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     return Plot(
         f"response-{kind}-{number}",
         f"{title}: {dataset} × {classifier}",
-        f"{told} Layer 1: outputs of the first block are moved, else inputs. n = {runs:,} models.",
+        f"{told} Layer 1: outputs of the first block are moved, else inputs. "
+        f"n = {counted(runs, 'model')}.",
         runs,
         figure,
         dataset=dataset,

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.levels import (
     LINEAR,
     NOTHING,
@@ -77,8 +78,9 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
         f"alpha-hat-{other.replace('_', '-')}",
         f"α̂ against {UNITS.get(other, labelled(other))}",
         f"Each dot is a run: its {what}, and its α̂ against the other runs of its repeat"
-        f"{probe(runs)}. n = {shown.height:,} runs{_identical(repeats)}. The axis of α̂ is linear "
-        f"up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. {resolution(repeats)}{left}",
+        f"{probe(runs)}. n = {counted(shown.height, 'run')}{_identical(repeats)}. The axis of α̂ is "
+        f"linear up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. "
+        f"{resolution(repeats)}{left}",
         shown.height,
         figure,
         marks,
@@ -145,8 +147,9 @@ def alpha_hat_of_pairs(
         "α̂ of pairs, by their churn",
         "Each dot is a pair of runs of a repeat: the smaller and the larger of their α̂, and by its "
         "colour the share of test points to which the two give different labels, in thirds of the "
-        f"pairs of a dataset. Thirds end at: {'; '.join(told)}. n = {joined.height:,} pairs"
-        f"{_identical(repeats)}. Dashed: resolution δ. {resolution(repeats)}{left}",
+        f"pairs of a dataset. Thirds end at: {'; '.join(told)}. "
+        f"n = {counted(joined.height, 'pair')}{_identical(repeats)}. "
+        f"Dashed: resolution δ. {resolution(repeats)}{left}",
         joined.height,
         figure,
     )

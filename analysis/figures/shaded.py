@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 from matplotlib.axes import Axes
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.levels import (
     LINEAR,
     mark_resolution,
@@ -79,8 +80,8 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
         f"draws-{name.replace('_', '-')}",
         f"Single ensembles: {label} against accuracy",
         f"Each dot is an ensemble of M_ens runs: its test accuracy, and {words}. Members are "
-        f"drawn from one half of the runs of a repeat. n = {found.n:,} ensembles, the first "
-        f"{EACH} of each size{out}.{axis}{line}",
+        f"drawn from one half of the runs of a repeat. n = {counted(found.n, 'ensemble')}, the "
+        f"first {EACH} of each size{out}.{axis}{line}",
         found.n,
         found.figure,
     )
@@ -127,7 +128,7 @@ def runs_by_epoch(
         f"{label} against {labelled(other)}, by epoch",
         f"Each dot is a run at a snapshot: its {labelled(other)} and its {label} on the test set"
         f"{probe(known) if levels else ''}, by its shade after how many epochs. "
-        f"n = {found.n:,} values of runs{out}.{told}",
+        f"n = {counted(found.n, 'value')} of runs{out}.{told}",
         found.n,
         found.figure,
         found.marks,

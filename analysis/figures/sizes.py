@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 
 ROOM = 5  # ticks that always have their labels
@@ -148,8 +149,8 @@ def _drawn(ensembles: pl.DataFrame) -> str:
     different = known.drop_nulls().unique().sort()
     of_these = f", of which {_from_to(different)} differ in their members" if len(different) else ""
     return (
-        f"n = {ensembles['draws'].sum():,} ensembles, {_from_to(draws)} of each size{of_these}, "
-        f"out of {_from_to(models)} runs, those of one repeat of {_cells(ensembles)}."
+        f"n = {counted(ensembles['draws'].sum(), 'ensemble')}, {_from_to(draws)} of each size"
+        f"{of_these}, out of {_from_to(models)} runs, those of one repeat of {_cells(ensembles)}."
     )
 
 

@@ -7,6 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import Plot, colour, legend, marker, styled
@@ -72,8 +73,8 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
         f"sources-{name.replace('_', '-')}",
         f"{_TITLES[name]} by source of randomness",
         f"{_SAID[name]} of the runs that differ in these sources alone, a panel for cells that are "
-        f"the same in all else.{shades}{read if 'alpha' in name else ''} n = {runs:,} runs."
-        f"{not_drawn(left)}",
+        f"the same in all else.{shades}{read if 'alpha' in name else ''} "
+        f"n = {counted(runs, 'run')}.{not_drawn(left)}",
         runs,
         figure,
     )

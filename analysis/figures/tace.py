@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.sizes import labels
@@ -95,7 +96,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
         "set: of each class the probabilities above θ, sorted, in M bins of equally many points. "
         "Means over runs, then over repeats; ensembles of all members, or of all runs. It depends "
         "on both parameters, and its bias differs between models: it tells of one model, and "
-        f"orders none.{order} n = {repeats:,} repeats.{not_drawn(left)}",
+        f"orders none.{order} n = {counted(repeats, 'repeat')}.{not_drawn(left)}",
         repeats,
         figure,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, worth_by_size
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
@@ -48,7 +49,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         "dataset (classifiers and whatever else differs) and their repeats; bars: the same with "
         "ensembles one standard deviation better and worse. "
         f"{out:,} of {own.height:,} comparisons are beyond the pool, and count as nothing: where "
-        f"there are many, means are too low. n = {rows:,} compared repeats.",
+        f"there are many, means are too low. n = {counted(rows, 'compared repeat')}.",
         rows,
         figure,
     )
@@ -91,7 +92,7 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
         "log-likelihood, Brier score and area under the risk–coverage curve, and error. Means over "
         "repeats; bars: the same with ensembles one standard deviation better and worse, up to the "
         f"size of the pool. {out:,} of {own.height:,} comparisons are beyond the pool and left "
-        f"out. n = {rows:,} compared repeats.{not_drawn(left)}",
+        f"out. n = {counted(rows, 'compared repeat')}.{not_drawn(left)}",
         rows,
         figure,
     )

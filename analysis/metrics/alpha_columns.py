@@ -55,7 +55,7 @@ RUNS = (
         pl.Boolean,
         "",
         "Whether the run is likely why resamples of its repeat are infeasible: without the "
-        "suspects none is. With the reference others-trimmed they are left out of it.",
+        "suspects none is. With alpha_reference = others-trimmed they are left out of it.",
     ),
     Column("alpha_hat_references", pl.UInt32, "runs", "Runs in the reference."),
     Column(

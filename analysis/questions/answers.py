@@ -13,6 +13,7 @@ import polars as pl
 from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import points_needed
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
@@ -183,7 +184,7 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, said: str) -> Itera
 def _effect(row: dict[str, object]) -> str:
     on = ", on one test set" if row["over"] == SEEDS else ""
     low, high = (_signed(row[end]) for end in ("low", "high"))
-    pairs = f"n = {row['n_pairs']:,} pairs of repeats"
+    pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats"
     axis = str(row["axis"]).replace("_", " ")
     return (
         f"{axis} {row['level']} in {row['classifier']}: {_signed(row['difference'])} "
@@ -346,7 +347,8 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
             f"(where the two 95 % intervals lie apart, each cell by itself), most in "
             f"{row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
-            f"95 %; n = {row['n_repeats']:,} test sets) against {row['variance_all'] ** 0.5:.4f} "
+            f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
+            f"{row['variance_all'] ** 0.5:.4f} "
             f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
         )
     if told:

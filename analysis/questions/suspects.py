@@ -81,12 +81,12 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         said.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
         said.append(
-            f"The likely cause: {_some(named)}; without, none is infeasible. With the reference "
-            "others-trimmed all runs are compared with the rest."
+            f"The likely cause: {_some(named)}; without, none is infeasible. With alpha_reference "
+            "= others-trimmed all runs are compared with the rest."
         )
     if options.alpha_reference not in SORTED:
         said.append(
-            "The reference is an average of models; the reference others shows which runs are "
+            "The reference is an average of models; alpha_reference = others shows which runs are "
             "likely the cause."
         )
     elif n_unexplained := part.filter(pl.col("suspects").list.len() == 0).height:

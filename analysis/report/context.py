@@ -18,7 +18,7 @@ from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.report.citations import citations
-from manyseed.analysis.report.listed import Listed, listed
+from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
@@ -228,9 +228,12 @@ def context(
         ),
         provenance=provenance,
         tables=[
-            *listed(own, options.close, ensembles, sources),
-            *of_methods(uncertainty, dee),
-            *of_responses(responses, cmi),
+            filled(one)
+            for one in (
+                *listed(own, options.close, ensembles, sources),
+                *of_methods(uncertainty, dee),
+                *of_responses(responses, cmi),
+            )
         ],
         sweep_file=sweep_file,
         citations=citations(tables, options, uncertainty=uncertainty is not None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -63,6 +63,20 @@ def listed(
         times(tables.runs),
     ]
     return [one for one in found if one is not None]
+
+
+def filled(table: Listed) -> Listed:
+    """Return a table without its columns of numbers that are dashes in all rows."""
+    there = [
+        n
+        for n in range(len(table.heads))
+        if n < table.words or any(row[n] != "–" for row in table.rows)
+    ]
+    return replace(
+        table,
+        heads=[table.heads[n] for n in there],
+        rows=[tuple(row[n] for n in there) for row in table.rows],
+    )
 
 
 def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from manyseed.analysis.figures.style import Plot, heights, places
-from manyseed.analysis.report.context import Context
+from manyseed.analysis.report.context import Context, Rows
 from manyseed.analysis.report.listed import number
 
 MINUS = "\N{MINUS SIGN}"
@@ -29,12 +29,26 @@ def render(context: Context) -> str:
     )
     environment.filters.update(
         number=number,
+        known=known,
+        known_effects=known_effects,
         difference=difference,
         picture=picture,
         marks=Marks().of,
         bands=Bands(context.switches).of,
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+
+
+def known(rows: Rows, names: Iterable[str]) -> list[str]:
+    """Return the columns of which some row has a value."""
+    return [name for name in names if any(row.get(name) is not None for row in rows)]
+
+
+def known_effects(rows: Rows, names: Iterable[str]) -> list[str]:
+    """Return the metrics of which some row of `context.effect_rows` has a difference."""
+    found = [of for row in rows for of in row["of"].values() if of["difference"] is not None]
+    there = {of["metric"] for of in found}
+    return [name for name in names if name in there]
 
 
 class Marks:

@@ -104,8 +104,8 @@ def analyze(
         typer.Option(
             "--cluster",
             metavar="NAME",
-            help="Analyse in a job of this cluster (a profile, its file, or auto); with "
-            "--dask slurm, whose jobs compute for this command.",
+            help="Analyse in a job of this cluster: a profile, its file, or auto; local: here. "
+            "With --dask slurm, whose jobs compute for this command.",
             show_default="here; auto with --dask slurm",
         ),
     ] = None,
@@ -159,7 +159,8 @@ def analyze(
             return
         _follow(sweep, quiet=as_json)
     else:
-        _analyze(sweep, options, workers, dask, cluster, quiet=as_json)
+        whose = None if is_here and dask != "slurm" else cluster
+        _analyze(sweep, options, workers, dask, whose, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -245,7 +246,9 @@ def print_summary(sweep: Sweep) -> None:
     console.print()
     named = f" Cells differ in {' · '.join(axes)}." if axes else ""
     say(f"{repeats_in_words(cells)}{named}")
-    say("± seeds: between runs, within repeats. Between test sets: of the repeats' means.")
+    several = frame["test sets"].max() != 1
+    between = " Between test sets: of the repeats' means." if several else ""
+    say(f"± seeds: between runs, within repeats.{between}")
     cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())

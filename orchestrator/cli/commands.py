@@ -14,6 +14,7 @@ from manyseed.orchestrator.cli.answers import answers
 from manyseed.orchestrator.cli.begin import begin
 from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
+from manyseed.orchestrator.cli.common import Command
 from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
 from manyseed.orchestrator.cli.datasets import app as datasets
@@ -110,7 +111,7 @@ _PANELS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        _class = QueryCommand if _command is query else None
+        _class = QueryCommand if _command is query else Command
         app.command(_command.__name__.rstrip("_"), cls=_class, rich_help_panel=_panel)(_command)
 app.command("docs", rich_help_panel="Help")(docs)
 app.command("doctor", rich_help_panel="Help")(doctor)
@@ -127,5 +128,6 @@ def _help(docstring: str) -> str:
 
 for _app in (app, datasets, cluster, testcluster):
     for _registered in _app.registered_commands:
+        _registered.cls = _registered.cls or Command
         assert _registered.callback is not None
         _registered.help = _help(_registered.callback.__doc__ or "")

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from manyseed.orchestrator.cli.formats import is_pipe
 from manyseed.orchestrator.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from manyseed.orchestrator.sweep import Sweep
 
 Directory = Annotated[
@@ -46,6 +49,31 @@ Only = Annotated[
     str | None,
     typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
 ]
+
+
+class Command(TyperCommand):
+    """A command whose help names its options whole in a narrow terminal."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Break names that there is no room for, where they would be cut."""
+        from typer import rich_utils
+
+        for name in ("highlighter", "negative_highlighter"):
+            if not isinstance(style := getattr(rich_utils, name), _Breaking):
+                setattr(rich_utils, name, _Breaking(style))
+        super().format_help(ctx, formatter)
+
+
+class _Breaking:
+    """Styles names as another does, and lets them be broken."""
+
+    def __init__(self, style: Callable[[str], Text]) -> None:
+        self.style = style
+
+    def __call__(self, text: str) -> Text:
+        found = self.style(text)
+        found.overflow = "fold"
+        return found
 
 
 def where_option(meaning: str, completing: Callable[..., list[str]] | None = None) -> Any:

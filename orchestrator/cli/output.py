@@ -89,22 +89,56 @@ def print_table(
     """Print a table; numbers stand to the right, and a total below a line.
 
     Where it is nested, its first two columns are shown as one, and what the first says stands above
-    its rows: names of datasets are long, and a terminal may be narrow.
+    its rows: names of datasets are long, and a terminal may be narrow. Columns without any value
+    are left out, and those that there is no room for, which are named below.
     """
     if nested:
         columns, rows = columns[1:], _nested(rows)
         total = total and [total[0], *total[2:]]
-    table = _table(columns, list(rows))
+    lines = [*rows, *([] if total is None else [total])]
+    kept = _filled(lines, len(columns))
+    columns = [columns[n] for n in kept]
+    lines = [[line[n] for n in kept] for line in lines]
+    table, n = _fitted(columns, lines, narrow=True)
+    if total is not None:
+        table.rows[-2].end_section = True
+        table.rows[-1].style = "bold"
     table.title, table.title_justify, table.title_style = title, "left", "bold"
-    for column in table.columns:  # narrower names rather than columns that are cut off
+    console.print(table)
+    if left := columns[n:]:
+        say(f"No room for {', '.join(' '.join(head.split()) for head in left)}", style="dim")
+
+
+def _filled(rows: Sequence[Sequence[object]], n_columns: int) -> list[int]:
+    """Return the columns that hold a value in some row."""
+    if not rows:
+        return list(range(n_columns))
+    return [n for n in range(n_columns) if any(shown(row[n]) not in ("", "–") for row in rows)]
+
+
+def _fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, narrow: bool = False
+) -> tuple[Table, int]:
+    """Return a table of the first columns, as many as there is room for, and their number.
+
+    Where it may be `narrow`, names are cut before a column is left out.
+    """
+    for n in range(len(columns), 0, -1):
+        table = _table(columns[:n], [row[:n] for row in rows])
+        if narrow:
+            _cut_names(table)
+        if n == 1 or _least_width(table) <= console.width:
+            break
+    return table, n
+
+
+def _cut_names(table: Table) -> None:
+    """Let names be cut as far as there is no room for them."""
+    for column in table.columns:
         lacking = max(_least_width(table) - console.width, 0)
         if not column.no_wrap and column.min_width:
             least = max(_longest(str(column.header)), min(column.min_width, _PART))
             column.min_width = max(column.min_width - lacking, least)
-    if total is not None:
-        table.add_section()
-        table.add_row(*map(shown, total), style="bold")
-    console.print(table)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
@@ -181,14 +215,21 @@ def print_rows(
     rows: Sequence[Sequence[object]],
     height: int,
     more: str = "; see --limit and --output",
+    *,
+    asked: bool = True,
 ) -> None:
-    """Print rows, of `height` that there are, and the columns that there is room for."""
-    there, table = columns, _table(columns, rows)
-    while len(columns) > 1 and _least_width(table) > console.width:
-        columns = columns[:-1]
-        table = _table(columns, [row[: len(columns)] for row in rows])
+    """Print rows, of `height` that there are, and the columns that there is room for.
+
+    Unless columns were `asked` for, those without any value are left out and named.
+    """
+    kept = range(len(columns)) if asked else _filled(rows, len(columns))
+    empty = [name for n, name in enumerate(columns) if n not in kept]
+    there = [columns[n] for n in kept]
+    table, n = _fitted(there, [[row[at] for at in kept] for row in rows])
     console.print(table)
-    if left := there[len(columns) :]:
+    if empty:
+        say(f"Undefined here: {', '.join(empty)}", style="dim")
+    if left := there[n:]:
         how = "; see --columns and --output" if more else ""
         say(f"No room for {', '.join(left)}{how}", style="dim")
     if height > len(rows):

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from manyseed.orchestrator.cli import completing, formats
-from manyseed.orchestrator.cli.common import Json, names, require_outside, where_option
+from manyseed.orchestrator.cli.common import Command, Json, names, require_outside, where_option
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
 
@@ -23,7 +22,7 @@ _ROWS = 40
 _EVERYTHING = "*"
 
 
-class QueryCommand(TyperCommand):
+class QueryCommand(Command):
     """Takes ``--by`` without columns: by everything but the seeds."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -184,7 +183,8 @@ def query(
     )
     frame = ask(results, question)
     notes = _notes(list(sweeps.values()), question, frame)
-    _show(frame, form, output, limit, {"table": question.table}, notes, _nothing(question))
+    of, asked = {"table": question.table}, bool(question.columns)
+    _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
 
 
 def _require_alone(given: dict[str, str | None]) -> None:
@@ -209,8 +209,13 @@ def _show(
     of: dict[str, Any],
     notes: list[str],
     nothing: str,
+    *,
+    asked: bool = True,
 ) -> None:
-    """Print rows, or write them to where they are asked for."""
+    """Print rows, or write them to where they are asked for.
+
+    Where its columns were not `asked` for, a printed table leaves out those without any value.
+    """
     height = len(frame)
     if limit is not None or (form == formats.TABLE and output is None):
         frame = frame.head(limit or _ROWS)
@@ -220,7 +225,7 @@ def _show(
             say(nothing)
             return
         columns, rows, remarks = formats.in_cells(frame)
-        print_rows(columns, rows, height)
+        print_rows(columns, rows, height, asked=asked)
         for note in [*remarks, *notes]:
             say(note, style="yellow")
         return

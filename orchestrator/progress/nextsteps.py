@@ -64,7 +64,7 @@ def next_steps(
 
 
 def in_words(step: Step) -> dict[str, str]:
-    """Return a step as JSON values: ``what`` it is for, and the ``command``, as a shell takes it."""
+    """Return a step as JSON values: ``what`` it is for, and its ``command``."""
     what, arguments = step
     return {"what": what, "command": f"manyseed {shlex.join(map(str, arguments))}"}
 

@@ -18,7 +18,8 @@ def summary(paths: SweepPaths) -> list[str]:
     runs, groups = state["runs"], state["groups"]
     rest = [f"{runs[name]:,} {name}" for name in ("failed", "missing") if runs[name]]
     finished = runs["done"] + runs["copy"]
-    lines = [", ".join([f"{finished:,} of {runs['runs']:,} runs are finished", *rest])]
+    run = "run is" if runs["runs"] == 1 else "runs are"
+    lines = [", ".join([f"{finished:,} of {runs['runs']:,} {run} finished", *rest])]
     lines += [
         f"  {one['dataset']} × {one['classifier']}: {one['done'] + one['copy']:,} of "
         f"{one['runs']:,}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
+from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
 from manyseed.slurm import available
 from manyseed.slurm.profile import Profile
 
@@ -38,7 +39,7 @@ def scheduler(
         Where files of SLURM jobs may be, on the file system that the nodes share.
     cluster : str, optional
         Whose jobs are the workers, with `SLURM` alone: as `orchestrator.submissions.cluster.choose`
-        takes it; by default ``auto``.
+        takes it; by default ``auto``. This machine's name, ``local``, may stand with all others.
     workers : int, optional
         How many jobs, with `SLURM`.
     report : callable
@@ -51,7 +52,7 @@ def scheduler(
     UnavailableError
         Where nothing answers at the address, or no worker comes.
     """
-    if cluster is not None and dask != SLURM:
+    if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
         raise UserError("nothing is computed there", key="cluster", value=cluster, remedy=remedy)
     if dask in LOCAL:

@@ -25,13 +25,14 @@ from manyseed.orchestrator.results.tables import (
 )
 
 _MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
-_SPREADS = ("accuracy_mean", "accuracy_std", "accuracy_mean_sd")
+_ACCURACY = ("accuracy_mean", "accuracy_std")
+_BETWEEN = "accuracy_mean_sd"
 MAIN = {
     "runs": ("address", "accuracy", "alpha_hat", "delta"),
     "pairs": ("address_i", "address_j", "ec_local", "ec_global", "churn"),
-    "repeats": ("repeat_index", "n_runs", "accuracy_mean", "accuracy_std", *_MEANS),
-    "cells": ("n_runs", "n_repeats", *_SPREADS, *_MEANS, "n_identical_repeats"),
-    "sources": ("n_runs", *_SPREADS, "n_close", "churn_min", "churn_max"),
+    "repeats": ("repeat_index", "n_runs", *_ACCURACY, *_MEANS),
+    "cells": ("n_runs", *_ACCURACY, "n_repeats", _BETWEEN, *_MEANS, "n_identical_repeats"),
+    "sources": ("n_runs", *_ACCURACY, _BETWEEN, "n_close", "churn_min", "churn_max"),
     "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
     EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
     VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),

@@ -137,6 +137,20 @@ window.addEventListener("load", async () => {
   found.files = await Promise.all(blobs.map((blob) => blob.text()));
   found.errors = errors;
   found.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  const visible = () => [...document.querySelectorAll("figure")]
+    .filter((one) => one.checkVisibility());
+  found.folded = document.querySelectorAll("figure").length - visible().length;
+  for (const rule of document.styleSheets[0].cssRules) {
+    if (rule.media && rule.media.mediaText === "print") rule.media.mediaText = "all";
+  }
+  picture.setAttribute("viewBox", "0 0 600 3000");
+  picture.setAttribute("width", "600pt");
+  picture.setAttribute("height", "3000pt");
+  const sizes = [...document.querySelectorAll("figure svg")]
+    .map((one) => one.getBoundingClientRect());
+  found.paper = [visible().length - document.querySelectorAll("figure").length,
+    Math.max(...sizes.map((one) => one.height)) * 2.54 / 96,
+    Math.max(...sizes.map((one) => one.right)) <= window.innerWidth];
   const result = document.createElement("script");
   result.type = "application/json";
   result.id = "found";
@@ -198,6 +212,14 @@ def numbers(texts):
 def test_no_error_and_no_sideways_scrolling_of_the_page(found):
     assert found["errors"] == []
     assert found["wide"]
+
+
+def test_on_paper_no_figure_is_folded_or_taller_than_a_page(found):
+    assert found["folded"] > 5
+    unseen, tallest, inside = found["paper"]
+    assert unseen == 0
+    assert 19 < tallest < 20.1  # centimetres
+    assert inside
 
 
 def test_tables_sort_up_and_down_by_buttons_that_take_the_focus(found):

@@ -16,6 +16,7 @@ from manyseed.analysis.report.context import (
     context,
     summary,
 )
+from manyseed.analysis.report.listed import Listed, filled
 from manyseed.analysis.report.page import difference, number, render
 from manyseed.analysis.report.worded import conventions, repeats_in_words
 from manyseed.analysis.tables.schema import Tables
@@ -230,6 +231,37 @@ def test_figures_without_values_are_left_out(tables):
     html = render(content(without, notes=["alpha_hat needs keep.scores"]))
     assert "alpha_hat needs keep.scores" in html
     assert "Kolmogorov" not in html
+
+
+def test_columns_of_dashes_are_left_out(tables):
+    """On one test set nothing varies between test sets; hinge scores are no probabilities."""
+    null = pl.lit(None, pl.Float64)
+    cells = tables.cells.with_columns(accuracy_mean_sd=null, alpha_hat_mean=null, delta=null)
+    parts = {"runs": tables.runs, "pairs": tables.pairs, "repeats": tables.repeats}
+    parsed = Page(render(content(Tables(**parts, cells=cells))))
+    heads = [data for path, data in parsed.texts if path[-3:] == ("thead", "tr", "th")]
+    summary_heads = heads[: heads.index("N a side") + 1]
+    assert {"Accuracy range", "EC local", "Churn"} <= set(summary_heads)
+    assert not {"Between test sets", "α̂", "δ"} & set(summary_heads)
+    assert "Between test sets" in render(content(tables))
+    rows = [("a", "–", "0.1"), ("–", "–", "–")]
+    table = filled(Listed("name", "title", "legend", ["word", "no", "some"], 1, rows))
+    assert table.heads == ["word", "some"]
+    assert table.rows == [("a", "0.1"), ("–", "–")]
+
+
+def test_one_run_is_no_runs(tables):
+    cell = tables.cells["cell"][0]
+    one = {"cell": cell, "repeat_index": 0}
+    alone = Tables(
+        tables.runs.filter(run_index=0, **one),
+        tables.pairs.clear(),
+        tables.repeats.filter(**one),
+        tables.cells.filter(cell=cell),
+    )
+    captions = [plot.caption for plot in all_figures(Given(alone))]
+    assert any("n = 1 run." in caption for caption in captions)
+    assert not re.search(r"n = 1 \w+s\b", " ".join(captions))
 
 
 def test_a_sweep_without_results_has_a_page(tables):

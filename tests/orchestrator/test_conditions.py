@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from manyseed.orchestrator.conditions import MAX_LENGTH, NoCondition, UnknownColumn, condition
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import matching
 
 TABLE = pl.DataFrame(
@@ -116,6 +116,8 @@ def test_what_is_no_condition_is_told(where: str, message: str) -> None:
 def test_a_column_that_there_is_not_is_told_with_the_nearest() -> None:
     with pytest.raises(UserError, match=r'--only = "nmae = 1": unknown column nmae\n.*"name"'):
         matching(TABLE, "nmae = 1", "--only")
+    means = ["accuracy_std", "accuracy_mean", "accuracy_min"]
+    assert nearest("accuracy", means).startswith('did you mean "accuracy_mean"?')
     for pattern in ("^n.*$", "*"):
         with pytest.raises(UnknownColumn):
             condition(f'"{pattern}" = 1', [*TABLE.columns, pattern])

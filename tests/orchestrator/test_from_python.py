@@ -65,5 +65,7 @@ def test_a_sweep_shows_how_far_it_is_and_what_comes_next(quick: Sweep, tmp_path:
     page = planned._repr_html_()
     assert "a &lt;sweep&gt;" in page
     assert "<sweep>" not in page
+    with pytest.raises(UserError, match="none of these runs is trained yet"):
+        planned.runs("cancer", "xgb")
     planned.paths.cells.write_bytes(b"")
     assert str(planned.paths.cells) in repr(planned)  # which a notebook must survive

@@ -35,7 +35,7 @@ def test_the_likely_cause_is_named_with_its_place():
     assert note == (
         "cancer × mlp: in one repeat there are resamples that no trimming makes acceptable, each "
         "of which counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without, none is "
-        "infeasible. With the reference others-trimmed all runs are compared with the rest."
+        "infeasible. With alpha_reference = others-trimmed all runs are compared with the rest."
     )
 
 
@@ -63,7 +63,7 @@ def test_where_no_majority_agrees_nobody_is_named():
 
 def test_an_average_points_to_another_reference():
     (note,) = said([1.0], None, alpha_reference="loo_ensemble")
-    assert note.endswith("the reference others shows which runs are likely the cause.")
+    assert note.endswith("alpha_reference = others shows which runs are likely the cause.")
 
 
 @pytest.mark.parametrize("of", ["feasible", "identical", "earlier"])

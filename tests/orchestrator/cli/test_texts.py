@@ -110,6 +110,45 @@ def test_a_nested_table_says_each_name_once(monkeypatch):
     ]
 
 
+def test_columns_without_any_value_are_left_out(monkeypatch):
+    told = console(monkeypatch, terminal=False)
+    columns, rows = ("cell", "sd", "mean"), [("a", None, 0.5), ("b", "–", None)]
+    output.print_table(None, columns, rows)
+    assert [line.split() for line in told.file.getvalue().splitlines()] == [
+        ["cell", "mean"],
+        ["a", "0.5000"],
+        ["b", "–"],
+    ]
+    told = console(monkeypatch, terminal=False)
+    output.print_rows(columns, rows, 2, asked=False)
+    assert told.file.getvalue().splitlines()[-1] == "Undefined here: sd"
+    told = console(monkeypatch, terminal=False)
+    output.print_rows(columns, rows, 2)
+    assert told.file.getvalue().splitlines()[0].split() == list(columns)
+
+
+def test_a_table_with_a_total_names_what_it_has_no_room_for(monkeypatch):
+    told = console(monkeypatch, terminal=False)
+    told.width = 24
+    columns = ("dataset", "classifier", "runs", "done", "missing\nruns")
+    total = ("all", "", 5, 5, 5)
+    output.print_table(None, columns, [("d", "mlp", 5, 5, 5)], total=total, nested=True)
+    lines = told.file.getvalue().splitlines()
+    assert lines[-1] == "No room for missing runs"
+    assert [line.split() for line in lines[-3:-1]] == [["mlp", "5", "5"], ["all", "5", "5"]]
+
+
+def test_names_of_options_are_whole_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 60)
+    shown = CliRunner().invoke(app, ["analyze", "--help"]).output
+    assert all(cell_len(line) <= 60 for line in shown.splitlines())
+    names = "".join(re.findall(r"^│ (\S+)", shown, re.MULTILINE))  # broken, not cut
+    for command in every(app):
+        if command.name == "analyze":
+            for option in command.params[1:]:
+                assert option.opts[-1] in names
+
+
 @pytest.mark.parametrize(
     ("n", "noun", "expected"),
     [(1, "run", "1 run"), (0, "run", "0 runs"), (2000, "process", "2,000 processes")],

@@ -229,6 +229,8 @@ def test_a_cluster_must_be_there(
         sweep.analyze(OPTIONS, dask="slurm", cluster=silent)
     with pytest.raises(UserError, match="nothing is computed there"):
         sweep.analyze(OPTIONS, cluster=silent)
+    with schedulers.scheduler("threads", folder=tmp_path, cluster="local") as here_alone:
+        assert here_alone == "threads"
     assert sweep.analysis_job() is None
     with pytest.raises(UserError, match="give --cluster, too"):
         analyze(sweep.directory, wait=True)

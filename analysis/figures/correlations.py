@@ -18,6 +18,7 @@ METRICS = (
 )
 KEY = ("cell", "repeat_index")
 FEWEST = 3  # runs of a repeat
+LEAST = 3  # metrics
 WIDE = 2  # panels side by side
 TALL, ROW = 0.95, 0.24  # inches of a panel's labels, and of a metric
 
@@ -62,14 +63,17 @@ def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.flo
 
 @styled
 def correlations(tables: Tables) -> Plot | None:
-    """Draw rank correlations between the metrics of runs, a panel per classifier."""
+    """Draw rank correlations between the metrics of runs, a panel per classifier.
+
+    None of fewer than `LEAST` metrics: one number is no figure.
+    """
     runs = varying(tables.runs.filter(~pl.col("identical")), tables.repeats)
     names = [
         name
         for name in METRICS
         if name in runs.columns and runs[name].drop_nulls().drop_nans().n_unique() > 1
     ]
-    if len(names) < 2:
+    if len(names) < LEAST:
         return None
     found = {}
     for classifier in runs["classifier"].cast(pl.String).unique().sort().to_list():

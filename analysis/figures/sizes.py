@@ -149,7 +149,7 @@ def _drawn(ensembles: pl.DataFrame) -> str:
     different = known.drop_nulls().unique().sort()
     of_these = f", of which {_from_to(different)} differ in their members" if len(different) else ""
     return (
-        f"n = {counted(ensembles['draws'].sum(), 'ensemble')}, {_from_to(draws)} of each size"
+        f"n = {counted(int(ensembles['draws'].sum()), 'ensemble')}, {_from_to(draws)} of each size"
         f"{of_these}, out of {_from_to(models)} runs, those of one repeat of {_cells(ensembles)}."
     )
 

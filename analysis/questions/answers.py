@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 from scipy.stats import t
@@ -181,7 +182,7 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, said: str) -> Itera
     )
 
 
-def _effect(row: dict[str, object]) -> str:
+def _effect(row: dict[str, Any]) -> str:
     on = ", on one test set" if row["over"] == SEEDS else ""
     low, high = (_signed(row[end]) for end in ("low", "high"))
     pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats"

@@ -29,7 +29,7 @@ def render(context: Context) -> str:
     )
     environment.filters.update(
         number=number,
-        known=known,
+        shown=shown,
         known_effects=known_effects,
         difference=difference,
         picture=picture,
@@ -39,9 +39,11 @@ def render(context: Context) -> str:
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
 
 
-def known(rows: Rows, names: Iterable[str]) -> list[str]:
-    """Return the columns of which some row has a value."""
-    return [name for name in names if any(row.get(name) is not None for row in rows)]
+def shown(rows: Rows, names: Iterable[str]) -> list[str]:
+    """Return the columns of which some row has a value; δ and N say something of α̂ alone."""
+    found = [name for name in names if any(row.get(name) is not None for row in rows)]
+    levels = "alpha_hat_mean" in found
+    return [name for name in found if levels or name not in ("delta", "n_side")]
 
 
 def known_effects(rows: Rows, names: Iterable[str]) -> list[str]:

@@ -65,16 +65,20 @@ def conventions(tables: Tables, options: Options) -> list[str]:
     )
     notes = [
         "A repeat is the runs of one cell (one combination of dataset, classifier, schemes and "
-        "training fraction) that share a test set.",
+        "training fraction) that share a test set."
+    ]
+    consistency = (
         "Local error consistency is the number of test points that both runs of a pair get wrong, "
         "divided by the number that at least one gets wrong; global error consistency divides by "
         "all test points, so it is no disagreement. Disagreement is churn: the share of test "
         "points to which the two runs give different labels. A pair without any error "
         f"{empty} locally. The quantity that the vision literature calls error consistency "
-        "(Cohen's kappa of correctness) is the column ec_kappa of the tables.",
-    ]
+        "(Cohen's kappa of correctness) is the column ec_kappa of the tables."
+    )
+    if tables.cells["ec_global_mean"].is_not_null().any():
+        notes.append(consistency)
     probes = tables.runs["probe"].drop_nulls().unique().sort().to_list()
-    if probes:
+    if probes and tables.cells["alpha_hat_mean"].is_not_null().any():
         names = " and ".join(f"the {PROBES.get(probe, f'probe {probe}')}" for probe in probes)
         apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
         notes.append(

@@ -15,6 +15,9 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import read_recipes
 
+IMPORTED = "imported"
+"""The device of predictions that were made elsewhere."""
+
 TEST_SHARE = 0.25  # where a sweep file says nothing
 
 
@@ -35,22 +38,29 @@ def origin(
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
+    facts = {"Analysed": analysed}
+    if {r.device for r in recipes.values()} == {IMPORTED}:
+        facts["Imported"] = ", ".join(sorted({str(r.device_class) for r in recipes.values()}))
+    else:
+        facts = {
+            **_asked(paths, cells),
+            **facts,
+            "Devices": "; ".join(devices),
+            "Recipes": str(len(recipes)),
+        }
+    commit = _commit()
+    return {**facts, **packages, **({"Page made by commit": commit} if commit else {})}
+
+
+def _asked(paths: SweepPaths, cells: pl.DataFrame) -> dict[str, str]:
+    """Return what was asked for of what is trained here."""
     facts = {}
     with suppress(UserError):
         file = read_sweep_file(paths.sweep_file)
         facts = {"Seed": str(file.seed), "Test sets": _test_sets(file, cells)}
     hparams = cells["hparams"].cast(pl.String).unique().sort().to_list()
     noise = cells["perturb_hparams"].cast(pl.String).unique().sort().to_list()
-    commit = _commit()
-    return {
-        **facts,
-        "Hparams": ", ".join(hparams) + f"; noise on them: {', '.join(noise)}",
-        "Analysed": analysed,
-        "Devices": "; ".join(devices),
-        "Recipes": str(len(recipes)),
-        **packages,
-        **({"Page made by commit": commit} if commit else {}),
-    }
+    return facts | {"Hparams": ", ".join(hparams) + f"; noise on them: {', '.join(noise)}"}
 
 
 def sweep_text(paths: SweepPaths) -> str:

@@ -261,6 +261,16 @@ def test_one_run_is_no_runs(tables):
     )
     captions = [plot.caption for plot in all_figures(Given(alone))]
     assert any("n = 1 run." in caption for caption in captions)
+    null = pl.lit(None, pl.Float64)
+    unknown = ("accuracy_std", "accuracy_mean_sd", "accuracy_range", "ec_local_mean", "churn_mean")
+    unknown += ("ec_global_mean", "alpha_hat_mean")
+    cells = alone.cells.with_columns(null.alias(name) for name in unknown)
+    told = Page(render(content(Tables(alone.runs, alone.pairs, alone.repeats, cells))))
+    page = " ".join(data for path, data in told.texts if not {"svg", "script"} & set(path))
+    assert "±\xa0seeds" in page
+    assert "± –" not in page
+    for word in ("error consistency (EC)", "Accuracy range: largest", "α̂ compares", "a side."):
+        assert word not in page
     assert not re.search(r"n = 1 \w+s\b", " ".join(captions))
 
 

@@ -8,7 +8,9 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
@@ -174,6 +176,8 @@ def page():
         between=0,
         sd=0.0001,
     )
+    one = pl.when(pl.col("dataset") == "data-00").then(0.01)  # of all others there is a dash
+    tables = replace(tables, cells=tables.cells.with_columns(accuracy_mean_sd=one))
     counts = RunCounts(planned=132, done=132, copies=0, failed=0, missing=0)
     return render(context("planted", counts, tables, Options(resamples=4), {"Seed": "1"}))
 

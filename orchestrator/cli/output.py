@@ -100,7 +100,7 @@ def print_table(
     columns = [columns[n] for n in kept]
     lines = [[line[n] for n in kept] for line in lines]
     table, n = _fitted(columns, lines, narrow=True)
-    if total is not None:
+    if total is not None and len(lines) > 1:
         table.rows[-2].end_section = True
         table.rows[-1].style = "bold"
     table.title, table.title_justify, table.title_style = title, "left", "bold"

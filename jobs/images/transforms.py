@@ -6,7 +6,7 @@ they uncover is 0; all is computed in float64, so that magnitude 0 changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -28,11 +28,10 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
         Of `jobs.images.schemes.MOST`.
     images : float64 tensor (image, height, width, channel)
         From 0 to `largest`.
-    magnitudes : float64 tensor (), (image,) or (image, 4)
-        One of all images, which is faster, or of each. Degrees of ``rotate``, counter-clockwise
-        about the centre; of ``shift-x`` shares of the width, to the right, of ``shift-y`` of the
-        height, downwards; of ``colour`` what brightness, contrast, saturation and hue change by:
-        all of them, or each by its own.
+    magnitudes : float64 tensor (image,) or (image, 4)
+        Degrees of ``rotate``, counter-clockwise about the centre; of ``shift-x`` shares of the
+        width, to the right, of ``shift-y`` of the height, downwards; of ``colour`` what brightness,
+        contrast, saturation and hue change by: all of them, or each by its own.
     largest : float
         The value of full brightness.
 
@@ -40,61 +39,81 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
     -------
     float64 tensor (image, height, width, channel)
     """
-    transform = _TRANSFORMS[name]
-    if magnitudes.ndim:
-        return transform(images, magnitudes, largest)
-    if transform is _coloured:
-        return transform(images, magnitudes.expand(len(images)), largest)
-    # images as channels of one: where pixels come from is worked out once
-    n, height, width, channels = images.shape
-    one = images.permute(0, 3, 1, 2).reshape(1, n * channels, height, width).permute(0, 2, 3, 1)
-    found = transform(one, magnitudes[None], largest).permute(0, 3, 1, 2)
-    return found.reshape(n, channels, height, width).permute(0, 2, 3, 1)
+    if name not in _SOURCES:
+        return _coloured(images, magnitudes, largest)
+    grid = _SOURCES[name](images.shape[1:3], magnitudes)
+    return _sampled(images.permute(0, 3, 1, 2), grid).permute(0, 2, 3, 1)
 
 
-def _rotated(images: Tensor, degrees: Tensor, _: float) -> Tensor:
+def transform_of_all(
+    name: str, image: tuple[int, int, int], magnitude: float, largest: float
+) -> Callable[[Tensor], Tensor]:
+    """Return what transforms images alike, as `transformed` does; it is faster where it is reused.
+
+    Parameters
+    ----------
+    name, largest
+        As of `transformed`.
+    image : tuple of int
+        (height, width, channels).
+    magnitude : float
+        Of all images.
+
+    Returns
+    -------
+    callable
+        From float64 tensors on the CPU (image, height, width, channel) to such.
+    """
+    by = torch.tensor([magnitude], dtype=torch.float64)
+    if name not in _SOURCES:
+        return lambda images: _coloured(images, by.expand(len(images)), largest)
+    height, width, channels = image
+    grid = _SOURCES[name](image[:2], by)
+
+    def moved(images: Tensor) -> Tensor:
+        # images as channels of one: where pixels come from is worked out once
+        one = images.permute(0, 3, 1, 2).reshape(1, -1, height, width)
+        return _sampled(one, grid).reshape(-1, channels, height, width).permute(0, 2, 3, 1)
+
+    return moved
+
+
+def _rotated(size: Sequence[int], degrees: Tensor) -> Tensor:
     angle = torch.deg2rad(degrees)[:, None, None]
     cos, sin = torch.cos(angle), torch.sin(angle)
-    y, x = _from_centre(images)
+    y, x = _from_centre(size, degrees.device)
     # an output's pixel comes from where the opposite rotation takes it; y points down
-    return _sampled(images, sin * x + cos * y, cos * x - sin * y)
+    return _grid(size, sin * x + cos * y, cos * x - sin * y)
 
 
-def _shifted_x(images: Tensor, shares: Tensor, _: float) -> Tensor:
-    y, x = _from_centre(images)
-    moved = x - shares[:, None, None] * images.shape[2]
-    return _sampled(images, y.expand_as(moved), moved)
+def _shifted_x(size: Sequence[int], shares: Tensor) -> Tensor:
+    y, x = _from_centre(size, shares.device)
+    moved = x - shares[:, None, None] * size[1]
+    return _grid(size, y.expand_as(moved), moved)
 
 
-def _shifted_y(images: Tensor, shares: Tensor, _: float) -> Tensor:
-    y, x = _from_centre(images)
-    moved = y - shares[:, None, None] * images.shape[1]
-    return _sampled(images, moved, x.expand_as(moved))
+def _shifted_y(size: Sequence[int], shares: Tensor) -> Tensor:
+    y, x = _from_centre(size, shares.device)
+    moved = y - shares[:, None, None] * size[0]
+    return _grid(size, moved, x.expand_as(moved))
 
 
-def _from_centre(images: Tensor) -> tuple[Tensor, Tensor]:
+def _from_centre(size: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the places of pixels (1, height, width), in pixels down and right of the centre."""
-    height, width = images.shape[1:3]
-    axes = [
-        torch.arange(n, dtype=torch.float64, device=images.device) - (n - 1) / 2
-        for n in (height, width)
-    ]
+    axes = [torch.arange(n, dtype=torch.float64, device=device) - (n - 1) / 2 for n in size]
     y, x = torch.meshgrid(*axes, indexing="ij")
     return y[None], x[None]
 
 
-def _sampled(images: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Return what images hold at places (image, height, width) relative to their centre."""
-    height, width = images.shape[1:3]
-    grid = torch.stack([x * (2 / width), y * (2 / height)], dim=-1)
-    found = grid_sample(
-        images.permute(0, 3, 1, 2),
-        grid,
-        mode="bilinear",
-        padding_mode="zeros",
-        align_corners=False,
-    )
-    return found.permute(0, 2, 3, 1)
+def _grid(size: Sequence[int], y: Tensor, x: Tensor) -> Tensor:
+    """Return places (image, height, width), in pixels from the centre, as `_sampled` takes them."""
+    height, width = size
+    return torch.stack([x * (2 / width), y * (2 / height)], dim=-1)
+
+
+def _sampled(images: Tensor, grid: Tensor) -> Tensor:
+    """Return what images (image, channel, height, width) hold at the places of a grid."""
+    return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
 def _coloured(images: Tensor, changes: Tensor, largest: float) -> Tensor:
@@ -139,9 +158,9 @@ def _hue_turned(images: Tensor, turn: Tensor) -> Tensor:
     return torch.stack(parts, dim=3)
 
 
-_TRANSFORMS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+_SOURCES: dict[str, Callable[[Sequence[int], Tensor], Tensor]] = {
     "rotate": _rotated,
     "shift-x": _shifted_x,
     "shift-y": _shifted_y,
-    "colour": _coloured,
 }
+"""Where pixels of images (height, width) come from, by magnitudes (image,), as `_sampled` asks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from manyseed.jobs.images.transforms import transformed
+from manyseed.jobs.images.transforms import transform_of_all, transformed
 from manyseed.jobs.response.asked import (
+    BATCH,
     DBI,
     DBI_BATCH,
     DBI_BATCHES,
@@ -22,6 +23,7 @@ from manyseed.jobs.response.asked import (
     Asked,
 )
 from manyseed.jobs.response.pairs import Positions, Streams, batches, pairs, sample
+from manyseed.jobs.training.blocked import evaluation
 from manyseed.jobs.training.handling import Alive
 from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.jobs.training.testrows import PREDICTED_AT_ONCE
@@ -31,8 +33,8 @@ SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"
 ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
 """Of every model that is asked; `DBI` where it is asked for."""
 
-AT_ONCE = PREDICTED_AT_ONCE
-"""Rows that are moved and predicted at once: of several magnitudes where a sample is smaller."""
+AT_ONCE = BATCH
+"""Rows that are moved at once, by one magnitude, and predicted: more would leave the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
     total = np.zeros_like(right)
     shifted = np.zeros((len(asked.responses), len(PARTS), 2), dtype=np.uint32)
     plain = {
-        "train": (int(model.plain("train").sum()), len(of.own)),
-        "test": (int(model.plain("test").sum()), len(of.y_test)),
+        "train": (int(model.train.sum()), len(of.own)),
+        "test": (int(model.test.sum()), len(of.y_test)),
     }
     for number, (transform, layer) in enumerate(asked.responses):
         grid = asked.grid(transform)
@@ -130,40 +132,47 @@ def _all_pairs(
 
 
 class _Model:
-    """A model and its rows, `AT_ONCE` of them in memory at a time, moved or not."""
+    """A model and its rows, `AT_ONCE` of which are in memory moved, by one magnitude, at a time."""
 
     def __init__(self, alive: Alive, of: Subject) -> None:
         if alive.encode is None:
             raise ValueError("the fit hands over nothing that encodes rows")
         self._of, self._alive, self._encode = of, alive, alive.encode
         self._cut: tuple[Any, Any] | None = None
+        self.train = self._plain(of.own, of.rows, of.y)
+        """Which rows of the training part are right as they are; of others than its own, none."""
+        test = np.arange(len(of.y_test), dtype=np.int64)
+        self.test = self._plain(test, of.X_test.__getitem__, of.y_test)
+        """Which rows of the test set are."""
 
-    def _right(self, encoded: Any, y: NDArray[np.uint16]) -> NDArray[np.bool_]:
-        return _is_right(self._alive.predict(encoded), y, self._of.n_classes)
-
-    def plain(self, part: str) -> NDArray[np.bool_]:
-        """Return which rows of the training part, of its own ones, or of the test set are right."""
-        of = self._of
-        in_training = part == "train"
-        y = of.y if in_training else of.y_test
+    def _plain(
+        self,
+        places: Positions,
+        rows: Callable[[Positions], NDArray[Any]],
+        y: NDArray[np.uint16],
+    ) -> NDArray[np.bool_]:
         right = np.zeros(len(y), dtype=np.bool_)
-        for rows in batches(of.own if in_training else np.arange(len(y)), AT_ONCE):
-            X = of.rows(rows) if in_training else of.X_test[rows]
-            right[rows] = self._right(self._encode(X), y[rows])
+        for some in batches(places, PREDICTED_AT_ONCE):
+            scores = self._alive.predict(self._encode(rows(some)))  # sets evaluation, too
+            right[some] = _is_right(scores, y[some], self._of.n_classes)
         return right
 
     def moved(
         self, transform: str, sampled: Positions, grid: tuple[float, ...]
     ) -> NDArray[np.int64]:
-        """Count a sample at each magnitude of a transform of images."""
-        counts = np.zeros(len(grid), dtype=np.int64)
-        for rows in batches(sampled, AT_ONCE):
-            X, y = self._of.rows(rows), self._of.y[rows]
-            for some in _cut(grid, len(rows)):
-                at = [_moved(transform, X, np.float64(grid[place]), self._of) for place in some]
-                encoded = self._encode(_joined(at))
-                right = self._right(encoded, np.tile(y, len(some)))
-                counts[some] += right.reshape(len(some), -1).sum(axis=1)
+        """Count a sample at each magnitude of a transform of images; 0 leaves rows as they are."""
+        counts = np.where(np.equal(grid, 0), self.train[sampled].sum(), 0)
+        name, image = transform.partition(":")[0], _image(self._of)
+        moves = [
+            (place, transform_of_all(name, image, magnitude, self._of.largest))
+            for place, magnitude in enumerate(grid)
+            if magnitude != 0
+        ]
+        for rows in _cut(sampled):
+            images = torch.from_numpy(self._of.rows(rows)).reshape(-1, *image)
+            y = self._of.y[rows]
+            for place, move in moves:
+                counts[place] += self._n_right(0, self._encoded(move(images)), y)
         return counts
 
     def shifted(
@@ -173,31 +182,36 @@ class _Model:
         of = self._of
         u = of.streams.uniform(transform, of.n_part + len(of.y_test))
         magnitudes = grid[0] + u * (grid[-1] - grid[0])
+        name, image = transform.partition(":")[0], _image(of)
         in_training = part == "shifted-train"
         places = sampled if in_training else np.arange(len(of.y_test))
         right = 0
-        for rows in batches(places, AT_ONCE):
+        for rows in _cut(places):
             X = of.rows(rows) if in_training else of.X_test[rows]
             y = (of.y if in_training else of.y_test)[rows]
-            own = magnitudes[rows if in_training else of.n_part + rows]
-            encoded = self._encode(_moved(transform, X, own, of))
-            right += int(np.count_nonzero(self._right(encoded, y)))
+            own = torch.from_numpy(magnitudes[rows if in_training else of.n_part + rows])
+            images = torch.from_numpy(X).reshape(-1, *image)
+            # nothing refers to a batch that was moved when the next one is
+            right += self._n_right(0, self._encoded(transformed(name, images, own, of.largest)), y)
         return right, len(places)
 
     def paired(
         self, layer: int, chosen: tuple[Positions, Positions], grid: tuple[float, ...]
     ) -> NDArray[np.int64]:
         """Count pairs at each magnitude of an interpolation of a layer's outputs."""
-        counts = np.zeros(len(grid), dtype=np.int64)
-        first, second = chosen
-        for some_pairs in batches(np.arange(len(first)), AT_ONCE):
-            y = self._of.y[first[some_pairs]]
-            one, other = (self._outputs(layer, rows[some_pairs]) for rows in (first, second))
-            for some in _cut(grid, len(y)):
-                between = _joined([self._between(one, other, grid[place], layer) for place in some])
-                right = self._right_behind(layer, between, np.tile(y, len(some)))
-                counts[some] += right.reshape(len(some), -1).sum(axis=1)
+        first = chosen[0]
+        counts = np.where(np.equal(grid, 0), self.train[first].sum(), 0)
+        between = np.flatnonzero(grid)
+        for some in _cut(np.arange(len(first))):
+            y = self._of.y[first[some]]
+            one, other = (self._outputs(layer, rows[some]) for rows in chosen)
+            for place in between:
+                a = grid[place]
+                counts[place] += self._n_right(layer, self._between(one, other, a, layer), y)
         return counts
+
+    def _encoded(self, images: torch.Tensor) -> Any:
+        return self._encode(images.reshape(len(images), -1).numpy())
 
     def _outputs(self, layer: int, rows: Positions) -> Any:
         """Return what a layer, 0 the input, makes of rows of the training part."""
@@ -207,12 +221,15 @@ class _Model:
         with torch.no_grad():
             return self._halves()[0](encoded)
 
-    def _right_behind(self, layer: int, outputs: Any, y: NDArray[np.uint16]) -> NDArray[np.bool_]:
-        if layer == 0:
-            return self._right(outputs, y)
-        with torch.no_grad():
-            scores = self._halves()[1](outputs)
-        return _is_right(scores.cpu().numpy(), y, self._of.n_classes)
+    def _n_right(self, layer: int, outputs: Any, y: NDArray[np.uint16]) -> int:
+        """Count rows that are labelled right by what a layer, 0 the input, makes of them."""
+        forward = self._alive.forward if layer == 0 else self._halves()[1]
+        if forward is None:
+            scores = self._alive.predict(outputs)
+        else:
+            with torch.no_grad():
+                scores = forward(outputs).cpu().numpy()
+        return int(np.count_nonzero(_is_right(scores, y, self._of.n_classes)))
 
     def clustering(self) -> NDArray[np.float32]:
         """Return how little the classes are apart behind the first block, shape (layer,)."""
@@ -233,8 +250,8 @@ class _Model:
         if self._cut is None:
             if self._alive.halves is None:
                 raise ValueError("the network has no hidden layer")
-            self._alive.predict(self._encode(self._of.rows(self._of.own[:1])))  # sets evaluation
-            self._cut = self._alive.halves()
+            head, tail = self._alive.halves()
+            self._cut = head, evaluation(tail)
         return self._cut
 
     def _between(self, one: Any, other: Any, a: float, layer: int) -> Any:
@@ -246,27 +263,15 @@ class _Model:
         return mixed
 
 
-def _cut(grid: tuple[float, ...], n: int) -> Iterator[NDArray[np.int64]]:
-    """Cut the places of magnitudes so that so many rows at each are at most `AT_ONCE`."""
-    return batches(np.arange(len(grid)), max(1, AT_ONCE // n))
+def _cut(places: Positions) -> list[Positions]:
+    """Cut rows into parts of at most `AT_ONCE`, as equal as may be: few rows are no quicker."""
+    return np.array_split(places, -(-len(places) // AT_ONCE)) if len(places) else []
 
 
-def _joined(parts: list[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    return torch.cat(parts) if isinstance(parts[0], torch.Tensor) else np.concatenate(parts)
-
-
-def _moved(
-    transform: str, X: NDArray[np.float64], by: np.float64 | NDArray[np.float64], of: Subject
-) -> NDArray[np.float64]:
-    """Return raw rows moved by a magnitude, or each by its own."""
-    assert of.image is not None
-    images = torch.from_numpy(X).reshape(-1, *of.image)
-    name = transform.partition(":")[0]
-    found = transformed(name, images, torch.as_tensor(by), of.largest)
-    moved: NDArray[np.float64] = found.reshape(len(X), -1).numpy()
-    return moved
+def _image(of: Subject) -> tuple[int, int, int]:
+    if of.image is None:
+        raise ValueError("transforms of images need images")
+    return of.image
 
 
 def _pooled(outputs: torch.Tensor) -> torch.Tensor:
@@ -302,7 +307,8 @@ def _is_right(scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int) -> ND
     """Say which labels are right, taken in float32 as a prediction's; no number is never right."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)
-    right = labels(values, n_classes if values.ndim > 1 else 2) == y
-    finite = np.isfinite(values) if values.ndim == 1 else np.isfinite(values).all(axis=1)
-    found: NDArray[np.bool_] = right & finite
-    return found
+    right: NDArray[np.bool_] = labels(values, n_classes if values.ndim > 1 else 2) == y
+    finite = np.isfinite(values)
+    if not finite.all():
+        right &= finite if values.ndim == 1 else finite.all(axis=1)
+    return right

@@ -151,8 +151,11 @@ def _scaled(
 ) -> NDArray[Any]:
     Z: NDArray[Any] = np.empty(X.shape, dtype)
     for start, block in _blocks(X):
-        part = (block - mean) * scale
-        part[np.isnan(part)] = 0.0
+        part = block - mean
+        part *= scale
+        unknown = np.isnan(part)
+        if unknown.any():
+            part[unknown] = 0.0
         Z[start : start + len(block)] = part
     return Z
 

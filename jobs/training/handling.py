@@ -37,6 +37,10 @@ class Alive:
         place of `encode` where it would take long.
     model : object, optional
         What was trained: a network's module, or the library's own where it is none of arrays.
+    forward : callable, optional
+        Of a network: ``forward(rows)`` returns logits (row, class) of few rows, a tensor on its
+        device; the quickest way, whose last bits may differ from those of `predict`. It is called
+        without gradients, and after `predict`, which sets evaluation.
     halves : callable, optional
         ``halves()`` cuts a network behind its first block (`jobs.training.network.Network.halves`);
         absent where nothing is hidden.
@@ -58,6 +62,7 @@ class Alive:
     look_up: Callable[[NDArray[np.int64]], Any] | None = None
     model: Any = None
     test: Any = None
+    forward: Callable[[Any], Any] | None = None
 
 
 AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]

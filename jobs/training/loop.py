@@ -268,5 +268,6 @@ def n_batches(n: int, batch_size: int, smallest: int = 1) -> int:
 
 
 def _predict(model: nn.Module, rows: TestRows, member: int = 0) -> Tensor:
-    model.eval()
+    if model.training:
+        model.eval()
     return rows.logits(model, member)

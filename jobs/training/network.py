@@ -230,11 +230,12 @@ class Network:
         import torch
 
         from manyseed.jobs.training import loop
+        from manyseed.jobs.training.blocked import evaluation
 
         def state() -> State:
             return {name: one.detach().cpu().numpy() for name, one in model.state_dict().items()}
 
-        alive = replace(alive, state=state)
+        alive = replace(alive, state=state, forward=evaluation(model))
         if encode is None:
             known, features = data.in_dataset, self.features
             if known is None or features is None:

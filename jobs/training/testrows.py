@@ -45,4 +45,5 @@ class TestRows:
     @torch.no_grad()
     def logits(self, model: nn.Module, member: int = 0) -> Tensor:
         """Return what a model in its present mode predicts of them, (row, class)."""
-        return torch.cat([model(part) for part in self.parts(member)])
+        found = [model(part) for part in self.parts(member)]
+        return found[0] if len(found) == 1 else torch.cat(found)

@@ -10,6 +10,7 @@ import torch
 from manyseed.jobs import classifiers
 from manyseed.jobs.streams import stream
 from manyseed.jobs.training import layers
+from manyseed.jobs.training.blocked import evaluation
 from manyseed.jobs.training.network import Network
 from tests.jobs.classifiers import examples
 
@@ -70,6 +71,10 @@ def test_both_parts_in_turn_are_the_network(name, shape, values):
         assert torch.equal(hidden, seen[-2])
         assert torch.equal(tail(hidden), expected)
         assert not torch.equal(tail(hidden + 1), expected)
+        for part, given in ((model, x), (tail, hidden)):
+            found = evaluation(part)(given)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            assert torch.equal(evaluation(part)(given), found)
 
 
 def test_every_network_says_where_its_first_block_ends():

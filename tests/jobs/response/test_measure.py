@@ -220,6 +220,19 @@ def test_magnitude_0_is_the_models_accuracy_on_rows_as_they_are():
     assert found[SHIFTED_RIGHT][0, 0] == right.sum()
 
 
+def test_gi_of_samples_varies_as_one_over_the_root_of_their_rows():
+    rng = np.random.default_rng(6)
+    X, y = rng.random((4000, 3)), rng.integers(0, 2, 4000)
+    of = subject(X, y)
+    grid, spread = Asked((("intra", 0),)).grid("intra"), []
+    for rows in (32, 128):
+        asked = Asked((("intra", 0),), rows=rows, batch=32, draws=200)
+        found = answers(asked, of, model(lambda r: r[:, 0] - 0.5))
+        spread.append(gi(grid, found[RIGHT][0] / found[TOTAL][0]).std())
+    # four times the rows, half the spread; of 200 draws each its own error is a twentieth
+    assert spread[0] / spread[1] == pytest.approx(2, rel=0.2)
+
+
 def test_what_is_no_number_is_never_right():
     y = np.zeros(8, dtype=np.uint16)
     found = answers(
@@ -401,13 +414,23 @@ def test_unmoved_curves_parts_and_predictions_agree(monkeypatch, dataset, name, 
         assert found[RIGHT][number, 0, 1] == right[0]
 
 
-def test_batch_norm_and_dropout_are_as_in_evaluation(monkeypatch):
-    options = {"epochs": 1, "hparams": {"dropout": 0.5, "width1": 32, "width2": 32}}
+@pytest.mark.parametrize(
+    ("name", "hparams"),
+    [
+        ("mlp", {"dropout": 0.5, "width1": 32, "width2": 32}),
+        ("convnet", {"batch_norm": True, "width": 4}),
+    ],
+)
+def test_batch_norm_and_dropout_are_as_in_evaluation(monkeypatch, name, hparams):
     asked = Asked((("intra", 1), ("intra", 0)), rows=40, batch=6)
-    case = ask(monkeypatch, DIGITS, "mlp", options, asked)
+    case = ask(monkeypatch, DIGITS, name, {"epochs": 1, "hparams": hparams}, asked)
+    before = {k: v.clone() for k, v in case.alive.model.state_dict().items()}
+    case.alive.model.train()
     found = answers(asked, case.of, case.alive)
-    for name in (RIGHT, TOTAL):
-        np.testing.assert_array_equal(found[name], case.found[name])
+    for array in (RIGHT, TOTAL):
+        np.testing.assert_array_equal(found[array], case.found[array])
+    for k, v in case.alive.model.state_dict().items():
+        assert torch.equal(v, before[k]), k
 
 
 def test_all_models_of_a_repeat_answer_the_same_questions(monkeypatch):

@@ -48,9 +48,11 @@ def evaluation(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         images = before(rows)
         n_bytes = 4 * images[:, 0].numel() * blocks * _CHANNELS
         is_small = images.dtype == torch.float32 and n_bytes <= _BYTES
-        if not is_small or images.device.type != "cpu":
-            return part(rows)
-        scores: Tensor = behind(body(images.to_mkldnn()).to_dense())
+        if is_small and images.device.type == "cpu":
+            outputs = body(images.to_mkldnn()).to_dense()
+        else:
+            outputs = body(images)
+        scores: Tensor = behind(outputs)
         return scores
 
     return evaluated

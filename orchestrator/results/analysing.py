@@ -50,6 +50,8 @@ from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.survey import survey
 
+_IMPORTED = '"source":"imported"'
+
 
 def analyze(
     paths: SweepPaths,
@@ -89,6 +91,7 @@ def analyze(
     owners: list[Published] = []
     extras, inputs, same, missing, curves = [], [], [], [], []
     failed_before = _failed(paths)
+    imported = plan.cells["canonical"].str.contains(_IMPORTED, literal=True).any()
     groups = list(published(paths, plan))
     check_checksums(paths, groups, scheduler=scheduler, workers=workers, remember=True)
     for group in groups:
@@ -109,7 +112,7 @@ def analyze(
             stored = {name: read_array(group.group, name) for name in NEEDED}
             curves.append(learning_curves(stored, group.predictions.runs))
         for metric, reason in unavailable(group.predictions, options).items():
-            missing.append(Unavailable(*names, metric, why_not(reason)))
+            missing.append(Unavailable(*names, metric, why_not(reason, imported=imported)))
     if not lazy:
         raise UserError(
             "no run is finished yet",

@@ -110,8 +110,11 @@ def _require_probe(paths: SweepPaths, name: str, *, filed: bool) -> None:
         ) from None
 
 
-def why_not(refusal: Refused) -> str:
-    """Return why a metric cannot be computed, with "it" before it."""
+def why_not(refusal: Refused, *, imported: bool = False) -> str:
+    """Return why a metric cannot be computed, with "it" before it; of imported runs, too."""
+    if isinstance(refusal, NotKept) and imported:
+        every = "of all classes " * (refusal.allowed == ("all",))
+        return f"needs scores {every}to be imported"
     if isinstance(refusal, NotKept):
         return f"needs keep.scores = {' or '.join(map(toml_value, refusal.allowed))}"
     return refusal.reason

@@ -19,6 +19,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import rows as importing
+from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, stored
@@ -184,6 +185,9 @@ def test_arrays_beside_tables(made: dict[str, Any], tmp_path: Path) -> None:
     runs = sweep.analyze()["runs"]
     assert runs["accuracy"].to_list() == pytest.approx(accuracies(made))
     assert runs["alpha_hat"].null_count() == RUNS
+    reasons = {one.metric: one.reason for one in Analysis.read(sweep.paths).unavailable}
+    assert reasons["alpha_hat"] == "needs scores to be imported"
+    assert reasons["discrimination"] == "needs scores of all classes to be imported"
 
 
 def openml(made: dict[str, Any], run: int, names: list[str]) -> pl.DataFrame:

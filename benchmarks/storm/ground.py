@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -197,10 +197,6 @@ class Ground:
                     cwd=self.folder,
                 )
             )
-
-    def host_logs(self) -> Iterable[tuple[str, str]]:
-        for log in sorted(self.folder.glob("storm-*.log")):
-            yield log.stem, log.read_text(errors="replace")
 
     # processes
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,9 @@ from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.response.questions import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
-from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import (
-    UnavailableError,
-    UserError,
-    refused,
-)
+from manyseed.orchestrator.errors import UnavailableError, UserError, refused
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
@@ -311,7 +306,7 @@ def _ask(job: _Inquiry) -> Counts:
     row = read_rows(group, [PARAMETERS.name], [job.row])[PARAMETERS.name][0]
     layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
     run = Run(job.trained, job.repeat, job.run)
-    found = parameters.answers(_trainer(), run, job.asked, (layouts, row))
+    found = parameters.answers(trainer_of_process(), run, job.asked, (layouts, row))
     return {name: _as_json(values) for name, values in found.items()}
 
 
@@ -319,8 +314,3 @@ def _as_json(values: NDArray[Any]) -> Any:
     if values.dtype.kind != "f":
         return values.tolist()
     return [None if np.isnan(value) else float(value) for value in values]
-
-
-@lru_cache(maxsize=1)
-def _trainer() -> Trainer:
-    return Trainer()

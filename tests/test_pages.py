@@ -25,8 +25,8 @@ rng = np.random.default_rng(0)
 y = y_true = rng.integers(0, 2, 200)
 scores, a, b = rng.normal(size=(3, 4, 200, 2)) + np.eye(2)[y_true]
 X = scores[0] + rng.normal(size=(200, 2))
-for name in ("seed-1", "seed-2", "a", "b"):
-    np.savez(f"{name}.npz", scores=scores, y_true=y_true)
+for name in ("seed-1", "seed-2", "seed-7", "seed-8", "a", "b", "c"):
+    np.savez(f"{name}.npz", scores=rng.permuted(scores, axis=0), y_true=y_true)
 if Path("patients").exists():
     sweep = Sweep("patients")
 """
@@ -92,7 +92,7 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
                 (folder / "patients").symlink_to(tmp_path / "patients")
                 run(block._replace(text=f"{ARRAYS}\n{block.text}"), folder)
                 continue
-            text = re.sub(r"\bRUN\b", "0:0:0", block.text)
+            text = re.sub(r"\bRUN\b", "0:0:0", block.text.replace("seed-*", "seed-[12]"))
             for name, ours in NAMES.items():
                 text = re.sub(rf"(?<![\w-]){name}(?![\w-])", ours, text)
             run(block._replace(text=text), tmp_path)

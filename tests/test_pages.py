@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("start", "recipes", "python")
-FURTHER = ("faq", "results", "uncertainty", "reproducibility", "import", "plots", "own")
+FURTHER = ("faq", "results", "uncertainty", "reproducibility", "import", "plots")
 """Whose blocks speak of sweeps that lie there already: they are given those of the first pages."""
 NAMES = {"DIR": "patients", "quickstart": "patients", "other-sweep": "again"}
 ARRAYS = """
@@ -83,8 +83,8 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
     ran = 0
     for page in FURTHER:
         for block in blocks(page):
-            if block.kind == "toml" or "..." in block.text or "dataset = '" in block.text:
-                continue
+            if block.kind == "toml" or re.search(r"dataset (=|IN) |mean-ranks", block.text):
+                continue  # what is of several datasets, or of others
             ran += 1
             if block.kind == "python":
                 folder = tmp_path / f"{page}-{ran}"
@@ -96,7 +96,7 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
             for name, ours in NAMES.items():
                 text = re.sub(rf"(?<![\w-]){name}(?![\w-])", ours, text)
             run(block._replace(text=text), tmp_path)
-    assert ran == 20
+    assert ran == 15
 
 
 def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:

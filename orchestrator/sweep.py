@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 class Sweep(Executing, Learning):
     """A sweep directory.
 
+    What is done with it, in this order:
+
+    - make it: `plan` a sweep file, train an estimator (`of`), `import_predictions` from files or
+      take them `from_predictions` in memory, `add_predictions`
+    - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; how far it is: `status`,
+      `survey`, `submissions`, `running`, `is_running`
+    - keep what is trained: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`
+    - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
+      ask models that were kept: `respond`
+    - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
+      `results`, `query`, `howmany`, `howmany_until`, `compare`, `variance`, `dee`, `plot`, `report`
+
     Parameters
     ----------
     directory : path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def test_accuracy_of_runs_is_that_of_the_tables(quick: Sweep, tmp_path: Path) ->
         *(runs[n].values.tolist() for n in ("cell", "repeat_index", "run_index")), strict=True
     )
     assert right.tolist() == pytest.approx([table[key] for key in keys])
+
+
+def test_the_help_begins_with_every_method() -> None:
+    public = {name for name in dir(Sweep) if not name.startswith("_")} - {"name"}
+    assert Sweep.__doc__ is not None
+    assert public == set(re.findall(r"`(\w+)`", Sweep.__doc__.partition("Parameters")[0]))
 
 
 def test_unknown_runs_are_answered_with_the_nearest(quick: Sweep) -> None:

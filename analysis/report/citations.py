@@ -7,15 +7,17 @@ from manyseed.analysis.tables.schema import Tables
 
 ROBUST = (
     "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate: Measuring training "
-    "variability from stochastic optimization using robust nonparametric testing, 2025 (α̂, δ)."
+    "variability from stochastic optimization using robust nonparametric testing, 2025, "
+    "doi:10.48550/arXiv.2406.08307 (α̂, δ)."
 )
 LEAVE_ONE_OUT = (
     "S. Banerjee, R. Cannon, T. Marrinan, T. Chiang and A. D. Sarwate: Robust nonparametric "
-    "hypothesis testing to understand variability in training neural networks, 2024 (α̂ against "
-    "the ensemble of the other runs)."
+    "hypothesis testing to understand variability in training neural networks, 2024, "
+    "doi:10.48550/arXiv.2310.00541 (α̂ against the ensemble of the other runs)."
 )
 PITFALLS = (
-    "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning, 2020 "
+    "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov: Pitfalls of in-domain uncertainty "
+    "estimation and ensembling in deep learning, 2020, doi:10.48550/arXiv.2002.06470 "
     "(calibrated log-likelihood, deep ensemble equivalent)."
 )
 

@@ -331,6 +331,7 @@ def test_where_results_come_from_stands_on_the_page():
     assert text in parsed.text("pre")
     assert "20210427" in parsed.text("dd")
     assert "S. Banerjee, T. Marrinan" in parsed.text("li")
+    assert "doi:10.48550/arXiv.2406.08307" in parsed.text("li")
     assert "Pitfalls" not in html
     unknown = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
     without = Tables(unknown, tables.pairs, tables.repeats, tables.cells)

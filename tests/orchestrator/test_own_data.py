@@ -24,7 +24,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from tests.orchestrator.conftest import command, inside
+from tests.orchestrator.conftest import command
 
 SWEEP = """
 name    = "data"
@@ -104,11 +104,11 @@ def samples(info: DatasetInfo) -> Any:
 
 @pytest.mark.slow
 def test_a_function_gives_what_is_trained_on_and_is_called_where_it_is_planned_alone(
-    project: Path,
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = given(project)
-    with inside(project):
-        result = command("run", "sweep.toml", "--workers", 1)
+    monkeypatch.chdir(project)
+    result = command("run", "sweep.toml", "--workers", 1)
     assert result.returncode == 0, result.stderr
     assert called(project) == 1
     sweep = Sweep(project / "data")
@@ -126,7 +126,7 @@ def test_a_function_gives_what_is_trained_on_and_is_called_where_it_is_planned_a
     sweep.verify()
     sweep.analyze()
     sweep.report()
-    assert sweep.rerun("0:0:0")["identical"]
+    assert sweep.rerun("0:0:0")["equal"]
     assert called(project) == 1
     with pytest.raises(UserError, match=r"(?s)cannot be imported: RuntimeError: imported.*line 1"):
         plan_change(file, project / "other")

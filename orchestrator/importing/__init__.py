@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
-from manyseed.orchestrator.importing.adding import add_runs, pair_of
+from manyseed.orchestrator.importing.adding import add_runs
+from manyseed.orchestrator.importing.alike import pair_of
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
 from manyseed.orchestrator.importing.directory import write_sweep

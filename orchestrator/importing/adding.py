@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.alike import (
+    ELSEWHERE,
+    imported_plan,
+    require_alike,
+    same_tests,
+    truth,
+)
 from manyseed.orchestrator.importing.directory import cells_of, grid_lines, made_from, placed
 from manyseed.orchestrator.importing.joined import numbered
 from manyseed.orchestrator.importing.rows import ImportedRuns
@@ -35,13 +42,12 @@ from manyseed.orchestrator.provenance import register
 from manyseed.orchestrator.store.care.compact import compact
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import Group, find_group, list_groups
+from manyseed.orchestrator.store.layout.groups import find_group, list_groups
 from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import Integers, read_splits, write_splits
+from manyseed.orchestrator.store.publishing.splits import Integers, write_splits
 from manyseed.orchestrator.store.reading.reader import read_array
 
-_ELSEWHERE = "import them into a directory of their own with --out"
 _LAST_RUN = 2**16 - 1
 
 
@@ -83,84 +89,6 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     return floored
 
 
-def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
-    """Return the plan and the groups of a sweep that holds imported predictions alone.
-
-    Raises
-    ------
-    UserError
-        For any other directory.
-    """
-    if not paths.is_sweep:
-        raise UserError(
-            "is no sweep directory, to which runs could be added",
-            file=paths.directory,
-            remedy="to make one of these files name it with --out",
-        )
-    plan, groups = Plan.read(paths), Groups.read(paths)
-    groups.require_of(plan, paths)
-    groups.require_planned(plan, paths)
-    if not all(
-        json.loads(text)["classifier"].get("source") == "imported"
-        for text in plan.all_cells["canonical"]
-    ):
-        raise UserError(
-            "holds runs that were trained here, to which none are added from elsewhere",
-            file=paths.directory,
-            remedy=f"{_ELSEWHERE}; manyseed compare sets two sweeps side by side",
-        )
-    return plan, Groups(groups.specs[: len(plan.groups)])
-
-
-def pair_of(
-    directory: Path, dataset: str | None, classifier: str | None, *, is_classifier_given: bool
-) -> tuple[str, str | None]:
-    """Return the names of files that go into a sweep: what is not said is what the sweep holds.
-
-    Parameters
-    ----------
-    directory : Path
-    dataset, classifier : str or None
-        As the user named them.
-    is_classifier_given : bool
-        Whether each file comes with its classifier's name.
-
-    Raises
-    ------
-    UserError
-        Where the sweep holds several, or no such dataset.
-    """
-    plan, _ = imported_plan(SweepPaths(directory))
-    known = plan.cells.select(*PAIR).unique(maintain_order=True)
-    datasets = known["dataset"].unique(maintain_order=True).to_list()
-    if dataset is None and len(datasets) > 1:
-        raise _several("dataset", datasets, directory)
-    dataset = dataset or datasets[0]
-    if dataset not in datasets:
-        raise UserError(
-            "the sweep holds no such dataset, and runs are added to those that it holds",
-            file=directory,
-            key="--dataset",
-            value=dataset,
-            remedy=f"{nearest(dataset, datasets)}; else {_ELSEWHERE}",
-        )
-    if classifier is None and not is_classifier_given:
-        classifiers = known.filter(pl.col("dataset") == dataset)["classifier"].to_list()
-        if len(classifiers) > 1:
-            raise _several("classifier", classifiers, directory)
-        classifier = classifiers[0]
-    return dataset, classifier
-
-
-def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
-    return UserError(
-        f"holds runs of {len(names)} {key}s: {', '.join(names)}",
-        file=directory,
-        key=f"--{key}",
-        remedy=f"say of which these are, with --{key} NAME",
-    )
-
-
 def settle(paths: SweepPaths) -> None:
     """Complete an import that was interrupted, or remove what it left; nothing where there is none.
 
@@ -197,21 +125,6 @@ def _settle(paths: SweepPaths) -> None:
     compact(paths.store, plan.journals(paths), watch)
 
 
-def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
-    """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
-
-    Groups of one dataset have the same; some may have more of them than others.
-    """
-    found = [_known(group) for group in groups if group.spec.dataset == dataset]
-    return max(found, key=lambda sets: len(sets[0]))
-
-
-def _known(group: Group) -> tuple[Integers, Integers]:
-    y_true, index = read_splits(group)
-    n = int((index[:, 0] >= 0).cumprod().sum())
-    return y_true[:n], index[:n]
-
-
 def _grown_file(text: bytes, plan: Plan) -> bytes:
     """Return the sweep file with the classifiers and the runs that the plan holds now."""
     try:
@@ -245,13 +158,13 @@ class _Grown:
         there = list_groups(paths.store)
         lengths, cells, rows = plan.lengths, plan.all_cells, []
         for source in sources:
-            y_true = _same_tests(source, there)
+            y_true = same_tests(source, there)
             spec = self._groups.find(source.dataset, source.classifier)
             if spec is None:
                 spec = _new_group(source, len(self._groups.specs))
                 self._groups = Groups((*self._groups.specs, spec))
             else:
-                _require_alike(source, spec, paths)
+                require_alike(source, spec, paths)
                 source = self._behind(source)
             asked = self._cells(source, spec, plan)
             number = dict(cells.select("cell_id", "cell").iter_rows())
@@ -267,7 +180,7 @@ class _Grown:
                 raise UserError(
                     f"its runs are of cell {min(gone)}, which was dropped for good",
                     file=source.file,
-                    remedy=_ELSEWHERE,
+                    remedy=ELSEWHERE,
                 )
             start = spec.padded(lengths.get(spec.number, 0))
             order = placed(source)
@@ -290,7 +203,7 @@ class _Grown:
         runs = numbered(there, source, "in the sweep")
         if (last := int(str(runs["run"].max()))) > _LAST_RUN:
             message = f"would be run {last:,} of its repeat; {_LAST_RUN:,} is the last"
-            raise UserError(message, file=source.file, remedy=_ELSEWHERE)
+            raise UserError(message, file=source.file, remedy=ELSEWHERE)
         return replace(source, runs=runs)
 
     def _cells(self, source: PredictionFile, spec: GroupSpec, plan: Plan) -> pl.DataFrame:
@@ -367,42 +280,6 @@ def _positions(rows: pl.DataFrame) -> NDArray[np.int64]:
     return rows["position"].to_numpy().astype(np.int64)
 
 
-def _same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
-    """Return the true classes of the dataset (repeat, sample), which are those of the source.
-
-    Raises
-    ------
-    UserError
-        Where they are others.
-    """
-    y_true, index = truth(source.dataset, groups)
-    n, samples = source.y_true.shape
-    known, points = y_true.shape
-    names = next(g.spec.class_names for g in groups if g.spec.dataset == source.dataset)
-
-    def refuse(message: str, key: str = "y_true") -> UserError:
-        return UserError(message, file=source.file, key=key, remedy=_ELSEWHERE)
-
-    if source.class_names != names:
-        classes = f"{', '.join(source.class_names[:10])}; the sweep's are {', '.join(names[:10])}"
-        raise refuse(f"its classes are {classes}", "class_names")
-    if samples != points:
-        raise refuse(f"its test sets have {samples:,} points; the sweep's have {points:,}")
-    if n > known:
-        raise refuse(f"it has {n} test sets; the sweep has {known}")
-    for given, held, key in (
-        (source.y_true, y_true, "y_true"),
-        (source.test_index, index, "test_index"),
-    ):
-        wrong = np.flatnonzero((given != held[:n]).any(axis=1))
-        if wrong.size:
-            repeat = int(wrong[0])
-            count = int((given[repeat] != held[repeat]).sum())
-            where = f"the sweep's repeat {repeat}"
-            raise refuse(f"is not that of {where}: {count:,} of {points:,} points differ", key)
-    return y_true
-
-
 def _new_group(source: PredictionFile, number: int) -> GroupSpec:
     return planned_group(
         number=number,
@@ -417,23 +294,3 @@ def _new_group(source: PredictionFile, number: int) -> GroupSpec:
         repeats=len(source.y_true),
         runs=len(source.runs),
     )
-
-
-def _require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
-    for what, given, held in _forms(source, spec):
-        if given != held:
-            raise UserError(
-                f"has {what} {given}; {spec.dataset} × {spec.classifier} of {paths.directory} is "
-                f"stored with {held}",
-                file=source.file,
-                remedy=f"give them in that form, name another classifier, or {_ELSEWHERE}",
-            )
-
-
-def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
-    kept = {"none": "labels alone"}
-    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
-    if source.keep != "none":
-        yield "dtype", source.dtype, spec.dtype
-        yield "probability", source.probability, spec.probability
-    yield "epochs", str([*source.epochs]), str([*spec.epochs])

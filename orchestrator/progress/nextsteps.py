@@ -55,9 +55,9 @@ def next_steps(
         return
     if analysing:
         yield "Look again", ("status", directory)
-    elif not is_analysed(paths, runs):
+    elif unanalysed(paths, runs):
         yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
-    elif not is_reported(paths):
+    elif unreported(paths):
         yield "Next", ("report", directory)
     else:
         yield "Next", ("query", directory, "--by", "classifier")
@@ -88,20 +88,29 @@ def _has_data(cells: pl.DataFrame) -> bool:
     return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in one_each)
 
 
-def is_analysed(paths: SweepPaths, runs: Mapping[str, int]) -> bool:
-    """Whether the result tables are of all runs that are finished."""
+def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
+    """Return why the result tables are not of all runs that are finished; empty where they are."""
+    finished = runs["done"] + runs["copy"]
     try:
-        record = read_json(paths.analysis)
-        return bool(record["runs"]["analysed"] == runs["done"] + runs["copy"])
-    except (FileNotFoundError, ManyseedError, LookupError, TypeError):
-        return False  # an analysis mends it
+        analysed = read_json(paths.analysis)["runs"]["analysed"]
+    except FileNotFoundError:
+        return f"there is no {paths.analysis}"
+    except ManyseedError as error:
+        return str(error)
+    except (LookupError, TypeError):
+        return f"{paths.analysis} does not say what was analysed"
+    if analysed != finished:
+        return f"{paths.analysis} is of {analysed} runs, and {finished} are finished"
+    return ""
 
 
-def is_reported(paths: SweepPaths) -> bool:
-    """Whether the page is not older than any result."""
+def unreported(paths: SweepPaths) -> str:
+    """Return why the page does not show all results; empty where it is older than none of them."""
     try:
         page = paths.report.stat().st_mtime_ns
-        shown = [paths.analysis, *paths.results.glob("*.parquet")]
-        return all(one.stat().st_mtime_ns <= page for one in shown)
-    except FileNotFoundError:
-        return False
+        for one in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
+            if one.stat().st_mtime_ns > page:
+                return f"{one} is newer than {paths.report}"
+    except FileNotFoundError as error:
+        return f"there is no {error.filename}"
+    return ""

@@ -12,7 +12,7 @@ from typing import Any
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress.logs import lost_failures
-from manyseed.orchestrator.progress.nextsteps import in_words, is_reported, next_steps
+from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
@@ -49,7 +49,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         sentence each); failures (the most frequent errors: error, count, file); analysis (the job
         that was submitted last, an `orchestrator.results.job.AnalysisJob`, or None); cluster_silent
         (why the scheduler was not heard, or None); report (the page, None unless it shows the
-        results that there are); next (what and command of each step that goes on from here).
+        results that there are); outdated (why results, or the page, do not show all that is
+        finished); next (what and command of each step that goes on from here).
     """
     state = survey(paths)
     listed = submissions(paths)
@@ -98,7 +99,8 @@ def status(paths: SweepPaths) -> dict[str, Any]:
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
-        "report": str(paths.report) if is_reported(paths) else None,
+        "report": None if unreported(paths) else str(paths.report),
+        "outdated": [*filter(None, (unanalysed(paths, state.counts), unreported(paths)))],
         "next": [in_words(step) for step in steps],
     }
 

@@ -14,7 +14,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.progress.nextsteps import is_analysed, is_reported, next_steps
+from manyseed.orchestrator.progress.nextsteps import next_steps, unanalysed, unreported
 from tests.orchestrator.conftest import QUICK, inside, write
 
 DONE = {"done": 60, "copy": 4, "failed": 0, "missing": 0}
@@ -58,29 +58,29 @@ def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
 
 def test_after_an_analysis_of_all_that_is_finished_comes_the_report(paths: Any) -> None:
     runs = {"done": 60, "copy": 4}
-    assert not is_analysed(paths, runs)
+    assert unanalysed(paths, runs)
     assert verbs(paths, runs, analysing=True) == ["Look again: status"]
     write_json(paths.analysis, {"runs": {"analysed": 61}})
     assert verbs(paths, runs) == ["Next: analyze"]
     write_json(paths.analysis, {"runs": {"analysed": 64}})
-    assert is_analysed(paths, runs)
+    assert not unanalysed(paths, runs)
     assert verbs(paths, runs) == ["Next: report"]
     paths.report.touch()
     assert verbs(paths, runs) == ["Next: query"]
     paths.analysis.write_text("{")
-    assert not is_analysed(paths, runs)
+    assert str(paths.analysis) in unanalysed(paths, runs)
 
 
 def test_a_page_that_is_older_than_a_table_is_written_again(paths: Any) -> None:
-    assert not is_reported(paths)
+    assert unreported(paths)
     write_json(paths.analysis, {})
     table = paths.results / "ensembles.parquet"
     for age, file in ((30, paths.analysis), (20, paths.report), (10, table)):
         file.touch()
         os.utime(file, (1e9 - age, 1e9 - age))
-    assert not is_reported(paths)
+    assert unreported(paths) == f"{table} is newer than {paths.report}"
     os.utime(table, (1e9 - 20, 1e9 - 20))
-    assert is_reported(paths)
+    assert not unreported(paths)
 
 
 def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) -> None:

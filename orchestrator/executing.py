@@ -39,7 +39,7 @@ class Executing:
         only: str | None = None,
         limit: int | None = None,
         memory: str | None = None,
-        tell: Callable[[str], None] = lambda text: None,
+        tell: Callable[[str], None] | None = None,
     ) -> Submission | None:
         """Submit what is missing (or exactly what failed); return None where nothing is.
 
@@ -76,14 +76,14 @@ class Executing:
         profile = profiles.choose(name, memory, last_intent(self.paths))
         cores = workers or local.available_cores()
         request = Request(profile, cores, failed, other_recipe, only, limit)
-        return submit(self.paths, request, tell)
+        return submit(self.paths, request, tell or (lambda text: None))
 
     def tune(
         self,
         *,
         cluster: str = "auto",
         workers: int | None = None,
-        progress: Callable[[int, int], None] = lambda done, of: None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[Search]:
         """Search for hparams and scales that cells still need; return the searches that were done.
 
@@ -101,7 +101,8 @@ class Executing:
 
         if not workers:
             profiles.require_search_here(cluster, last_intent(self.paths))
-        return tune(self.paths, workers=workers or local.available_cores(), report=progress)
+        report = progress or (lambda done, of: None)
+        return tune(self.paths, workers=workers or local.available_cores(), report=report)
 
     def respond(
         self,
@@ -110,7 +111,7 @@ class Executing:
         name: str | None = None,
         where: str | None = None,
         workers: int | None = None,
-        progress: Callable[[int, int], None] = lambda done, of: None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Responded:
         """Measure response curves of finished runs that keep their parameters.
 
@@ -135,7 +136,7 @@ class Executing:
             name=name,
             where=where,
             workers=workers or local.available_cores(),
-            report=progress,
+            report=progress or (lambda done, of: None),
         )
 
     def submissions(self) -> list[Submission]:

@@ -99,7 +99,7 @@ class Learning:
         workers: int | None = None,
         metrics: Sequence[str] = (),
         progress: ReportProgress | None = None,
-        tell: Callable[[str], None] = lambda text: None,
+        tell: Callable[[str], None] | None = None,
     ) -> Results:
         """Compute the result tables of all that is finished, and write them.
 
@@ -137,7 +137,7 @@ class Learning:
             cluster=cluster,
             workers=workers,
             progress=progress,
-            report=tell,
+            report=tell or (lambda text: None),
         )
 
     def submit_analysis(

@@ -278,7 +278,7 @@ class Sweep(Executing, Learning):
 
         return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
 
-    def compact(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Compaction:
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> Compaction:
         """Publish what journals hold, remove what is no longer needed, consolidate metadata.
 
         It raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
@@ -287,13 +287,13 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.keeping import compact
 
-        return compact(self.paths, progress)
+        return compact(self.paths, progress or (lambda done, of: None))
 
     def verify(
         self,
         *,
         repair: bool = False,
-        progress: Callable[[int, int], None] = lambda done, of: None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Any]:
         """Check every finished run, in store and journals; with `repair`, make right what is wrong.
 
@@ -311,7 +311,8 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.keeping import verify
 
-        return verify(self.paths, repair=repair, progress=progress)
+        report = progress or (lambda done, of: None)
+        return verify(self.paths, repair=repair, progress=report)
 
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of what is finished, a new file; return it.
@@ -328,7 +329,7 @@ class Sweep(Executing, Learning):
         *,
         cluster: str = "auto",
         workers: int | None = None,
-        tell: Callable[[str], None] = lambda text: None,
+        tell: Callable[[str], None] | None = None,
         **options: Any,
     ) -> list[Answered]:
         """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
@@ -343,10 +344,12 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.results.until import until
 
+        told = tell or (lambda text: None)
+
         def train(only: str | None) -> None:
-            self.submit(cluster=cluster, workers=workers, only=only, tell=tell)
+            self.submit(cluster=cluster, workers=workers, only=only, tell=told)
             self.wait()
 
         return until(
-            self.paths, half_width, train=train, analyze=self.analyze, tell=tell, **options
+            self.paths, half_width, train=train, analyze=self.analyze, tell=told, **options
         )

@@ -7,7 +7,7 @@ import xarray as xr
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
-from manyseed.orchestrator.store.reading.lazy import in_words
+from manyseed.orchestrator.store.reading.lazy import ROW, in_words, of_finished
 from manyseed.orchestrator.store.reading.reader import finished_rows
 
 _NEEDED = ("status", "cell", "repeat_index", "run_index", "y_true", "label")
@@ -53,8 +53,8 @@ class Runs:
         """
         numbers = np.arange(self._data.sizes["run"])
         rows = finished_rows(self._data["status"].to_numpy())
-        named = self._data.assign_coords(row=("run", numbers, {"long_name": "row of the store"}))
-        return named.isel(run=rows)
+        named = self._data.assign_coords(row=("run", numbers, ROW))
+        return of_finished(named.isel(run=rows))
 
     @property
     def runs(self) -> xr.Dataset:

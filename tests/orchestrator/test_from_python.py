@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_the_help_begins_with_every_method() -> None:
     public = {name for name in dir(Sweep) if not name.startswith("_")} - {"name"}
     assert Sweep.__doc__ is not None
     assert public == set(re.findall(r"`(\w+)`", Sweep.__doc__.partition("Parameters")[0]))
+
+
+def test_the_help_shows_defaults_that_can_be_read() -> None:
+    verbs = {name: one for name, one in inspect.getmembers(Sweep, callable) if name[0] != "_"}
+    assert {"submit", "analyze", "verify", "howmany_until"} <= verbs.keys()
+    for name, verb in verbs.items():
+        assert " at 0x" not in str(inspect.signature(verb)), name
 
 
 def test_unknown_runs_are_answered_with_the_nearest(quick: Sweep) -> None:

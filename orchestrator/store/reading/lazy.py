@@ -23,6 +23,9 @@ from manyseed.orchestrator.store.reading.reader import (
 )
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
+CONVENTIONS = "CF-1.11"
+ROW = {"long_name": "row of the store", "units": "1"}
+
 
 def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset:
     """Open the finished runs of a group: as `open_runs`, without rows that hold no predictions.
@@ -32,9 +35,15 @@ def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset
     data = open_runs(group, journaled=journaled)
     rows = finished_rows(data["status"].to_numpy())
     test_sets(group, data["repeat_index"].to_numpy()[rows])
-    data = data.assign_coords(row=("run", np.arange(group.rows), {"long_name": "row of the store"}))
+    data = data.assign_coords(row=("run", np.arange(group.rows), ROW))
     whole = len(rows) > 0 and len(rows) == rows[-1] + 1  # then no chunk is taken apart
-    return data.isel(run=slice(len(rows)) if whole else rows)
+    return of_finished(data.isel(run=slice(len(rows)) if whole else rows))
+
+
+def of_finished(data: xr.Dataset) -> xr.Dataset:
+    """Return rows of a group that all hold predictions, described as such."""
+    comment = "finished runs: all rows hold predictions"
+    return data.assign_attrs(Conventions=CONVENTIONS, comment=comment)
 
 
 def in_words(data: xr.Dataset) -> xr.Dataset:

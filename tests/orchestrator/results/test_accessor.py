@@ -24,6 +24,12 @@ def test_runs_are_those_of_the_sweep(quick: Sweep) -> None:
     for name in ("cell", "repeat_index", "run_index", "perturb_continuous", "vary", "row"):
         assert found.coords[name].values.tolist() == expected.coords[name].values.tolist()
     assert "flag_meanings" not in found["perturb_continuous"].attrs
+    assert found.attrs == expected.attrs
+    assert found.attrs["Conventions"] == "CF-1.11"
+    assert found.attrs["comment"] == "finished runs: all rows hold predictions"
+    for name, variable in expected.variables.items():
+        assert variable.attrs["long_name"], name
+        assert variable.dtype.kind in "OUT" or variable.attrs["units"], name
 
 
 def test_rows_without_predictions_are_no_runs(quick: Sweep) -> None:

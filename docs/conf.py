@@ -39,6 +39,7 @@ PAGES = {
     "Results": (
         "results",
         "plots",
+        "fashion",
         "uncertainty",
         "response",
         "import",

@@ -171,3 +171,15 @@ def test_answers_are_those_of_the_page(sweep: Sweep) -> None:
     code, told = inside("answers", sweep.directory)
     assert code == 0
     assert all(text in " ".join(told.split()) for text in said)
+
+
+def test_the_study_has_its_tables_and_figures() -> None:
+    page = (DOCS / "fashion.md").read_text()
+    drawn = re.findall(r"manyseed plot fashion (\S+)", page)
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
+    assert pictures == [f"images/fashion/{kind}.png" for kind in drawn]
+    assert {DOCS / one for one in pictures} == set((DOCS / "images" / "fashion").iterdir())
+    assert all(find(kind) for kind in drawn)
+    tables = re.findall(r"manyseed query fashion .*? -c (\S+) .*\n```\n\n\| (.*) \|\n", page)
+    assert len(tables) == 4
+    assert all(asked.split(",") == heads.split(" | ") for asked, heads in tables)

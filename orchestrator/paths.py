@@ -14,8 +14,8 @@ JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 IMPORTED = "import-"
 """How the name of a journal begins that an import writes; its plan part's number follows."""
 
-LEDGER = "retrained.json"
-"""Among journals: the fits that were trained more than once."""
+LEDGER, LEDGER_MARK = "retrained.json", "retrained.given"
+"""Among journals: the fits that were trained more than once, and that it was written."""
 
 PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
 """What an attempt leaves in its folder: its progress, runs that failed, what was printed."""
@@ -320,6 +320,10 @@ class SubmissionPaths:
         """Return what a job printed, or all of them did."""
         return sorted(self.submitit.glob(f"{job_id}_0_log.*"))
 
+    def printed_output(self, job_id: str) -> Path:
+        """Return what a job printed to its standard output."""
+        return self.submitit / f"{job_id}_0_log.out"
+
     def printed_errors(self, job_id: str) -> Path:
         """Return what a job printed to its standard error."""
         return self.submitit / f"{job_id}_0_log.err"
@@ -342,6 +346,14 @@ class SubmissionPaths:
         """Return the files of this name, such as `PROGRESS`, of a task's attempts or of all."""
         which = "*" if task is None else f"{task:04d}-*"
         return sorted(self.attempts.glob(f"{which}/{name}"))
+
+    def lost_reports(self, task: int | None = None) -> list[Path]:
+        """Return the reports that attempts, of a task or of all, must have made, and that lack.
+
+        An attempt reports before it starts the first process that may print.
+        """
+        logs = self.of_attempts(LOG, task)
+        return [log.parent / PROGRESS for log in logs if not (log.parent / PROGRESS).exists()]
 
 
 def recipe_file(folder: Path, number: int) -> Path:

@@ -45,6 +45,8 @@ def logs(
         raise UserError("give a run or a task, or --failed", key="RUN|TASK")
     if what is not None:
         found = list(texts.logs(paths, what))
+        for text in texts.lost(paths, what):
+            say(text, to=errors)
         if as_json:
             print_json({"logs": [{"file": str(file), "text": text} for file, text in found]})
         for file, text in () if as_json else found:

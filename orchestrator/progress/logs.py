@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.paths import FAILURES, LOG, SweepPaths
+from manyseed.orchestrator.disk.records import read_record
+from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.paths import FAILURES, LOG, SubmissionPaths, SweepPaths
 from manyseed.orchestrator.results.job import last_job
 from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.submissions.submission import Submission, submissions
+from manyseed.orchestrator.submissions.submission import Submission, lost_files, submissions
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import Failure, read_failures
+from manyseed.slurm.local import LocalJob
 
 _TAIL_BYTES = 20_000
 
@@ -60,6 +62,39 @@ def lost_failures(listed: Sequence[Submission], shown: int = 5) -> list[str]:
     return found[:shown]
 
 
+def lost(paths: SweepPaths, what: str) -> list[str]:
+    """Return what to say of files of which something was in `logs`, and that are gone or empty.
+
+    What is cut off within a file that was printed is not noticed: it has no checksum.
+    """
+    if ":" in what:
+        return [*_to_restore(lost_files(paths)), *lost_failures(submissions(paths))]
+    return _to_restore(_lost_prints(*_find_task(paths, what)))
+
+
+def _to_restore(files: Iterable[Path]) -> list[str]:
+    return [f"{file} is lost: restore it" for file in files]
+
+
+def _lost_prints(submission: Submission, task: int) -> Iterator[Path]:
+    files, attempts = submission.files, submission.attempts(task)
+    yield from files.lost_reports(task)
+    for attempt in attempts:
+        log = attempt.folder / LOG
+        if (attempt.workers or attempt.n_done or attempt.n_failed) and not log.exists():
+            yield log
+    jobs = {attempt.job_id for attempt in attempts if attempt.job_id}
+    if attempts and not jobs and files.local_job.exists():
+        jobs = {read_record(files.local_job, LocalJob).job_id}
+    for job in sorted(jobs):
+        output, error = files.printed_output(job), files.printed_errors(job)
+        # a job begins by printing that it does
+        if not output.exists() or not output.stat().st_size:
+            yield output
+        if not error.exists():
+            yield error
+
+
 def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     """Yield the files, and their last lines, of a task or a run.
 
@@ -95,8 +130,10 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
     if match := re.fullmatch(r"0*(\d+)/0*(\d+)", what):
         number, task = int(match[1]), int(match[2])
         for submission in listed:
-            if submission.number == number and submission.files.task(task).exists():
+            if submission.number == number and task < submission.intent.tasks:
                 return submission, task
+        if (intent := SubmissionPaths(paths.submission(number)).intent) in lost_files(paths):
+            raise DamagedFile(intent, "is lost", "restore it")
     for submission in (*listed, *([analysis] if analysis else [])):
         for task, job in submission.noted_jobs().items():
             if job.id == what:

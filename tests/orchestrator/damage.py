@@ -168,6 +168,7 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
 
     Journals are left as they are while a sweep runs, unless it is to be compacted.
     """
+    from manyseed.orchestrator.store.care.retraining import Ledger
     from manyseed.orchestrator.store.journals.tombstones import write_tombstone
     from manyseed.orchestrator.sweep import Sweep
 
@@ -193,7 +194,7 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
         shutil.rmtree(folder / "journals")
         as_on_a_cluster(directory)
         write_tombstone(journals, {0: [900]}, (one.name for one in journals.glob("*.journal")))
-        (journals / "retrained.json").write_text('{"count":1,"journals":[]}')
+        Ledger(1).write(journals)
     (folder / "larger.toml").write_text(_grid(7, 3, tuned))
     cells = Sweep(folder / "whole").survey().plan.cells
     one = {
@@ -237,7 +238,9 @@ def as_on_a_cluster(directory: Path) -> None:
     for file in second.glob("lives/*/progress.json"):  # its failures are the first one's
         told = json.loads(file.read_bytes()) | {"failed": {}}
         told.pop("crc32c", None)
-        file.write_text(json.dumps(told))
+        file.write_text(json.dumps(told | {"job_id": "77_0"}))
+    for file in second.glob("submitit/*_0_log.*"):
+        file.rename(file.with_name(f"77_0_0_log{file.suffix}"))
     (second / "jobs.json").write_text('{"0":"77_0"}')
     (second / "submitted").touch()
     (second / "skip.json").write_text("[1]")

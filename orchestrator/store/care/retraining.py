@@ -16,13 +16,15 @@ from annotated_types import Interval
 
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import LEDGER
+from manyseed.orchestrator.paths import LEDGER, LEDGER_MARK
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import read_array
 
-REMEDY = "remove it: fits that were trained more than once before are then no longer counted"
+_UNCOUNTED = "fits that were trained more than once before are then no longer counted"
+REMEDY = f"remove it: {_UNCOUNTED}"
+_LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,10 @@ class Ledger:
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Replace the ledger."""
+        """Replace the ledger; a mark beside it shows its loss."""
         write_json(folder / LEDGER, {"count": self.count, "journals": sorted(self.journals)})
+        if self.count:
+            (folder / LEDGER_MARK).touch()
 
 
 def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
@@ -75,6 +79,8 @@ def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[
 
 def damage(folder: Path) -> str:
     """Return what is wrong with the ledger of a folder of journals; empty where all is well."""
+    if (folder / LEDGER_MARK).exists() and not (folder / LEDGER).exists():
+        return str(DamagedFile(folder / LEDGER, "is lost", _LOST))
     try:
         Ledger.read(folder)
     except DamagedFile as error:

@@ -26,15 +26,82 @@ def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path)
     assert str(file) in told
 
 
-@pytest.mark.parametrize("name", ["intent.json", "jobs.json"])
+@pytest.mark.parametrize("name", ["intent.json", "jobs.json", "task-0000.json", "progress.json"])
 def test_a_lost_file_of_a_submission_is_named(quick: Sweep, tmp_path: Path, name: str) -> None:
     shutil.copytree(quick.directory, tmp_path / "copy")
     as_on_a_cluster(tmp_path / "copy")
     sweep = Sweep(tmp_path / "copy")
     assert sweep.status()["problems"] == []
-    file = sweep.paths.submission(2) / name
+    (file,) = sweep.paths.submission(2).rglob(name)
     file.unlink()
     assert sweep.status()["problems"] == [f"{file} is lost: restore it"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("intent.json", "lost"),
+        ("task-0000.json", "whole"),
+        ("progress.json", "lost"),
+        ("log.txt", "lost"),
+        ("*_log.out", "lost"),
+        ("*_log.out", "empty"),
+        ("*_log.err", "lost"),
+    ],
+)
+@pytest.mark.parametrize("task", ["1/0", "2/0"])
+def test_logs_of_a_task_name_what_is_lost_of_them(
+    quick: Sweep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    task: str,
+    name: str,
+    damage: str,
+) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    as_on_a_cluster(tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+
+    def logs() -> tuple[str, str]:
+        monkeypatch.setattr("sys.argv", ["manyseed", "logs", str(sweep.directory), task])
+        with pytest.raises(SystemExit):
+            main()
+        told = capsys.readouterr()
+        return told.out, " ".join(told.err.split())
+
+    out, err = logs()
+    assert out
+    assert err == ""
+    (file,) = sweep.paths.submission(int(task[0])).rglob(name)
+    if damage == "empty":
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+    if damage == "whole":  # nothing that was printed is in it
+        assert logs() == (out, "")
+    else:
+        assert f"{file} is lost" in logs()[1].replace(": is lost", " is lost").replace(
+            "error: ", ""
+        )
+
+
+def test_logs_of_a_run_name_lost_reports(
+    quick: Sweep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    (attempt,) = (sweep.paths.submission(1) / "lives").iterdir()
+    replace(Attempt.read(attempt), failed={"0": 1}).write(attempt)
+    for file in (attempt / "failures.jsonl", sweep.paths.submission(1) / "intent.json"):
+        file.unlink(missing_ok=True)
+        monkeypatch.setattr("sys.argv", ["manyseed", "logs", str(sweep.directory), "0:0:0"])
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        assert str(file) in " ".join(capsys.readouterr().err.split())
 
 
 def test_lost_failures_are_named_while_runs_are_missing(

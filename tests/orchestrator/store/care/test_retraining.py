@@ -7,7 +7,7 @@ from manyseed.orchestrator.paths import LEDGER
 from manyseed.orchestrator.store.care import compact as module
 from manyseed.orchestrator.store.care.compact import compact
 from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.care.retraining import count_retrained
+from manyseed.orchestrator.store.care.retraining import count_retrained, damage
 from manyseed.orchestrator.store.publishing.shards import publish
 from tests.orchestrator.store.world import NUMBER, World, values
 
@@ -114,8 +114,12 @@ def test_a_kill_while_journals_are_removed_changes_no_count(world, monkeypatch, 
         else:
             world.compact()
     assert (world.journals / LEDGER).exists()
+    assert damage(world.journals) == ""
     assert world.count() == 4
     world.finish(1)
     assert world.count() == 5
     world.compact()
     assert world.count() == 5
+    (world.journals / LEDGER).unlink()
+    assert f"{LEDGER}: is lost" in damage(world.journals)
+    assert world.count() == 0  # and goes on

@@ -30,7 +30,13 @@ from manyseed.orchestrator.importing.alike import (
     same_tests,
     truth,
 )
-from manyseed.orchestrator.importing.directory import cells_of, grid_lines, made_from, placed
+from manyseed.orchestrator.importing.directory import (
+    cells_of,
+    grid_lines,
+    group_of,
+    made_from,
+    placed,
+)
 from manyseed.orchestrator.importing.joined import numbered
 from manyseed.orchestrator.importing.rows import ImportedRuns
 from manyseed.orchestrator.importing.source import PredictionFile
@@ -43,7 +49,6 @@ from manyseed.orchestrator.store.care.compact import compact
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups
-from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import Integers, write_splits
 from manyseed.orchestrator.store.reading.reader import read_array
@@ -161,7 +166,7 @@ class _Grown:
             y_true = same_tests(source, there)
             spec = self._groups.find(source.dataset, source.classifier)
             if spec is None:
-                spec = _new_group(source, len(self._groups.specs))
+                spec = group_of(source, len(self._groups.specs))
                 self._groups = Groups((*self._groups.specs, spec))
             else:
                 require_alike(source, spec, paths)
@@ -278,19 +283,3 @@ class _Grown:
 
 def _positions(rows: pl.DataFrame) -> NDArray[np.int64]:
     return rows["position"].to_numpy().astype(np.int64)
-
-
-def _new_group(source: PredictionFile, number: int) -> GroupSpec:
-    return planned_group(
-        number=number,
-        dataset=source.dataset,
-        classifier=source.classifier,
-        samples=source.y_true.shape[1],
-        class_names=source.class_names,
-        epochs=source.epochs,
-        scores=source.keep,
-        dtype=source.dtype,
-        probability=source.probability,
-        repeats=len(source.y_true),
-        runs=len(source.runs),
-    )

@@ -77,19 +77,7 @@ def made_from(source: PredictionFile) -> Recipe:
 def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
     specs, cells, rows, first = [], [], [], 0
     for number, source in enumerate(sources):
-        spec = planned_group(
-            number=number,
-            dataset=source.dataset,
-            classifier=source.classifier,
-            samples=source.y_true.shape[1],
-            class_names=source.class_names,
-            epochs=source.epochs,
-            scores=source.keep,
-            dtype=source.dtype,
-            probability=source.probability,
-            repeats=len(source.y_true),
-            runs=len(source.runs),
-        )
+        spec = group_of(source, number)
         specs.append(spec)
         own = cells_of(source, spec, first, source.canonical)
         cells.append(own)
@@ -97,6 +85,23 @@ def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
         first += own.height
     return Groups(tuple(specs)), Plan(
         pl.concat(cells), (pl.concat(rows),), pl.Series("cell", [], dtype=pl.UInt32)
+    )
+
+
+def group_of(source: PredictionFile, number: int) -> GroupSpec:
+    """Return the group of this number that a source's runs need."""
+    return planned_group(
+        number=number,
+        dataset=source.dataset,
+        classifier=source.classifier,
+        samples=source.y_true.shape[1],
+        class_names=source.class_names,
+        epochs=source.epochs,
+        scores=source.keep,
+        dtype=source.dtype,
+        probability=source.probability,
+        repeats=len(source.y_true),
+        runs=len(source.runs),
     )
 
 

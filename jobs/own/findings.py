@@ -48,13 +48,9 @@ class Findings:
     notes: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Findings:
-        """Read what `to_json` returned."""
+        """Read what was written of it."""
         return cls(
             seeds=dict(value["seeds"]),
             scores=str(value["scores"]),
@@ -104,6 +100,35 @@ class ProbeRequest:
 _REQUEST = "request.json"
 
 
+class NoAnswer(Exception):
+    """A process that ran users' code ended without an answer; it wrote these lines last."""
+
+
+def answered(module: str, folder: Path, timeout: float | None = None) -> dict[str, Any]:
+    """Let a module of this package answer, in a process of its own, what a folder asks of code.
+
+    Raises
+    ------
+    NoAnswer
+    subprocess.TimeoutExpired
+    """
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", f"manyseed.jobs.own.{module}", str(folder)],
+        env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout,
+        check=False,
+    )
+    try:
+        return dict(json.loads((folder / "answer.json").read_text()))
+    except (OSError, ValueError):
+        said = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
+        last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
+        raise NoAnswer(last) from None
+
+
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
 
@@ -135,24 +160,12 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         code.copy_to(folder / "code")
         request.write(folder)
         try:
-            ended = subprocess.run(
-                [sys.executable, "-P", "-m", "manyseed.jobs.own.probe", str(folder)],
-                env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=_MOST_SECONDS,
-                check=False,
-            )
+            answer = answered("probe", folder, _MOST_SECONDS)
         except subprocess.TimeoutExpired:
             reason = f"a fit to {PROBE_ROWS} rows took more than {_MOST_SECONDS} s"
             raise Refused(own.form, own.entry, reason, needs={"probe": False}) from None
-        try:
-            answer = json.loads((folder / "answer.json").read_text())
-        except (OSError, ValueError):
-            said = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
-            last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
-            raise Refused(own.form, own.entry, f"cannot be probed: {last}") from None
+        except NoAnswer as error:
+            raise Refused(own.form, own.entry, f"cannot be probed: {error}") from None
     if "refused" in answer:
         raise Refused(answer["option"] or own.form, own.entry, answer["refused"])
     return Findings.from_json(answer)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from typing import Any
 from manyseed.jobs.checks import Refused, integer
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.datasets.function import OPTION
-from manyseed.jobs.own.findings import LAST_LINES
+from manyseed.jobs.own.findings import NoAnswer, answered
 from manyseed.jobs.own.modules import Code
 from manyseed.jobs.own.table import check_param, is_entry
 from manyseed.jobs.whole import place, sha256
@@ -37,10 +34,6 @@ class Returned:
 
     kept: str
     given: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
 
 
 def require_named(entry: object, params: object, version: object) -> None:
@@ -86,20 +79,10 @@ def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
             "root": "" if code.root is None else str(code.root),
         }
         (folder / "request.json").write_text(json.dumps(request))
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", "manyseed.jobs.own.returned", str(folder)],
-            env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
         try:
-            answer = json.loads((folder / "answer.json").read_text())
-        except (OSError, ValueError):
-            said = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
-            last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
-            raise Refused(OPTION, entry, f"cannot be called: {last}") from None
+            answer = answered("returned", folder)
+        except NoAnswer as error:
+            raise Refused(OPTION, entry, f"cannot be called: {error}") from None
         if "refused" in answer:
             raise Refused(OPTION, entry, answer["refused"])
         file = folder / answer["file"]

@@ -10,7 +10,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -48,7 +48,7 @@ def answer(folder: Path) -> dict[str, Any]:
             if request.is_local:
                 _use(own, copy)
             _imported(own.entry, copy)
-        return _found(own, request, copy).to_json()
+        return asdict(_found(own, request, copy))
     except _Wrong as error:
         return {"refused": str(error), "option": error.option}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,7 @@ class OwnCode:
             return known.findings
         root = "" if code.root is None else str(code.root)
         if (key, code.digest, root) not in _RETURNED:
-            _RETURNED[key, code.digest, root] = loading.loaded(name, params, code).to_json()
+            _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
         found = _RETURNED[key, code.digest, root]
         self.used[key] = Pin(name, root, code.digest, found)
         return found
@@ -180,7 +180,7 @@ class OwnCode:
                 _PROBED[key, code.digest] = probe(own, code, dataset)
             found = _PROBED[key, code.digest]
         root = "" if code.root is None else str(code.root)
-        self.used[key] = Pin(own.entry, root, code.digest, found.to_json())
+        self.used[key] = Pin(own.entry, root, code.digest, asdict(found))
         return found
 
 

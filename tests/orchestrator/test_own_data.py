@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -63,17 +61,15 @@ def project(tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let functions be called in this process, which starts none."""
 
-    def run(arguments: list[str], **_: Any) -> Any:
-        folder = Path(arguments[-1])
+    def answered(module: str, folder: Path) -> Any:
+        assert module == "returned"
         root = json.loads((folder / "request.json").read_text())["root"]
         try:
-            (folder / "answer.json").write_text(json.dumps(returned.answer(folder)))
+            return json.loads(json.dumps(returned.answer(folder)))
         finally:
             modules.forget(Path(root))
-        return SimpleNamespace(stdout=b"")
 
-    names = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "STDOUT")}
-    monkeypatch.setattr(loading, "subprocess", SimpleNamespace(run=run, **names))
+    monkeypatch.setattr(loading, "answered", answered)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
@@ -293,7 +289,10 @@ def test_a_function_that_is_not_there(project: Path, entry: str, said: str) -> N
 
 
 @pytest.mark.usefixtures("quick")
-def test_data_that_is_no_longer_kept_is_said_to_be_gone(project: Path) -> None:
+def test_data_that_is_no_longer_kept_is_said_to_be_gone(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYSEED_DATA", str(project / "kept"))  # no copy was prepared there before
     info = planned(project)
     Path(info.locations[0]).unlink()
     with pytest.raises(Exception, match=r"what function:mydata:load returned is gone: plan again"):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(n: int, noun: str) -> str:
-    """Return a number and its noun: ``1 run``, ``2,000 runs``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    """Return a number and its noun: ``1 run``, ``2,000 runs``, ``2 batches``."""
+    plural = "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{n:,} {noun}{'' if n == 1 else plural}"
+
+
+def some(names: Sequence[str], most: int, noun: str = "") -> str:
+    """Return the first names, and how many there are beside them: ``a, b and 2 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")

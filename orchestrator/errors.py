@@ -16,6 +16,7 @@ Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -265,6 +266,11 @@ class StillRunning(ManyseedError):
     exit_code = NOT_FINISHED
 
 
+def nothing_finished(sweep: Path) -> UserError:
+    """Return the refusal of what needs a finished run of a sweep."""
+    return UserError("no run is finished yet", file=sweep, remedy=f"manyseed submit {sweep}")
+
+
 class RunsError(ManyseedError):
     """Runs failed or are wrong."""
 
@@ -297,6 +303,11 @@ def flag(option: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def toml_key(name: str) -> str:
+    """Return a name as TOML has it for a key."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
 def toml_value(value: Any) -> str:

@@ -34,6 +34,28 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
         return frame.filter(condition(where, frame.columns))
 
 
+def chosen(
+    cells: pl.DataFrame, where: str | None, option: str = "--where", *, one_snapshot: bool = False
+) -> pl.DataFrame:
+    """Return the cells that meet a condition in SQL, or all where there is none.
+
+    With `one_snapshot` those of a result table as `at_one_snapshot` returns them.
+
+    Raises
+    ------
+    UserError
+        As `matching`, and where no cell meets it.
+    """
+    with refusing(where, cells.schema, option):
+        wanted = pl.lit(value=True) if where is None else condition(where, cells.columns)
+        found = cells.lazy()
+        found = at_one_snapshot(found, wanted) if one_snapshot else found.filter(wanted)
+        met = found.collect()
+    if met.is_empty():
+        raise UserError("no cell meets the condition", key=option, value=where)
+    return met
+
+
 def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
     """Return rows of a result table that are wanted, of one snapshot of each cell.
 

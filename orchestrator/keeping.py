@@ -11,7 +11,7 @@ import polars as pl
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError, nothing_finished
 from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
@@ -229,11 +229,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
     if any(paths.journals.glob(f"*{JOURNAL}")):
         publish_finished(paths)
     if not paths.store.exists():
-        raise UserError(
-            "no run is finished yet",
-            file=paths.directory,
-            remedy=f"manyseed submit {paths.directory}",
-        )
+        raise nothing_finished(paths.directory)
     require_sound(paths)
     if output.suffix == ".zip":
         planned = (file for file in paths.plan.rglob("*") if file.is_file())

@@ -6,7 +6,7 @@ nothing can be said there is none. The page begins with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import polars as pl
 from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import points_needed
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
@@ -240,9 +240,9 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         said += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != said else ""
         points = points_needed(options.close, options.epsilon)
         text += (
-            f"{' ' if text else ''}On {_some(where)} the test cannot see what is below δ = {said}, "
-            f"so a small α̂ says nothing there ({blind.height:,} runs); about {points:,} test "
-            "points on each side would do."
+            f"{' ' if text else ''}On {some(where, LISTED, ' datasets')} the test cannot see what "
+            f"is below δ = {said}, so a small α̂ says nothing there ({blind.height:,} runs); about "
+            f"{points:,} test points on each side would do."
         )
     yield Sentence("levels", text, ("alpha-hat-accuracy", "cells-1", "summary"))
 
@@ -388,11 +388,6 @@ def _standings(found: Standings | None) -> Iterator[Sentence]:
 
 ENOUGH = 10
 """Datasets below which the distribution behind critical differences is only roughly met."""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more:,} more datasets" if more > 0 else "")
 
 
 def _signed(value: object) -> str:

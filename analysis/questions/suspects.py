@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from manyseed.analysis.counts import some
 from manyseed.analysis.metrics.alpha_tests import SORTED, worst
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.keys import REPEAT
@@ -96,6 +97,5 @@ def _note(part: pl.DataFrame, options: Options) -> str:
 
 
 def _some(named: list[tuple[int, int, int]]) -> str:
-    listed = [f"run {run} (cell {cell}, repeat {repeat})" for cell, repeat, run in named[:_LISTED]]
-    more = len(named) - _LISTED
-    return ", ".join(listed) + (f" and {more:,} more" if more > 0 else "")
+    listed = [f"run {run} (cell {cell}, repeat {repeat})" for cell, repeat, run in named]
+    return some(listed, _LISTED)

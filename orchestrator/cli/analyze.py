@@ -311,9 +311,7 @@ def _analyze(
     *,
     quiet: bool = False,
 ) -> None:
-    progress = bar()
-    progress.disable = quiet
-    with progress:
+    with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
 
         def advance(done: int, total: int) -> None:
@@ -349,9 +347,7 @@ def _submit(
 
 def _follow(sweep: Sweep, *, quiet: bool) -> None:
     """Show the analysis that was submitted last until its end; raise what it ended with."""
-    progress = bar()
-    progress.disable = quiet
-    with progress:
+    with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:
             note = f"{job.job} is {job.state} {job.reason}".strip()

@@ -11,6 +11,7 @@ def begin(folder: Path) -> None:
     """Print the sweeps and sweep files of a folder, and the commands to begin with."""
     from importlib.metadata import version
 
+    from manyseed.analysis.counts import some
     from manyseed.orchestrator.cli.output import console, say, say_next
 
     say(
@@ -21,10 +22,10 @@ def begin(folder: Path) -> None:
     if sweeps or files:
         console.print()
     if sweeps:
-        say(f"Sweeps here: {_some(sweeps)}")
+        say(f"Sweeps here: {some(sweeps, _SHOWN)}")
         say_next("  The state of one", "status", sweeps[0])
     if files:
-        say(f"Sweep files here: {_some(files)}")
+        say(f"Sweep files here: {some(files, _SHOWN)}")
         say_next("  Its grid and its cost", "plan", files[0], "--dry-run")
         say_next("  Train and report", "run", files[0])
     console.print()
@@ -57,8 +58,3 @@ def found(folder: Path) -> tuple[list[str], list[str]]:
         except (OSError, UnicodeDecodeError):
             continue
     return sweeps, files
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"

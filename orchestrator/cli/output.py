@@ -14,6 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from manyseed.analysis.counts import counted as counted
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -57,13 +59,6 @@ def say_steps(steps: Iterable[Mapping[str, str]]) -> None:
     """Say the next steps of a sweep's status, as `say_next`."""
     for step in steps:
         console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a number and its noun: ``1 task``, ``2,000 tasks``."""
-    return (
-        f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith(('s', 'ch')) else 's'}"
-    )
 
 
 def print_json(value: dict[str, Any]) -> None:

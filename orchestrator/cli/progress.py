@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 60.0
 
 
-def bar(to: Console | None = None) -> Progress:
-    """Return a progress bar in the command's style."""
+def bar(to: Console | None = None, *, quiet: bool = False) -> Progress:
+    """Return a progress bar in the command's style; a quiet one shows nothing."""
     to = to or console
     return Progress(
         SpinnerColumn(finished_text="✓"),
@@ -41,15 +41,14 @@ def bar(to: Console | None = None) -> Progress:
         TimeRemainingColumn(),
         console=to,
         expand=to.is_terminal,
+        disable=quiet,
     )
 
 
 @contextmanager
 def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show, on a terminal, how many shards are done; yield what takes (done, all)."""
-    progress = bar()
-    progress.disable = quiet or not console.is_terminal
-    with progress:
+    with bar(quiet=quiet or not console.is_terminal) as progress:
         task = progress.add_task(doing, total=None, note="shards")
         yield lambda done, of: progress.update(task, completed=done, total=of)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
@@ -197,9 +198,8 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
         label if count is None else f"{label} ({count:,})"
         for label, count in zip(info.class_names, counts, strict=True)
     ]
-    more = f" and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     yield f"\n# {info.n_samples:,} rows of {_kind(info)}"
-    yield f"# {len(classes)} classes: {', '.join(classes[:_SHOWN])}{more}"
+    yield f"# {len(classes)} classes: {some(classes, _SHOWN)}"
     yield "[dataset.data]"
     yield _line("source", data.source)
     for key, (value, remark) in data.options.items():

@@ -34,20 +34,11 @@ from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
-VALUES = (
-    "train_fraction",
-    "perturb_continuous",
-    "perturb_categorical",
-    "perturb_hparams",
-    "vary",
-    "augment",
-    "ensembling",
-    "test_augment",
-)
-"""The axes that resolve by themselves, given dataset, classifier and hparams."""
-
 _FITS = ("dataset", "classifier", "hparams")
 """The axes that decide how the others resolve."""
+
+VALUES = tuple(axis for axis in AXES if axis not in _FITS)
+"""The axes that resolve by themselves, given dataset, classifier and hparams."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.split import n_points
@@ -108,7 +109,9 @@ class Notes:
         for one in columns:
             labels = f" ({one.n_labels:,})" if one.kind == "categorical" else ""
             kinds[one.kind].append(f"{one.name}{labels}")
-        said = [f"{len(found)} {kind}: {_listed(found)}" for kind, found in kinds.items() if found]
+        said = [
+            f"{len(found)} {kind}: {some(found, _SHOWN)}" for kind, found in kinds.items() if found
+        ]
         self._others.append(f"{name}: its columns are taken as " + "; ".join(said))
         for one in columns:
             if one.looks:
@@ -155,7 +158,7 @@ class Notes:
             if hparams := _of_all(found):
                 unmoved.setdefault((classifier, hparams), []).append(value)
         lines = [
-            f"{axis} = {_values(values)} is the same as none on {_listed(names)}: "
+            f"{axis} = {_values(values)} is the same as none on {some(names, _SHOWN)}: "
             f"no {_LACKING[axis]}"
             for (axis, names), values in idle.items()
         ]
@@ -176,8 +179,8 @@ class Notes:
         written = [name for name, source in self._mirrored.items() if source in _WRITTEN]
         if written:
             lines.append(
-                f"{CROP_FLIP} mirrors half of the images: on {_listed(written)} that makes other "
-                "characters, with the class of the first"
+                f"{CROP_FLIP} mirrors half of the images: on {some(written, _SHOWN)} that makes "
+                "other characters, with the class of the first"
             )
         return (*lines, *self._others)
 
@@ -233,10 +236,3 @@ def _groups(name: str, info: DatasetInfo) -> str:
         asked = f"no groups have {info.n_test_asked:,} together"
         said += f"; test sets have {info.n_test:,} of {info.n_samples:,} rows, as {asked}"
     return said
-
-
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    if len(listed) <= _SHOWN:
-        return ", ".join(listed)
-    return f"{', '.join(listed[:_SHOWN])} and {len(listed) - _SHOWN} more"

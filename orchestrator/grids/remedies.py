@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.jobs import datasets
 from manyseed.jobs.hparams import Hparam
-from manyseed.orchestrator.errors import toml_value
+from manyseed.orchestrator.errors import toml_key, toml_value
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
@@ -32,9 +33,7 @@ def listed_example(first: Hparam) -> str:
 
 def crossed(pairs: list[tuple[str, str]]) -> str:
     """Return pairs of a dataset and a classifier as messages name them."""
-    shown = [f"{classifier} × {dataset}" for dataset, classifier in pairs[:_NAMED]]
-    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    return ", ".join(shown) + more
+    return some([f"{classifier} × {dataset}" for dataset, classifier in pairs], _NAMED)
 
 
 def rules_without(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]) -> str:
@@ -45,12 +44,6 @@ def rules_without(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]
         found = [dataset for dataset, classifier in pairs if classifier == name]
         rules.append({"classifier": name} | ({"dataset": found} if name in possible else {}))
     return ", ".join(map(toml_value, rules))
-
-
-def toml_key(name: str) -> str:
-    """Return a name as it stands in a table's header."""
-    plain = name.replace("-", "").replace("_", "")
-    return name if plain.isalnum() and plain.isascii() else toml_value(name)
 
 
 def is_source(name: str) -> bool:

@@ -23,7 +23,14 @@ from manyseed.jobs.datasets.function import OPTION as DATA
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
-from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value, unknown_key
+from manyseed.orchestrator.errors import (
+    UserError,
+    nearest,
+    refused,
+    toml_key,
+    toml_value,
+    unknown_key,
+)
 from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.remedies import (
@@ -33,7 +40,6 @@ from manyseed.orchestrator.grids.remedies import (
     near_dataset,
     needed,
     rules_without,
-    toml_key,
 )
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.errors import UserError, toml_key, toml_value
 from manyseed.orchestrator.grids.objects import lines
 
 OPTION = "--set"
@@ -109,11 +109,6 @@ def _set(table: dict[str, Any], key: Key, value: Any, setting: str) -> dict[str,
 def _text(key: Key) -> str:
     text = "".join(f"[{p}]" if isinstance(p, int) else f".{toml_key(p)}" for p in key)
     return text.removeprefix(".")
-
-
-def toml_key(name: str) -> str:
-    """Return a name as TOML has it for a key."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
 def _is(text: str, wanted: Mapping[str, Any]) -> bool:

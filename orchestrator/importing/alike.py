@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.source import PredictionFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import Integers, read_splits
@@ -39,10 +38,7 @@ def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
     plan, groups = Plan.read(paths), Groups.read(paths)
     groups.require_of(plan, paths)
     groups.require_planned(plan, paths)
-    if not all(
-        json.loads(text)["classifier"].get("source") == "imported"
-        for text in plan.all_cells["canonical"]
-    ):
+    if not plan.all_cells.select(IS_IMPORTED.all()).item():
         raise UserError(
             "holds runs that were trained here, to which none are added from elsewhere",
             file=paths.directory,

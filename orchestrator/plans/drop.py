@@ -12,7 +12,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.groups import Groups
@@ -47,18 +47,16 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
     """
     plan = Plan.read(paths)
     cells = _described(plan, plan.all_cells)
-    chosen = matching(cells, where)
-    if chosen.is_empty():
-        raise UserError("no cell meets this condition", key="--where", value=where)
-    if plan.cells.join(chosen, on="cell", how="anti").is_empty():
+    met = chosen(cells, where)
+    if plan.cells.join(met, on="cell", how="anti").is_empty():
         raise UserError(
             "every cell that is left meets this condition",
             key="--where",
             value=where,
             remedy=f"a sweep without cells is none: remove {paths.directory} instead",
         )
-    finished = sum(map(len, _finished(paths, plan, chosen["cell"]).values()))
-    return Drop(chosen, int((chosen["repeats"] * chosen["runs"]).sum()), finished)
+    finished = sum(map(len, _finished(paths, plan, met["cell"]).values()))
+    return Drop(met, int((met["repeats"] * met["runs"]).sum()), finished)
 
 
 def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
@@ -69,11 +67,7 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
     UserError
         For an invalid condition, and one that no cell meets.
     """
-    cells = _described(plan, plan.cells)
-    chosen = matching(cells, where, option)
-    if chosen.is_empty():
-        raise UserError("no cell meets this condition", key=option, value=where)
-    return chosen
+    return chosen(_described(plan, plan.cells), where, option)
 
 
 def _described(plan: Plan, cells: pl.DataFrame) -> pl.DataFrame:

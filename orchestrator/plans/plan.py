@@ -101,6 +101,10 @@ class Dropped:
         place_new(file, json_text(asdict(self)), before_link)
 
 
+IS_IMPORTED = pl.col("canonical").str.contains('"source":"imported"', literal=True)
+"""Of cells: whether their predictions were made elsewhere."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The cells and runs that a sweep holds.

@@ -26,11 +26,11 @@ from manyseed.orchestrator.errors import (
     UnavailableError,
     UserError,
     refused,
+    toml_key,
     toml_value,
 )
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import load_sweep_file
-from manyseed.orchestrator.grids.remedies import toml_key
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.run import Cell, MachineError
 from manyseed.jobs.scales import is_searched, scale_search_id, with_scale
@@ -270,5 +271,4 @@ def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
 
 
 def _listed(todo: list[Search]) -> str:
-    names = ", ".join(f"{search.classifier} × {search.dataset}" for search in todo[:3])
-    return names + (f" and {len(todo) - 3:,} more" if len(todo) > 3 else "")
+    return some([f"{search.classifier} × {search.dataset}" for search in todo], 3)

@@ -28,7 +28,7 @@ from manyseed.jobs.response.questions import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UnavailableError, UserError, refused
+from manyseed.orchestrator.errors import UnavailableError, UserError, nothing_finished, refused
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
@@ -143,11 +143,7 @@ def respond(
         asked = _asked(paths, groups, options)
         jobs = [job for group in groups for job in _jobs(paths, plan, cells, group, asked)]
         if not jobs:
-            raise UserError(
-                "no run is finished yet",
-                file=paths.directory,
-                remedy=f"manyseed submit {paths.directory}",
-            )
+            raise nothing_finished(paths.directory)
         specs = [group.spec for group in groups]
         data = {spec.dataset: plan.first_cell(spec.number).dataset for spec in specs}
         require_fetched(data, paths.sweep_file)

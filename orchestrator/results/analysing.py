@@ -20,10 +20,10 @@ from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables, without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum
-from manyseed.orchestrator.errors import DamagedFile, UserError, refused
+from manyseed.orchestrator.errors import DamagedFile, nothing_finished, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.conventions import to_json, why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
@@ -49,8 +49,6 @@ from manyseed.orchestrator.results.tables import (
 from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.survey import survey
-
-_IMPORTED = '"source":"imported"'
 
 
 def analyze(
@@ -91,7 +89,7 @@ def analyze(
     owners: list[Published] = []
     extras, inputs, same, missing, curves = [], [], [], [], []
     failed_before = _failed(paths)
-    imported = plan.cells["canonical"].str.contains(_IMPORTED, literal=True).any()
+    imported = plan.cells.select(IS_IMPORTED.any()).item()
     groups = list(published(paths, plan))
     check_checksums(paths, groups, scheduler=scheduler, workers=workers, remember=True)
     for group in groups:
@@ -114,11 +112,7 @@ def analyze(
         for metric, reason in unavailable(group.predictions, options).items():
             missing.append(Unavailable(*names, metric, why_not(reason, imported=imported)))
     if not lazy:
-        raise UserError(
-            "no run is finished yet",
-            file=paths.directory,
-            remedy=f"manyseed submit {paths.directory}",
-        )
+        raise nothing_finished(paths.directory)
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
     of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]

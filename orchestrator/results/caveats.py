@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from manyseed.analysis.counts import some
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.snapshots import last, several
 from manyseed.orchestrator.results.coverage import planned
@@ -43,7 +44,7 @@ def incomplete(tables: Results) -> list[str]:
         groups = [" × ".join(row) for row in without.select("dataset", "classifier").rows()]
         if groups:
             n = f"{len(groups):,} of {cells.height:,} cells have no finished run that was analysed"
-            said = [f"{n}: {_some(list(dict.fromkeys(groups)))}."]
+            said = [f"{n}: {some(list(dict.fromkeys(groups)), _LISTED)}."]
     names = ("cell", "repeat_index", "dataset", "classifier", "accuracy", "fit_seconds")
     runs = last(tables.scan("runs"))
     there = runs.collect_schema()
@@ -64,7 +65,7 @@ def not_computed(record: Analysis) -> list[str]:
         group = f"{item.dataset} × {item.classifier}"
         where.setdefault((item.metric, item.reason), []).append(group)
     return [
-        f"{_TOLD.get(metric, metric)} is not computed for {_some(groups)}: it {reason}."
+        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, _LISTED)}: it {reason}."
         for (metric, reason), groups in where.items()
     ]
 
@@ -97,8 +98,8 @@ def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
     if not groups:
         return []
     return [
-        f"Ensembles of {_some(groups)} are left out: what they were drawn from has changed since. "
-        "manyseed howmany draws them again."
+        f"Ensembles of {some(groups, _LISTED)} are left out: what they were drawn from has "
+        "changed since. manyseed howmany draws them again."
     ]
 
 
@@ -210,8 +211,3 @@ def _epoch(repeats: pl.DataFrame) -> list[str]:
 
 def _at(epoch: list[int]) -> str:
     return "".join(f" at epoch {number}" for number in epoch if number > 0)
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")

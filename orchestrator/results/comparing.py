@@ -24,7 +24,7 @@ from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
 from manyseed.orchestrator.results.compared import Compared
@@ -99,11 +99,11 @@ def compare_cells(
     for sweep in {id(one): one for one in (first, second)}.values():
         sweep.require(metric)
     asked = {"--where": where, "--a": a, "--b": b}
-    of_a, of_b = (_chosen(sweep.snapshots(asked), where, "--where") for sweep in (first, second))
+    of_a, of_b = (chosen(sweep.snapshots(asked), where, "--where") for sweep in (first, second))
     if a is None and other is None:
         pairs = _levels(last(of_a), by)
     else:
-        of_a, of_b = (last(_chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
+        of_a, of_b = (last(chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
         pairs = _matched(of_a, of_b, one_sweep=first is second)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     found = [
@@ -119,15 +119,6 @@ def compare_cells(
 # ---- which cells belong together
 
 Pair = tuple[AnalysedCell, AnalysedCell]
-
-
-def _chosen(cells: pl.DataFrame, condition: str | None, option: str) -> pl.DataFrame:
-    if condition is None:
-        return cells
-    found = matching(cells, condition, option)
-    if found.is_empty():
-        raise UserError("no cell meets the condition", key=option, value=condition)
-    return found
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:

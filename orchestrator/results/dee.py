@@ -12,7 +12,7 @@ from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, nearest, refused
-from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
@@ -92,9 +92,7 @@ def dee(
             else f"measure them with: manyseed analyze {paths.directory} --calibration",
         )
     cells = last(results["cells"])
-    wanted = matching(cells, where) if where else cells
-    if wanted.is_empty():
-        raise UserError("no cell meets the condition", key="--where", value=where)
+    wanted = chosen(cells, where or None)
     measured = results[UNCERTAINTY]
     rows = compared(measured, cells, [metric], options.dee_std)
     found = []

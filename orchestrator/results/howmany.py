@@ -15,9 +15,8 @@ from manyseed.analysis.questions.howmany import Answer
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
-from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.cellgroups import GROUP, at_epoch, named, same, split
@@ -129,12 +128,7 @@ def howmany(
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
-    with refusing(where, tables.cells.schema, "--where"):
-        wanted_cells = condition(where, tables.cells.columns) if where else pl.lit(value=True)
-        cells = at_one_snapshot(tables.cells.lazy(), wanted_cells).collect()
-    if cells.is_empty():
-        raise UserError("no cell meets the condition", key="--where", value=where)
-    cells = cells_once(cells, by)
+    cells = cells_once(chosen(tables.cells, where or None, one_snapshot=True), by)
     apart = several(tables.cells)
     tables = of_cells(tables, cells)
     drawn = for_alpha(paths, tables, cells, options, wanted, draws, workers, confidence)

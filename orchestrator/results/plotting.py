@@ -18,10 +18,9 @@ from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
 from manyseed.analysis.tables.twins import once
-from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
-from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.inputs import KEY
@@ -220,12 +219,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     if where is None:
         tables = at_last(tables)
     else:
-        with refusing(where, tables.cells.schema, "--where"):
-            wanted = condition(where, tables.cells.columns)
-            cells = at_one_snapshot(tables.cells.lazy(), wanted).collect()
-        if cells.is_empty():
-            raise UserError("no cell meets the condition", key="--where", value=where)
-        tables = of_cells(tables, cells)
+        tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
     tables = once(tables)
     further = {
         name: None if one is None else _of_cells(one, tables.cells) for name, one in further.items()

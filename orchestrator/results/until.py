@@ -17,10 +17,10 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError
-from manyseed.orchestrator.filtering import matching
+from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.survey import survey
@@ -340,16 +340,13 @@ def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
     """
     plan = Plan.read(paths)
     cells = plan.cells.join(plan.extents, on="cell").sort("cell")
-    if cells["canonical"].str.contains('"source":"imported"', literal=True).any():
+    if cells.select(IS_IMPORTED.any()).item():
         raise UserError(
             "holds imported predictions, of which no more can be trained",
             file=paths.directory,
             key="--until",
         )
-    chosen = matching(cells, where) if where else cells
-    if chosen.is_empty():
-        raise UserError("no cell meets the condition", key="--where", value=where)
-    return chosen
+    return chosen(cells, where or None)
 
 
 def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -17,6 +17,7 @@ from manyseed.orchestrator.survey import Survey, survey
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.results.until import Answered
+    from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.care.compact import Compaction
 
 
@@ -29,7 +30,8 @@ class Sweep(Executing, Learning):
       take them `from_predictions` in memory, `add_predictions`
     - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; how far it is: `status`,
       `survey`, `submissions`, `running`, `is_running`
-    - keep what is trained: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`
+    - keep what is trained: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`,
+      several: `rerun_where`
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
       ask models that were kept: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
@@ -268,6 +270,36 @@ class Sweep(Executing, Learning):
         from manyseed.orchestrator.runs.rerun import rerun
 
         return rerun(self.paths, address, None if save is None else Path(save))
+
+    def rerun_where(
+        self,
+        where: str | None = None,
+        *,
+        best: int | None = None,
+        save: str | Path | None = None,
+        overwrite: bool = False,
+        other_recipe: bool = False,
+        tell: Callable[[Rerun, int], None] = lambda one, of: None,
+    ) -> list[Rerun]:
+        """Train the runs again that meet a condition over the table of runs, one after the other.
+
+        With `best` the so many most accurate of each cell. With `save` a model is written for each
+        to that folder, ``CELL-REPEAT-RUN`` with the ending of its form, where it predicts what is
+        stored: in the same recipe bit for bit, else the same labels. A run that fails or differs
+        says so in `Rerun.problem`.
+        `orchestrator.runs.several.rerun_each` describes the other parameters.
+        """
+        from manyseed.orchestrator.results.chosen import chosen_runs
+        from manyseed.orchestrator.runs.several import rerun_each
+
+        return rerun_each(
+            self.paths,
+            chosen_runs(self.results, where, best),
+            None if save is None else Path(save),
+            overwrite=overwrite,
+            other_recipe=other_recipe,
+            tell=tell,
+        )
 
     def drop(self, where: str, *, dry_run: bool = False) -> Drop:
         """Take the cells that meet a condition in SQL out of the plan for good.

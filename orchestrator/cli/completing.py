@@ -93,6 +93,8 @@ def _file(ctx: typer.Context) -> Path:
     """Return the file of the table that is asked; its checksum is not looked at."""
     from manyseed.orchestrator.paths import SweepPaths
 
+    if "directories" not in ctx.params:  # of commands that choose runs
+        return SweepPaths(Path(ctx.params["directory"])).table("runs")
     (directory, *_) = ctx.params["directories"]
     return SweepPaths(Path(directory)).table(ctx.params.get("table") or "cells")
 

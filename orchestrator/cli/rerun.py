@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.common import Directory, Json, require_outside
-from manyseed.orchestrator.cli.output import print_json
-from manyseed.orchestrator.cli.show import Address, print_values
-from manyseed.orchestrator.errors import RunsError
+from manyseed.orchestrator.cli import completing
+from manyseed.orchestrator.cli.common import Directory, Json, require_outside, where_option
+from manyseed.orchestrator.cli.output import console, counted, print_json, say
+from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.cli.show import print_values
+from manyseed.orchestrator.errors import RunsError, UserError
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.runs.several import Rerun
+    from manyseed.orchestrator.sweep import Sweep
 
 
 def rerun(
     directory: Directory,
-    run: Address,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Cell, repeat and run, counted from 0: 12:0:3. Or several by --where and --best.",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 unless it is equal bit for bit.")
     ] = False,
@@ -23,28 +36,65 @@ def rerun(
         Path | None,
         typer.Option(
             "--save",
-            metavar="FILE",
+            metavar="FILE|FOLDER",
             help="Write the model: .pt or .npz of networks, .npz of lr-sgd and svm-sgd, .json of "
-            "xgb, .skops of estimators. manyseed show says how to read it.",
+            "xgb, .skops of estimators. Of several runs a folder with a file each. manyseed show "
+            "says how to read it.",
         ),
     ] = None,
+    where: Annotated[
+        str | None,
+        where_option("Runs that meet a condition over the table runs.", completing.condition),
+    ] = None,
+    best: Annotated[
+        int | None,
+        typer.Option("--best", metavar="N", min=1, help="The N most accurate runs of each cell."),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Train runs whose file is in the folder again, too."),
+    ] = False,
+    other_recipe: Annotated[
+        bool,
+        typer.Option(
+            "--other-recipe",
+            help="Of several runs, write a model made by other versions, or on another CPU, also "
+            "where its labels differ from those stored.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train one run again and compare it with what is stored.
+    """Train one run again, or several, and compare with what is stored.
 
-    In the recipe that it was made in it must be equal, bit for bit; in another one this reports how
-    much differs.
+    In the recipe that it was made in a run must be equal, bit for bit; in another one this reports
+    how much differs. Several are chosen in the result tables, so analyze first.
 
     Examples:
 
         manyseed rerun sweep 12:0:3 --check
 
         manyseed rerun sweep 12:0:3 --save model.pt
+
+        manyseed rerun sweep --best 1 --save models
+
+        manyseed rerun sweep --where "classifier = 'mlp' AND accuracy > 0.9" --save models
     """
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
     require_outside(save, sweep, "--save")
+    several = {"--where": where, "--best": best}
+    of_several = {"--overwrite": overwrite, "--other-recipe": other_recipe}
+    if run is None:
+        if where is None and best is None:
+            remedy = "a run, as 12:0:3; or several: --where SQL, --best N"
+            raise UserError("which run?", key="RUN", remedy=remedy)
+        options: dict[str, Any] = {"overwrite": overwrite, "other_recipe": other_recipe}
+        _several(sweep, {"where": where, "best": best, "save": save, **options}, check, as_json)
+        return
+    for key, given in (several | of_several).items():
+        if given not in (None, False):
+            raise UserError(f"is of several runs, not of {run}", key=key, value=given)
     value = sweep.rerun(run, save)
     if as_json:
         print_json(value)
@@ -55,3 +105,74 @@ def rerun(
             f"run {run} trained again in its own recipe differs: {value['labels_differ']:,} of "
             f"{value['labels']:,} labels\n  check what is stored with: manyseed verify {directory}"
         )
+
+
+def _several(sweep: Sweep, options: dict[str, Any], check: bool, as_json: bool) -> None:
+    """Train several runs again, tell of each, and end with 1 where something is wrong."""
+    progress = bar()
+    progress.disable = as_json or not console.is_terminal
+    with progress:
+        task = progress.add_task("training", total=None, note="runs")
+
+        def tell(one: Rerun, of: int) -> None:
+            progress.update(task, advance=1, total=of)
+            if not as_json:
+                say(_line(one))
+
+        done = sweep.rerun_where(**options, tell=tell)
+    if as_json:
+        print_json({"runs": [one.to_json() for one in done]})
+    else:
+        for text in _summary(done, options["save"]):
+            say(text)
+    unequal = [one for one in done if check and _is_wrong(one)]
+    if wrong := [one for one in done if one.problem or one in unequal]:
+        which = ", ".join(one.address for one in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        raise RunsError(
+            f"of {counted(len(done), 'run')} {len(wrong):,} could not be trained again, or differ: "
+            f"{which}"
+        )
+
+
+def _is_wrong(one: Rerun) -> bool:
+    found = one.comparison
+    return found is not None and found["same_recipe"] and not found["equal"]
+
+
+def _line(one: Rerun) -> str:
+    """Return what has become of a run."""
+    if one.was_there:
+        return f"{one.address}  {one.file} is there already"
+    parts = []
+    if (found := one.comparison) is not None and not one.problem:
+        parts = ["equal bit for bit" if found["equal"] else _difference(found)]
+    if one.problem:
+        parts.append(one.problem)
+    if one.file is not None:
+        parts.append(str(one.file))
+    return f"{one.address}  {'; '.join(parts)}"
+
+
+def _difference(found: dict[str, Any]) -> str:
+    largest = found["largest_difference"]
+    scores = "" if largest is None else f", scores by {largest:.2g} at most"
+    where = "" if found["same_recipe"] else ", in another recipe"
+    return f"{found['labels_differ']:,} of {found['labels']:,} labels differ{scores}{where}"
+
+
+def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
+    """Return what has become of all, and how models are read."""
+    from manyseed.jobs.saving import READ
+
+    trained = [one.comparison for one in done if one.comparison is not None]
+    equal = sum(found["equal"] for found in trained)
+    told = [f"{counted(len(trained), 'run')} trained again, {equal:,} equal bit for bit."]
+    if folder is not None:
+        files = [one.file for one in done if one.file is not None]
+        there = sum(one.was_there for one in done)
+        before = (
+            f", {there:,} of them there before (--overwrite trains them again)" if there else ""
+        )
+        told.append(f"{counted(len(files), 'model')} in {folder}{before}.")
+        told += [f"Load: {READ[ending]}" for ending in sorted({file.suffix for file in files})]
+    return told

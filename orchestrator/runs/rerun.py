@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,40 @@ from manyseed.jobs.saving import READ, endings, lacking, saving
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError
+from manyseed.orchestrator.errors import (
+    ManyseedError,
+    RunsError,
+    UnavailableError,
+    UserError,
+    first_line,
+)
 from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import timeout_of
 from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.runs.show import stored
+from manyseed.orchestrator.runs.address import PlannedRun, find_run
+from manyseed.orchestrator.runs.show import StoredRun, stored
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A run that was trained again.
+
+    Attributes
+    ----------
+    comparison : dict
+        With what is stored, as `rerun` returns it.
+    model : Alive or None
+        Where it was asked for.
+    """
+
+    comparison: dict[str, Any]
+    model: Alive | None = None
 
 
 def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str, Any]:
@@ -56,11 +78,31 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
     UnavailableError
         Where its data, its tuned hparams or packages are missing.
     RunsError
-        Where it is a command's, and that fails or takes longer than its timeout.
+        Where the fit fails this time.
     """
     found = find_run(paths, address)
-    published = stored(paths, found)
-    if published.status not in ("done", "copy"):
+    was_made = published(paths, found, address)
+    if save is not None:
+        require_saved(found.run, save)
+        if save.exists():
+            remedy = "remove it or choose another name"
+            raise UserError("exists already", file=save, remedy=remedy)
+    again = train_again(paths, found, was_made, Trainer(), keep=save is not None)
+    if save is not None and again.model is not None:
+        write_model(again.model, save)
+    return again.comparison
+
+
+def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
+    """Return what the store says of a run that can be trained again.
+
+    Raises
+    ------
+    UserError
+        For one that is not published, or was not trained by this product.
+    """
+    was_made = stored(paths, found)
+    if was_made.status not in ("done", "copy"):
         raise UserError(
             "this run is not published yet",
             key="RUN",
@@ -68,12 +110,18 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
             remedy=f"train it with: manyseed resume {paths.directory}; or, where it is finished, "
             f"publish it with: manyseed compact {paths.directory}",
         )
-    if published.recipe is not None and published.recipe.form == "imported":
+    if was_made.recipe is not None and was_made.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)
-    if save is not None:
-        _check_file(save, found.run)
-    trainer, run, models = Trainer(), found.fitted, list[Alive]()
-    own = [*((published.recipe and published.recipe.own) or {}).values()]
+    return was_made
+
+
+def train_again(
+    paths: SweepPaths, found: PlannedRun, was_made: StoredRun, trainer: Trainer, *, keep: bool
+) -> Again:
+    """Train a run again; with `keep`, hand over its model, too; raises as `rerun`."""
+    address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
+    run, models = found.fitted, list[Alive]()
+    own = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
     try:
         run = replace(run, cell=fitted(paths, run.cell))
         for code in own:
@@ -85,24 +133,23 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
             response=found.spec.asked,
             timeout=timeout_of(paths, str(found.axes["classifier"]), run.cell.classifier),
         )
-        if save is not None:
+        if keep:
             handling = replace(
                 handling, response=None, after_training=_keeping(trainer, run, found.spec, models)
             )
-        prediction = trainer.train(run, handling)
         y_true = trainer.test_set(run.cell, run.repeat).y_true
+        prediction = trainer.train(run, handling)
     except MachineError as error:
         raise UnavailableError(f"{error}{remedy(error, paths)}") from None
-    except CommandError as error:
-        said = f"this time the fit of {address} fails: {error}"
-        raise RunsError(said) from None
+    except ManyseedError:
+        raise
+    except Exception as error:  # of users' code, too
+        what = str(error) if isinstance(error, CommandError) else first_line(error)
+        kind = "" if isinstance(error, CommandError) else f"{type(error).__name__}: "
+        raise RunsError(f"this time the fit of {address} fails: {kind}{what}") from error
     finally:
         for code in own:
             forget_code(paths, code)
-    if save is not None:
-        write = saving(models[0], save.suffix)
-        with unavailable("write", save):
-            whole.place(save, write)
     again = encode_row(found.spec, prediction, y_true)
     names = ["label", *([found.spec.score_name] if found.spec.score_name else [])]
     before = read_rows(open_group(paths.store, found.spec.path), names, [found.row])
@@ -112,18 +159,26 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
         scores = before[found.spec.score_name].ravel().astype(np.float64)
         now = np.frombuffer(again.score, before[found.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
-    changes = (published.recipe or Recipe()).changes(Recipe.here())
-    return {
+    changes = (was_made.recipe or Recipe()).changes(Recipe.here())
+    comparison = {
         "same_recipe": not changes,
         "recipe_changes": {name: list(pair) for name, pair in changes.items()},
-        "equal": again.crc == published.crc32c,
+        "equal": again.crc == was_made.crc32c,
         "labels": len(label),
         "labels_differ": int((label != before["label"].ravel()).sum()),
         "largest_difference": largest,
     }
+    return Again(comparison, models[0] if models else None)
 
 
-def _check_file(file: Path, run: Run) -> None:
+def write_model(model: Alive, file: Path) -> None:
+    """Write a model to a file, which appears whole."""
+    write = saving(model, file.suffix)
+    with unavailable("write", file):
+        whole.place(file, write)
+
+
+def require_saved(run: Run, file: Path) -> None:
     """Refuse a file that a run's model cannot be written to, before anything is trained."""
     known = endings(run.cell.classifier)
     name = run.cell.classifier["name"]
@@ -145,8 +200,6 @@ def _check_file(file: Path, run: Run) -> None:
             value=str(file),
             remedy=f"pip install {package}",
         )
-    if file.exists():
-        raise UserError("exists already", file=file, remedy="remove it or choose another name")
 
 
 def _keeping(trainer: Trainer, run: Run, spec: GroupSpec, models: list[Alive]) -> AfterTraining:

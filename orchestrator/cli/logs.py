@@ -38,6 +38,7 @@ def logs(
     """
     from manyseed.orchestrator.paths import open_sweep
     from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.lost import lost_failures
     from manyseed.orchestrator.submissions.submission import submissions
 
     paths = open_sweep(directory)
@@ -56,7 +57,7 @@ def logs(
             say("Nothing was printed.")
         return
     groups = texts.failures(paths)
-    for text in texts.lost_failures(submissions(paths)):
+    for text in lost_failures(submissions(paths)):
         say(text, to=errors)
     if as_json:
         print_json({"failures": [asdict(group) for group in groups]})

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyseed.analysis.counts import counted as counted
+from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,9 +57,12 @@ def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
     (to or console).print(f"{what}: manyseed {command}", soft_wrap=True)
 
 
-def say_steps(steps: Iterable[Mapping[str, str]]) -> None:
-    """Say the next steps of a sweep's status, as `say_next`."""
-    for step in steps:
+def say_steps(state: Mapping[str, Any]) -> None:
+    """Say the next steps of a sweep's status, as `say_next`, and which results are outdated."""
+    if SweepPaths(Path(state["directory"])).results.exists():
+        for text in state["outdated"]:
+            say(text, style="dim")
+    for step in state["next"]:
         console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
 
 

@@ -113,7 +113,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     console.print()
     if state["report"]:
         console.print(f"Report: {state['report']}", soft_wrap=True)
-    say_steps(state["next"])
+    say_steps(state)
 
 
 def _tasks(state: dict[str, Any], name: str) -> str:

@@ -114,4 +114,4 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
     else:
         say("Nothing to submit: no run is missing.")
-    say_steps(state["next"])
+    say_steps(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import FAILURES, LOG, SubmissionPaths, SweepPaths
 from manyseed.orchestrator.results.job import last_job
 from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.submissions.submission import Submission, lost_files, submissions
+from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
+from manyseed.orchestrator.submissions.submission import Submission, submissions
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import Failure, read_failures
 from manyseed.slurm.local import LocalJob
@@ -45,21 +46,6 @@ def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
         for error, same in found.items()
     ]
     return sorted(groups, key=lambda group: -group.count)
-
-
-def lost_failures(listed: Sequence[Submission], shown: int = 5) -> list[str]:
-    """Return what to say of files that hold fewer failures than their attempts reported."""
-    found = []
-    for attempt in (attempt for submission in listed for attempt in submission.attempts()):
-        if not attempt.n_failed:
-            continue
-        n = attempt.n_failed - len(read_failures(attempt.folder, attempt.plan))
-        if n > 0:
-            found.append(
-                f"{attempt.folder / FAILURES} lacks {n:,} of the {attempt.n_failed:,} failures "
-                "that its attempt reported: these runs count as missing"
-            )
-    return found[:shown]
 
 
 def lost(paths: SweepPaths, what: str) -> list[str]:

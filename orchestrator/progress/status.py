@@ -11,18 +11,13 @@ from typing import Any
 
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.progress.logs import lost_failures
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
 from manyseed.orchestrator.store.care import retraining
-from manyseed.orchestrator.submissions.submission import (
-    Submission,
-    lost_files,
-    submissions,
-    tasks_of,
-)
+from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
+from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
 from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -370,21 +370,3 @@ def submissions(paths: SweepPaths) -> list[Submission]:
         for folder in paths.submissions()
         if SubmissionPaths(folder).intent.exists()
     ]
-
-
-def lost_files(paths: SweepPaths) -> list[Path]:
-    """Return the files that a sweep's submissions must have, and lack: each appeared whole."""
-    plan = identity_of(paths)
-    return [file for folder in paths.submissions() for file in _lost(SubmissionPaths(folder), plan)]
-
-
-def _lost(files: SubmissionPaths, plan: str) -> Iterator[Path]:
-    tasks = set(files.tasks())
-    if files.intent.exists():
-        intent = Intent.read(files.folder, plan)
-        yield from (one for one in map(files.task, range(intent.tasks)) if one not in tasks)
-    elif tasks:
-        yield files.intent
-    if files.submitted.exists() and not files.jobs.exists():
-        yield files.jobs
-    yield from files.lost_reports()

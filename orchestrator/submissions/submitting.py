@@ -26,6 +26,7 @@ from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
 from manyseed.orchestrator.submissions.ending import wait_for_ending
+from manyseed.orchestrator.submissions.lost import lost_failures
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
     require_data,
@@ -118,6 +119,8 @@ def submit(
             if n_ending and not is_complete:
                 raise _still_ending(paths, n_ending)
             return None
+        for text in lost_failures(earlier):
+            report(text)
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_searched(paths, cells)
         checkpoint_seconds()  # refused here rather than by each task

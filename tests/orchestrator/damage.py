@@ -550,7 +550,9 @@ def judge(verb: Verb, name: str, answer: Answer, whole: Answer, copy: Path) -> s
     if answer["raised"]:
         return "traceback"
     if "WOULD TRAIN" in said:
-        return "would train"
+        # a run whose failure is lost is missing, and named
+        is_lost = name.endswith("/failures.jsonl") and _names(said, name, copy)
+        return "told" if is_lost else "would train"
     seen = answer["seen"]
     # what the verb left alone, whoever reads it is told of
     left = isinstance(seen, str) and seen.startswith("unreadable: Damaged")

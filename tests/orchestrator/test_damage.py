@@ -118,7 +118,15 @@ def test_what_campaigns_found_is_named(quick: Sweep, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [1])
 def test_one_damaged_file_is_harmless_or_named(tmp_path: Path, seed: int) -> None:
     world = make(tmp_path, tuned=False)
-    verbs = ["status --json", "logs --failed", "query", "drop -n"]
+    verbs = [
+        "status --json",
+        "logs --failed",
+        "logs TASK",
+        "logs RUN",
+        "resume",
+        "query",
+        "drop -n",
+    ]
     tries: list[Try] = []
     with Campaign(world, verbs) as campaign:
         for name, damage, draw in campaign.sample(seed, 60, SMALL):

@@ -63,7 +63,7 @@ def open_plain(path: Path) -> Iterator[io.FileIO]:
         Where a folder, a pipe or a device is there, or it cannot be read.
     """
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             yield file
     except FileNotFoundError:
         raise
@@ -76,12 +76,13 @@ def read_bytes(path: Path) -> bytes:
 
     A disk that cannot be read now says nothing about what the file holds.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.readall()
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[io.FileIO]:
+def opened(path: Path) -> Iterator[io.FileIO]:
+    """Open a plain file to read; a pipe, which might block, is a damaged one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import FAILURES, LOG, SubmissionPaths, SweepPaths
@@ -144,6 +145,6 @@ def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
 
 
 def _tail(file: Path) -> str:
-    with file.open("rb") as stream:
+    with opened(file) as stream:
         stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
-        return stream.read().decode(errors="replace").strip()
+        return stream.readall().decode(errors="replace").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.progress.logs import logs
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
 from tests.orchestrator.damage import as_on_a_cluster
@@ -84,6 +87,20 @@ def test_logs_of_a_task_name_what_is_lost_of_them(
         assert f"{file} is lost" in logs()[1].replace(": is lost", " is lost").replace(
             "error: ", ""
         )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["log.txt", "*_log.out"])
+def test_a_pipe_in_the_place_of_what_was_printed_blocks_nobody(
+    quick: Sweep, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    sweep = Sweep(tmp_path / "copy")
+    (file,) = sweep.paths.submission(1).rglob(name)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(DamagedFile, match="is not a plain file"):
+        list(logs(sweep.paths, "1/0"))
 
 
 def test_logs_of_a_run_name_lost_reports(

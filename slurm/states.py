@@ -216,6 +216,8 @@ def named_for_memory(state: JobState, logs: Path | None) -> JobState:
     if state.state not in ("failed", "gone", "cancelled") or logs is None:
         return state
     log = logs / f"{state.job_id}_0_log.err"
+    if not log.is_file():  # a pipe would block
+        return state
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))

@@ -101,7 +101,7 @@ def _last_words(submission: Submission) -> tuple[str, str]:
     """
     if shutil.disk_usage(submission.folder).free < _LEAST_BYTES:
         return f"a task could not begin: no space left at {submission.folder}", ""
-    logs = [log for log in submission.files.printed() if log.suffix == ".err"]
+    logs = [log for log in submission.files.printed() if log.suffix == ".err" and log.is_file()]
     printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
     return (f"a task could not begin: {printed.splitlines()[-1]}", printed) if printed else ("", "")
 

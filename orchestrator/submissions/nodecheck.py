@@ -227,4 +227,4 @@ def _may_submit() -> str:
 
 def _last_lines(folder: Path, job: str) -> str:
     log = folder / f"{job}_0_log.err"
-    return "\n".join(log.read_text().splitlines()[-8:]) if log.exists() else "(no log)"
+    return "\n".join(log.read_text().splitlines()[-8:]) if log.is_file() else "(no log)"

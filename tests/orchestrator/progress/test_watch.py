@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from manyseed.orchestrator.progress.watch import progress
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm.processes import Process
+from manyseed.slurm.states import JobState, named_for_memory
 
 
 @pytest.fixture
@@ -36,6 +38,15 @@ def test_the_end_of_its_log_is_the_reason(dead: Submission) -> None:
     assert now.state == "gone"
     assert now.reason == "a task could not begin: OSError: [Errno 28] No space left on device"
     assert now.details == log.strip()
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_log_blocks_nobody(dead: Submission) -> None:
+    (dead.folder / "submitit").mkdir()
+    os.mkfifo(dead.folder / "submitit" / "77_0_log.err")
+    assert progress(dead).state == "gone"
+    failed = JobState("77", "x", "failed")
+    assert named_for_memory(failed, dead.folder / "submitit") == failed
 
 
 def test_a_full_disk_that_took_no_log_is_the_reason(

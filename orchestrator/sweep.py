@@ -279,7 +279,7 @@ class Sweep(Executing, Learning):
         save: str | Path | None = None,
         overwrite: bool = False,
         other_recipe: bool = False,
-        tell: Callable[[Rerun, int], None] = lambda one, of: None,
+        tell: Callable[[Rerun, int], None] | None = None,
     ) -> list[Rerun]:
         """Train the runs again that meet a condition over the table of runs, one after the other.
 
@@ -298,7 +298,7 @@ class Sweep(Executing, Learning):
             None if save is None else Path(save),
             overwrite=overwrite,
             other_recipe=other_recipe,
-            tell=tell,
+            tell=tell or (lambda one, of: None),
         )
 
     def drop(self, where: str, *, dry_run: bool = False) -> Drop:

@@ -24,6 +24,7 @@ def test_runs_have_the_sweep_files_words(quick: Sweep) -> None:
     found = zip(runs["cell"].values.tolist(), runs["perturb_continuous"].values, strict=True)
     assert dict(found) == words
     assert set(runs["vary"].values) == {"init+batch"}
+    assert runs["vary"].attrs == {"long_name": "vary"}  # of codes, units and padding are told
     tree = quick.predictions["cancer/lr-sgd"]
     np.testing.assert_array_equal(runs["label"].values, tree["label"].values)
     for run in (0, 13, 31):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -41,9 +43,30 @@ def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset
 
 
 def of_finished(data: xr.Dataset) -> xr.Dataset:
-    """Return rows of a group that all hold predictions, described as such."""
+    """Return rows of a group that all hold predictions, described as such and as CF has it.
+
+    Units are those of UDUNITS: of nats, which it lacks, ``long_name`` tells. Attributes are of
+    types that netCDF has: mappings are JSON.
+    """
+    described = data.copy()
+    for variable in described.variables.values():
+        variable.attrs = _as_netcdf(variable.attrs)
+        if variable.attrs.get("units") == "nat":
+            told = f"{variable.attrs['long_name']} (in nats)"
+            variable.attrs |= {"units": "1", "long_name": told}
+        if "flag_values" in variable.attrs:
+            variable.attrs["flag_values"] = np.array(
+                variable.attrs["flag_values"], dtype=variable.dtype
+            )
     comment = "finished runs: all rows hold predictions"
-    return data.assign_attrs(Conventions=CONVENTIONS, comment=comment)
+    return described.assign_attrs(_as_netcdf(data.attrs), Conventions=CONVENTIONS, comment=comment)
+
+
+def _as_netcdf(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {
+        name: json.dumps(value) if isinstance(value, Mapping) else value
+        for name, value in attributes.items()
+    }
 
 
 def in_words(data: xr.Dataset) -> xr.Dataset:
@@ -55,7 +78,7 @@ def in_words(data: xr.Dataset) -> xr.Dataset:
     for name in (name for name in (*FLAGS, *LATER_FLAGS) if name in data.coords):
         codes = data[name]
         meanings = np.array(str(codes.attrs["flag_meanings"]).split())
-        about = {key: value for key, value in codes.attrs.items() if not key.startswith("flag_")}
+        about = {"long_name": codes.attrs["long_name"]}  # units and padding are of the codes
         words[name] = ("run", meanings[codes.to_numpy()], about)
     own = {
         name: data[name].isel(repeat=data["repeat_index"])

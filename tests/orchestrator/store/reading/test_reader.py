@@ -1,3 +1,4 @@
+import json
 import os
 import pickle
 from pathlib import Path
@@ -8,6 +9,8 @@ import xarray as xr
 
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedShard, StoreUnavailable
+from manyseed.orchestrator.store.layout.coordinates import COORDINATES
+from manyseed.orchestrator.store.layout.optional import DECLARED
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import lazy, reader
 from manyseed.orchestrator.store.zarrfiles import encoding
@@ -37,6 +40,31 @@ def test_opened_runs_agree_with_plain_xarray(world):
     assert ours["class"].values.tolist() == ["class 0", "class 1", "class 2"]
     assert ours.label.chunks[0] == (2,) * 6
     assert lazy.open_runs(world.group, chunk_runs=4).label.chunks[0] == (4, 4, 4)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_finished_runs_are_described_as_cf_has_it(tmp_path, classes):
+    lengths = {"sample": 6, "class": classes}
+    kept = [one.of([lengths.get(dim, 2) for dim in one.dims]) for one in DECLARED.values()]
+    moved = COORDINATES["response_transform"].of([0, 1], ["intra", "rotate"])
+    made = spec(classes, curves=True, optional=tuple(kept), coordinates=(moved,))
+    world = World(tmp_path, made)
+    world.write_splits()
+    raw = lazy.open_runs(world.group)
+    found = lazy.of_finished(raw)
+    assert {*DECLARED, "test_loss", "response_transform"} <= found.variables.keys()
+    of_netcdf = (str, int, float, np.ndarray)
+    assert all(isinstance(value, of_netcdf) for value in found.attrs.values())
+    assert json.loads(found.attrs["manyseed"]) == raw.attrs["manyseed"]
+    for name, variable in found.variables.items():
+        told = variable.attrs
+        assert all(isinstance(value, of_netcdf) for value in told.values()), name
+        assert told.get("units", "1") in {"1", "s"}, name  # names that UDUNITS has
+        assert ("nats" in told["long_name"]) == (raw[name].attrs.get("units") == "nat"), name
+        if "flag_values" in told:
+            assert told["flag_values"].dtype == variable.dtype
+            assert told["flag_values"].size == len(told["flag_meanings"].split())
+    assert {"nat", "1", "s"} == {one.attrs["units"] for one in raw.data_vars.values()}  # as stored
 
 
 def test_dask_arrays_travel_to_other_processes(world):

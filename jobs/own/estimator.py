@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +18,10 @@ from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 SEEDS = ("random_state", "random_seed", "seed")
 """Parameters that take a seed, by the last part of their name."""
+
+_ALONE: Mapping[str, Any] = {"allow_writing_files": False, "thread_count": 1}
+"""What parameters of these names are given that have no value: CatBoost would write into the
+current folder, and start threads that nothing else limits. Neither changes what is fitted."""
 
 _READ: Mapping[str, Callable[..., scores.Floats]] = {
     "predict_proba": scores.of_probabilities,
@@ -39,8 +44,9 @@ def fit(
     X, X_test = encode(data.X), encode(data.X_test)
     started = perf_counter()
     model = build(settings["name"], {**settings.get("params", {}), **hparams})
-    if seeds := seeds_of(settings["seeds"], generators):
-        model.set_params(**seeds)
+    given = {f"{prefix}{name}": _ALONE[name] for prefix, name in _free(model, _ALONE)}
+    if given := given | seeds_of(settings["seeds"], generators):
+        model.set_params(**given)
     # 0 … k-1 whatever is absent, as most estimators ask for
     present, y = np.unique(data.y, return_inverse=True)
     with threadpool_limits(limits=1):  # the last bits depend on threads
@@ -51,7 +57,8 @@ def fit(
         how = settings["scores"]
         with threadpool_limits(limits=1):
             value = getattr(model, how)(rows)
-        return _READ[how](value, how, len(rows), present, data.n_classes)
+        classes = present if how == "predict" else present[_columns(model, len(present))]
+        return _READ[how](value, how, len(rows), classes, data.n_classes)
 
     # of one-hot columns, which stand last, nothing lies between two labels
     n_continuous = int((data.cardinality == 0).sum()) if settings["encode"] == "dense" else None
@@ -83,12 +90,63 @@ def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     tuple of list of str
         Those that have none yet; and those that have one, which stay as they are.
     """
-    if not hasattr(model, "get_params") or not hasattr(model, "set_params"):
+    if not _is_settable(model):
         return [], []
     known = model.get_params(deep=True)
-    found = sorted(name for name in known if name.rpartition("__")[2] in SEEDS)
-    given = [name for name in found if known[name] is not None]
-    return [name for name in found if name not in given], given
+    found = {name for name in known if name.rpartition("__")[2] in SEEDS}
+    given = {name for name in found if known[name] is not None}
+    listed = {name.removesuffix(name.rpartition("__")[2]) for name in found}
+    for prefix, name in _free(model, SEEDS):
+        if prefix not in listed:  # of several names for one seed the first
+            listed.add(prefix)
+            found.add(f"{prefix}{name}")
+    return sorted(found - given), sorted(given)
+
+
+def _is_settable(model: Any) -> bool:
+    return hasattr(model, "get_params") and hasattr(model, "set_params")
+
+
+def _free(model: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield which parameters of these names have no value, each behind its estimator's prefix.
+
+    Some estimators list only what was set; what else they take, their signature says.
+    """
+    if not _is_settable(model):
+        return
+    known = model.get_params(deep=True)
+    inside = {f"{name}__": part for name, part in known.items() if _is_settable(part)}
+    for prefix, part in {"": model, **inside}.items():
+        for name in names:
+            listed = f"{prefix}{name}" in known
+            if known.get(f"{prefix}{name}") is None and (listed or name in _signature(part)):
+                yield prefix, name
+
+
+def _signature(model: Any) -> Container[str]:
+    try:
+        return inspect.signature(type(model)).parameters
+    except (TypeError, ValueError):  # of what is not written in Python
+        return ()
+
+
+def _columns(model: Any, k: int) -> NDArray[np.int64]:
+    """Return which of the `k` labels that it was given each column of an estimator's scores is.
+
+    Raises
+    ------
+    OwnError
+        Where its ``classes_`` are other ones.
+    """
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return np.arange(k)
+    found = np.asarray(classes)
+    if found.shape != (k,) or {*found.tolist()} != {*range(k)}:
+        shown = ", ".join(map(repr, found.ravel()[:8].tolist()))
+        reason = f"classes_ of {type(model).__name__} are {shown or 'none'}"
+        raise OwnError(f"{reason}; it was given the labels 0 to {k - 1}")
+    return found.astype(np.int64)
 
 
 def says(model: Any) -> str:

@@ -41,7 +41,7 @@ def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: in
     n : int
         Test rows.
     present : integer array
-        The classes that the training rows have, ascending.
+        The classes that the training rows have, in the order of the columns.
     k : int
         All classes; those that are absent have the smallest probability.
     """
@@ -55,7 +55,7 @@ def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: in
     whole[:, present] = p
     logs = np.log(np.maximum(whole, FLOOR))
     logs[:, present] = np.where(np.isnan(p), np.nan, logs[:, present])
-    return _as_kept(logs, whole)
+    return _as_kept(logs, present[p.argmax(axis=1)])
 
 
 def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
@@ -69,18 +69,33 @@ def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -
     require(values, what, (n, len(present)))
     whole = np.repeat(values.min(axis=1, keepdims=True) - 1, k, axis=1)
     whole[:, present] = values
-    return _as_kept(whole, whole)
+    return _as_kept(whole, present[values.argmax(axis=1)])
 
 
 def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
-    """Return 1 for the predicted class and 0 for all others; as `of_probabilities`."""
+    """Return 1 for the predicted class and 0 for all others; as `of_probabilities`.
+
+    Parameters
+    ----------
+    value : array (n,) or (n, 1)
+        Positions in `present`, which ascends.
+    what, n, present, k
+        As of `of_probabilities`.
+    """
     predicted = array(value, what)
+    if predicted.shape == (n, 1):
+        predicted = predicted[:, 0]
     require(predicted, what, (n,))
-    if not np.isin(predicted, np.arange(len(present))).all():
-        raise OwnError(f"{what} returned labels that it was not trained on")
+    known = np.isin(predicted, np.arange(len(present)))
+    if not known.all():
+        odd = predicted[~known][0]
+        raise OwnError(
+            f"{what} returned the label {odd:g}; it was given the labels 0 to {len(present) - 1}"
+        )
+    label = present[predicted.astype(np.int64)]
     whole = np.zeros((n, k))
-    whole[np.arange(n), present[predicted.astype(np.int64)]] = 1
-    return _as_kept(whole, whole)
+    whole[np.arange(n), label] = 1
+    return _as_kept(whole, label)
 
 
 def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
@@ -89,12 +104,11 @@ def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
         raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
 
 
-def _as_kept(scores: Floats, said: Floats) -> Floats:
-    """Return scores whose labels, taken in float32, are the largest of `said`, the first of ties.
+def _as_kept(scores: Floats, label: NDArray[Any]) -> Floats:
+    """Return scores whose largest, taken in float32, are those of `label`, the labels of rows.
 
     Of two classes this is their gap, which is positive for the second.
     """
-    label = said.argmax(axis=1)
     if scores.shape[1] == 2:
         gap: Floats = (scores[:, 1] - scores[:, 0]).astype(np.float32).astype(np.float64)
         return np.where((gap >= 0) & (label == 0) & ~np.isnan(gap), -FLOOR, gap)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -26,6 +28,7 @@ from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers.examples import binary, multiclass
 
 HERE = "tests.jobs.own.test_estimator"
+SCALER = StandardScaler().fit(multiclass()[0].X)
 
 
 class Odd:
@@ -38,6 +41,53 @@ class Odd:
 
     def predict_proba(self, X: Any) -> Any:
         return Odd.returns(len(X))
+
+
+class Listing(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """As CatBoost: lists what was set alone, has two names for its seed, writes where it is.
+
+    Labels come as a column, in an order of its own that `classes_` tells.
+    """
+
+    def __init__(
+        self,
+        depth: Any = None,
+        random_seed: Any = None,
+        allow_writing_files: Any = None,
+        thread_count: Any = None,
+        random_state: Any = None,
+        class_names: Any = None,
+    ) -> None:
+        self.set = {name: value for name, value in locals().items() if value is not None}
+        del self.set["self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        del deep
+        return {**self.set}
+
+    def set_params(self, **given: Any) -> Listing:
+        self.set |= given
+        return self
+
+    def fit(self, X: Any, y: Any) -> Listing:
+        if {"random_seed", "random_state"} <= {*self.set}:
+            raise ValueError("only one of random_seed and random_state")
+        if self.set.get("allow_writing_files") is not False:
+            Path("listing_info").mkdir()
+        if self.set.get("thread_count") != 1:
+            raise ValueError("threads")
+        seed = self.set.get("random_seed", self.set.get("random_state", 0))
+        rows = np.random.default_rng(seed).integers(len(y), size=len(y))
+        self.inner = LogisticRegression(max_iter=50).fit(X[rows], y[rows])
+        order = self.set.get("class_names", np.arange(len(self.inner.classes_)))
+        self.classes_ = np.asarray(order)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.inner.predict_proba(X)[:, self.classes_]
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)][:, np.newaxis]
 
 
 class Leaves(LogisticRegression):
@@ -132,6 +182,83 @@ def test_a_seed_that_is_given_stays() -> None:
     assert estimator.takes_seeds(model) == ([], ["random_state"])
 
 
+@pytest.mark.parametrize("how", ["predict_proba", "predict"])
+@pytest.mark.parametrize("params", [{}, {"class_names": [2, 0, 3, 1]}])
+def test_what_an_estimator_takes_without_listing_it_is_given(
+    params: dict[str, Any], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seed, one thread, and that it writes no files."""
+    monkeypatch.chdir(tmp_path)
+    data, _ = multiclass()
+    steps = [["scale", {"import": "tests.jobs.own.test_estimator:SCALER"}]]
+    steps += [["own", {"estimator": f"{HERE}:Listing", "params": params}]]
+    for entry, prefix, given in (
+        (f"{HERE}:Listing", "", params),
+        ("sklearn.pipeline:Pipeline", "own__", {"steps": steps}),
+    ):
+        free, fixed = estimator.takes_seeds(estimator.build(entry, given))
+        assert (free, fixed) == ([f"{prefix}random_state"], [])
+        canonical = settings(entry, how, seeds=dict.fromkeys(free, "batch"), params=given)
+        for run in (0, 1):
+            found = fit(canonical, data, run)
+            model = Listing(**params, allow_writing_files=False, thread_count=1)
+            model.set_params(random_state=seed31(generators(run).batch))
+            X, X_test = data.X, data.X_test
+            if prefix:
+                X, X_test = SCALER.transform(X), SCALER.transform(X_test)
+            expected = model.fit(X, data.y.astype(int)).predict(X_test)
+            np.testing.assert_array_equal(found.label[0], expected[:, 0])
+    assert not [*tmp_path.iterdir()]
+
+
+def test_one_seed_of_two_names_is_found_once() -> None:
+    assert estimator.takes_seeds(Listing(random_seed=4)) == ([], ["random_seed"])
+    assert estimator.takes_seeds(Listing(depth=4)) == (["random_state"], [])
+
+
+def test_what_params_say_of_files_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(settings(f"{HERE}:Listing"), multiclass()[0], allow_writing_files=True)
+    assert [*tmp_path.iterdir()] == [tmp_path / "listing_info"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "how", "said"),
+    [
+        ({"classes_": [1, 2, 3, 4]}, "predict_proba", "classes_ of Listing are 1, 2, 3, 4; it was"),
+        ({"classes_": ["a", "b"]}, "predict_proba", "are 'a', 'b'; it was given the labels 0 to 3"),
+        ({"label": 4}, "predict", "predict returned the label 4; it was given the labels 0 to 3"),
+        ({"label": 0.5}, "predict", "predict returned the label 0.5; it was given"),
+        ({"label": np.nan}, "predict", "predict returned the label nan; it was given"),
+        ({"label": "a"}, "predict", "predict returned no numbers: .*'a'"),
+        ({"label": [1, 0]}, "predict", r"predict returned shape \(60, 2\); \(60,\) is needed"),
+    ],
+)
+def test_labels_that_it_was_not_given_fail_the_run(
+    changes: dict[str, Any], how: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(self: Any, X: Any, y: Any) -> Any:
+        del X, y
+        self.classes_ = changes.get("classes_", [0, 1, 2, 3])
+        return self
+
+    monkeypatch.setattr(Listing, "fit", fitted)
+    monkeypatch.setattr(Listing, "predict_proba", lambda _, X: np.full((len(X), 4), 0.25))
+    monkeypatch.setattr(Listing, "predict", lambda _, X: [changes["label"]] * len(X))
+    with pytest.raises(OwnError, match=said):
+        fit(settings(f"{HERE}:Listing", how), multiclass()[0])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_tie_goes_to_the_class_of_the_first_column(n_classes: int) -> None:
+    """As in scikit-learn, where `predict` is the first largest of `classes_`."""
+    p, columns = np.full((3, n_classes), 1 / n_classes), np.arange(n_classes)[::-1]
+    for read in (scores.of_probabilities, scores.of_decisions):
+        kept = read(p, "p", 3, columns, n_classes).astype(np.float32)
+        label = kept >= 0 if n_classes == 2 else kept.argmax(axis=1)
+        assert label.tolist() == [n_classes - 1] * 3
+
+
 @pytest.mark.parametrize(
     ("entry", "how"),
     [
@@ -214,3 +341,33 @@ def test_lightgbm_gives_the_labels_that_it_gives_outside() -> None:
         np.testing.assert_array_equal(one.label[0], expected)
     np.testing.assert_array_equal(found[0].scores, found[1].scores)
     assert not np.array_equal(found[0].scores, found[2].scores)
+
+
+@pytest.mark.parametrize("data", [binary()[0], multiclass()[0]])
+@pytest.mark.parametrize("how", ["predict_proba", "predict"])
+@pytest.mark.parametrize("class_names", [None, "descending"])
+def test_catboost_gives_the_labels_that_it_gives_outside(
+    data: TrainingSet,
+    how: str,
+    class_names: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catboost = pytest.importorskip("catboost")
+    monkeypatch.chdir(tmp_path)
+    params: dict[str, Any] = {"iterations": 8, "depth": 3, "subsample": 0.5, "verbose": 0}
+    params["bootstrap_type"] = "Bernoulli"
+    if class_names:
+        params["class_names"] = [*range(data.n_classes)][::-1]
+    entry = "catboost:CatBoostClassifier"
+    free, _ = estimator.takes_seeds(estimator.build(entry, params))
+    canonical = settings(entry, how, seeds=dict.fromkeys(free, "batch"), params=params)
+    found = [fit(canonical, data, run) for run in (0, 0, 1)]
+    assert not [*tmp_path.iterdir()]
+    for run, one in zip((0, 1), (found[0], found[2]), strict=True):
+        seed = seed31(generators(run).batch)
+        model = catboost.CatBoostClassifier(**params, random_seed=seed, allow_writing_files=False)
+        expected = model.fit(data.X, data.y.astype(int)).predict(data.X_test)
+        np.testing.assert_array_equal(one.label[0], expected.ravel())
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+    assert how == "predict" or not np.array_equal(found[0].scores, found[2].scores)

@@ -10,13 +10,14 @@ from pathlib import Path
 from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
-from manyseed.orchestrator.paths import FAILURES, LOG, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.job import last_job
 from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import Failure, read_failures
+from manyseed.orchestrator.tasks.submissionpaths import FAILURES, LOG, SubmissionPaths
 from manyseed.slurm.local import LocalJob
 
 _TAIL_BYTES = 20_000

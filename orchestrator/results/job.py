@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
-from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths, open_sweep
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.results.own_metrics import modules_folder
 from manyseed.orchestrator.results.schedulers import of_slurm
@@ -29,6 +29,7 @@ from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.submissions.taskstate import OVER
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, TaskArray
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
 from manyseed.slurm.profile import Profile

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from manyseed.orchestrator.paths import FAILURES, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.attempts import read_failures
 from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.orchestrator.tasks.submissionpaths import FAILURES, SubmissionPaths
 
 
 def lost_files(paths: SweepPaths) -> list[Path]:

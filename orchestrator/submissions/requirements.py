@@ -1,4 +1,4 @@
-"""What must be there before anything is submitted: packages, data, room, the same recipe."""
+"""What must be there before anything is submitted: packages, data, room, time, the same recipe."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import polars as pl
 
 from manyseed.jobs import classifiers
 from manyseed.orchestrator.devices import gpus
-from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, require_room
+from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.submissions.recipes import require_same
 from manyseed.orchestrator.survey import Survey
+from manyseed.slurm.profile import Profile
 
 
 def require_packages(state: Survey, cells: pl.DataFrame) -> None:
@@ -83,3 +87,43 @@ def require_recipe(
 def gpu_here(devices: pl.Series) -> str | None:
     """Return the model of this machine's GPU, where one is requested."""
     return next(iter(gpus().values()), None) if "gpu" in devices else None
+
+
+def require_walltime(
+    plan: Plan,
+    rows: pl.DataFrame,
+    observed: pl.DataFrame,
+    measuring: pl.DataFrame,
+    profile: Profile,
+) -> None:
+    """Refuse rows whose fits end in no job of the profile's walltime.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : DataFrame
+        Column cell, of what is to be submitted.
+    observed, measuring : DataFrame
+        As `cost.seconds` takes them.
+    profile : Profile
+        What jobs ask for.
+    """
+    cells = plan.cells.join(rows, on="cell", how="semi")
+    for device in cells["device"].unique():
+        resources = profile.resources(device)
+        hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
+        wanted = cells.filter(device=device).select("dataset", WITH_METHOD).unique()
+        beyond = cost.beyond(plan, hours, observed, measuring).join(
+            wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
+        )
+        if not beyond.is_empty():
+            worst = beyond.row(0, named=True)
+            raise UserError(
+                f"the walltime is too short for one fit: {worst['classifier']} on "
+                f"{worst['dataset']} takes about {worst['hours']:.1f} h, a task has "
+                f"{hours:.1f} h",
+                file=profile.path,
+                key="time",
+                remedy='give more, or submit the others with --only "classifier <> '
+                f"'{worst['classifier']}'\"",
+            )

@@ -14,7 +14,7 @@ from pathlib import Path
 from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
-from manyseed.orchestrator.paths import PROGRESS, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.submissions.profiles import own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
@@ -22,6 +22,7 @@ from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN,
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_request
+from manyseed.orchestrator.tasks.submissionpaths import PROGRESS, SubmissionPaths
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes

@@ -13,14 +13,14 @@ import polars as pl
 from manyseed.jobs.whole import appearing
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked, write_json
-from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, refused
-from manyseed.orchestrator.paths import SubmissionPaths, SweepPaths
+from manyseed.orchestrator.errors import StillRunning, UnavailableError, refused
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
-from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
@@ -33,6 +33,7 @@ from manyseed.orchestrator.submissions.requirements import (
     require_packages,
     require_recipe,
     require_space,
+    require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.sizing import TaskSize, cut
@@ -40,6 +41,7 @@ from manyseed.orchestrator.submissions.stopping import unpause
 from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent, TaskArray
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.neighbours import shards_of, write_shards
@@ -229,7 +231,7 @@ class _Submitter:
         except Refused as error:
             remedy = 'add it with gres or gpus, or leave out device = "gpu"'
             raise refused(error, file=profile.path, remedy=remedy) from None
-        self._check_walltime(rows, observed, measuring, profile)
+        require_walltime(self.plan, rows, observed, measuring, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
         self.intent = replace(
@@ -328,30 +330,6 @@ class _Submitter:
             )
             for resource, first, last in counts.sort("first").iter_rows()
         )
-
-    def _check_walltime(
-        self, rows: pl.DataFrame, observed: pl.DataFrame, measuring: pl.DataFrame, profile: Profile
-    ) -> None:
-        """Refuse fits that end in no job of the profile's walltime."""
-        devices = self.plan.cells.join(rows, on="cell", how="semi")
-        for device in devices["device"].unique():
-            resources = profile.resources(device)
-            hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
-            wanted = devices.filter(device=device).select("dataset", WITH_METHOD).unique()
-            beyond = cost.beyond(self.plan, hours, observed, measuring).join(
-                wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
-            )
-            if not beyond.is_empty():
-                worst = beyond.row(0, named=True)
-                raise UserError(
-                    f"the walltime is too short for one fit: {worst['classifier']} on "
-                    f"{worst['dataset']} takes about {worst['hours']:.1f} h, a task has "
-                    f"{hours:.1f} h",
-                    file=profile.path,
-                    key="time",
-                    remedy='give more, or submit the others with --only "classifier <> '
-                    f"'{worst['classifier']}'\"",
-                )
 
 
 def _chosen(state: Survey, request: Request) -> pl.DataFrame:

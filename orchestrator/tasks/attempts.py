@@ -15,8 +15,8 @@ from annotated_types import Ge, Interval, Le
 
 from manyseed.orchestrator.disk.records import read_record, read_records, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import FAILURES, PROGRESS, SubmissionPaths
 from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
+from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
 """The state of an attempt whose file cannot be read; others know what became of it."""

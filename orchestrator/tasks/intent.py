@@ -15,8 +15,8 @@ from typing import Any
 
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import SubmissionPaths
 from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import processes
 
 LOCAL = "local"

@@ -8,7 +8,7 @@ from pathlib import Path
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import SubmissionPaths
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 
 STOPPED = ""
 """In the stop file: finish the fits in flight, however long they take, and end."""

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.paths import FAILURES, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.tasks.attempts import Failure, read_failures
+from manyseed.orchestrator.tasks.submissionpaths import FAILURES, SubmissionPaths
 
 
 @dataclass(frozen=True, slots=True)

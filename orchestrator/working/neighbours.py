@@ -13,7 +13,8 @@ from pathlib import Path
 
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import JOURNAL, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import JOURNAL, SweepPaths
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.queue import Shard
 

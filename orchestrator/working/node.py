@@ -15,9 +15,9 @@ from pathlib import Path
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.paths import SubmissionPaths
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import ClusterError, control, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0

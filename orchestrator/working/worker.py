@@ -17,11 +17,12 @@ from pathlib import Path
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
-from manyseed.orchestrator.paths import LOG, RESERVE, SubmissionPaths, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, attempt_lease, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
 from manyseed.orchestrator.tasks.setback import failures
+from manyseed.orchestrator.tasks.submissionpaths import LOG, RESERVE, SubmissionPaths
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import given_since

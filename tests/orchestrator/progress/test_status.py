@@ -17,9 +17,20 @@ from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
 from tests.orchestrator.damage import as_on_a_cluster
 
 
-def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
+@pytest.fixture
+def sweep(quick: Sweep, tmp_path: Path) -> Sweep:
+    """A copy of a small sweep that was trained undisturbed, to damage."""
+    return Sweep(shutil.copytree(quick.directory, tmp_path / "copy"))
+
+
+@pytest.fixture
+def attempt(sweep: Sweep) -> Path:
+    """The folder of the attempt that trained it."""
+    (folder,) = (sweep.paths.submission(1) / "lives").iterdir()
+    return folder
+
+
+def test_a_damaged_file_of_any_submission_is_named(sweep: Sweep) -> None:
     first = sweep.paths.submission(1)
     shutil.copytree(first, sweep.paths.submission(2))
     assert sweep.status()["problems"] == []
@@ -30,10 +41,8 @@ def test_a_damaged_file_of_any_submission_is_named(quick: Sweep, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["intent.json", "jobs.json", "task-0000.json", "progress.json"])
-def test_a_lost_file_of_a_submission_is_named(quick: Sweep, tmp_path: Path, name: str) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    as_on_a_cluster(tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
+def test_a_lost_file_of_a_submission_is_named(sweep: Sweep, name: str) -> None:
+    as_on_a_cluster(sweep.directory)
     assert sweep.status()["problems"] == []
     (file,) = sweep.paths.submission(2).rglob(name)
     file.unlink()
@@ -54,17 +63,14 @@ def test_a_lost_file_of_a_submission_is_named(quick: Sweep, tmp_path: Path, name
 )
 @pytest.mark.parametrize("task", ["1/0", "2/0"])
 def test_logs_of_a_task_name_what_is_lost_of_them(
-    quick: Sweep,
-    tmp_path: Path,
+    sweep: Sweep,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     task: str,
     name: str,
     damage: str,
 ) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    as_on_a_cluster(tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
+    as_on_a_cluster(sweep.directory)
 
     def logs() -> tuple[str, str]:
         monkeypatch.setattr("sys.argv", ["manyseed", "logs", str(sweep.directory), task])
@@ -91,11 +97,7 @@ def test_logs_of_a_task_name_what_is_lost_of_them(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["log.txt", "*_log.out"])
-def test_a_pipe_in_the_place_of_what_was_printed_blocks_nobody(
-    quick: Sweep, tmp_path: Path, name: str
-) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
+def test_a_pipe_in_the_place_of_what_was_printed_blocks_nobody(sweep: Sweep, name: str) -> None:
     (file,) = sweep.paths.submission(1).rglob(name)
     file.unlink()
     os.mkfifo(file)
@@ -104,14 +106,11 @@ def test_a_pipe_in_the_place_of_what_was_printed_blocks_nobody(
 
 
 def test_logs_of_a_run_name_lost_reports(
-    quick: Sweep,
-    tmp_path: Path,
+    sweep: Sweep,
+    attempt: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
-    (attempt,) = (sweep.paths.submission(1) / "lives").iterdir()
     replace(Attempt.read(attempt), failed={"0": 1}).write(attempt)
     for file in (attempt / "failures.jsonl", sweep.paths.submission(1) / "intent.json"):
         file.unlink(missing_ok=True)
@@ -122,20 +121,18 @@ def test_logs_of_a_run_name_lost_reports(
 
 
 def test_lost_failures_are_named_while_runs_are_missing(
-    quick: Sweep,
+    sweep: Sweep,
+    attempt: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
-    (attempt,) = (sweep.paths.submission(1) / "lives").iterdir()
     failures = [Failure(0, row, 0, 0, row, "ValueError: x", "T") for row in (1, 2)]
     add_failures(attempt, failures[:1], sweep.survey().plan.identity)
     replace(Attempt.read(attempt), failed={"0": 2}).write(attempt)
     assert sweep.status()["problems"] == []  # all runs are finished: these were trained again
     larger = tmp_path / "larger.toml"
-    larger.write_text(quick.paths.sweep_file.read_text().replace("runs    = 4", "runs    = 5"))
+    larger.write_text(sweep.paths.sweep_file.read_text().replace("runs    = 4", "runs    = 5"))
     sweep = Sweep.plan(larger, sweep.directory)
     file = attempt / "failures.jsonl"
     told = f"{file} lacks 1 of the 2 failures that its attempt reported"

@@ -92,6 +92,10 @@ class SweepPaths:
         """Return all such lists, oldest first."""
         return sorted(self.plan.glob(f"dropped-{_NUMBERED}.json"))
 
+    def marked_files(self) -> list[Path]:
+        """Return the parts and lists of dropped cells that empty files beside them mark."""
+        return sorted(mark.with_suffix("") for mark in self.plan.glob(f"*.*{GIVEN}"))
+
     @property
     def estimate(self) -> Path:
         """What the plan was estimated to cost."""

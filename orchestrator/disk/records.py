@@ -113,6 +113,20 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
     return found
 
 
+def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = None) -> None:
+    """Refuse a file that was written for another plan: those of a like sweep look like its own.
+
+    Identities that earlier versions left out are empty, and fit any.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    if written and plan and written != plan:
+        reason = "was written for another plan than plan/0001.parquet"
+        raise DamagedFile(path, f"{reason}: one of the two is another sweep's", remedy)
+
+
 def write_records(path: Path, values: Iterable[Any]) -> None:
     """Write a file of one JSON value per line, which is the old one or the new one; others append.
 

@@ -31,7 +31,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import BESIDE, METADATA, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.layout.arrays import itemsize
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
@@ -119,6 +119,7 @@ def unpack(file: Path, directory: Path) -> None:
                     _write(archive, info, paths.store / info.filename, file)
             with _as_zip(paths, file):
                 _check_whole(paths)
+            mark(paths)
 
 
 def _check_member(info: zipfile.ZipInfo, file: Path) -> None:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import Dropped, Plan
+from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of, mark
 from manyseed.orchestrator.store.care.repair import drop as drop_rows
 from manyseed.orchestrator.store.care.repair import require_rest
 from manyseed.orchestrator.store.journals.index import JournalIndex
@@ -98,7 +98,8 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
         if new:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            Dropped(tuple(sorted(new)), where, now).write(paths, lease.check)
+            Dropped(tuple(sorted(new)), where, now, identity_of(paths)).write(paths, lease.check)
+        mark(paths)
         if rows:
             drop_rows(rows, plan.journals(paths), watch)
     return dropped

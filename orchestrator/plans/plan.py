@@ -16,10 +16,10 @@ from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
-from manyseed.orchestrator.disk.placing import place_new
-from manyseed.orchestrator.disk.records import json_text, read_record
+from manyseed.orchestrator.disk.placing import place_new, unavailable
+from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import GIVEN, SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.arrays import SEEN
 
@@ -88,17 +88,19 @@ _UNKNOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The cells that one `drop` took out: by which condition, and when."""
+    """The cells that one `drop` took out: by which condition, when, and of which plan."""
 
     cells: tuple[Annotated[int, Interval(ge=0, lt=2**32)], ...]
     where: str = ""
     dropped: str = ""
+    plan: str = ""
 
     def write(self, paths: SweepPaths, before_link: Callable[[], None] | None = None) -> None:
         """Write it as the newest of a sweep."""
         numbers = (int(file.stem.rpartition("-")[2]) for file in paths.all_dropped())
         file = paths.dropped(max(numbers, default=0) + 1)
-        place_new(file, json_text(asdict(self)), before_link)
+        said = {name: value for name, value in asdict(self).items() if value or name != "plan"}
+        place_new(file, json_text(said), before_link)
 
 
 IS_IMPORTED = pl.col("canonical").str.contains('"source":"imported"', literal=True)
@@ -135,7 +137,11 @@ class Plan:
         A part is the commit of a planning: cells that no part refers to are left over from one
         that was interrupted, and don't exist.
         """
-        files = paths.parts()
+        marked = paths.marked_files()  # first: what is marked was there before its mark
+        files, lists = paths.parts(), paths.all_dropped()
+        for file in marked:
+            if file not in {*files, *lists}:
+                raise _lost(file)
         for number, file in enumerate(files, 1):
             if file != paths.part(number):
                 raise DamagedFile(paths.part(number), "is absent, though later parts are there")
@@ -147,8 +153,7 @@ class Plan:
         )
         _require_one_plan(cells, parts, paths)
         _require_same_cells(cells, files, paths)
-        dropped = [n for file in paths.all_dropped() for n in read_record(file, Dropped).cells]
-        return cls(cells, parts, _numbers(dropped))
+        return cls(cells, parts, _numbers(_dropped(lists, identity_of(paths))))
 
     @cached_property
     def cells(self) -> pl.DataFrame:
@@ -284,6 +289,51 @@ def _digests(cells: pl.DataFrame, n_parts: int) -> list[str]:
     return digests
 
 
+def _dropped(lists: Sequence[Path], plan: str) -> list[int]:
+    """Return the cells on lists of dropped ones; refuse those of another plan.
+
+    Raises
+    ------
+    DamagedFile
+    """
+    cells: list[int] = []
+    for file in lists:
+        one = read_record(file, Dropped)
+        require_same_plan(file, one.plan, plan)
+        cells += one.cells
+    return cells
+
+
+def _lost(file: Path) -> DamagedFile:
+    """Return the error of a part or list that its mark shows to have been there."""
+    mark, remedy = marker(file), "restore it from a copy of the sweep"
+    if file.suffix == ".json":
+        remedy += f"; or remove {mark.name} beside it: the cells that it took out are planned again"
+    return DamagedFile(file, f"is absent, though {mark.name} shows that it was made", remedy)
+
+
+def marker(file: Path) -> Path:
+    """Return the empty file that marks a part or a list of dropped cells as made, for good."""
+    return file.with_name(file.name + GIVEN)
+
+
+def mark(paths: SweepPaths) -> None:
+    """Mark the parts and the lists of dropped cells that are there, so that a loss is noticed.
+
+    Nothing else shows that the last of them are gone. Sweeps of earlier versions have no marks
+    until they are planned or dropped from.
+
+    Raises
+    ------
+    StoreUnavailable
+        Where the file system refuses.
+    """
+    for file in (*paths.parts(), *paths.all_dropped()):
+        if not (made := marker(file)).exists():
+            with unavailable("write", made):
+                made.touch()
+
+
 def identity_of(paths: SweepPaths) -> str:
     """Return the identity of a sweep's plan without reading it.
 
@@ -356,3 +406,4 @@ def write_plan(
             is_new=True,
             before_rename=before_rename,
         )
+    mark(paths)

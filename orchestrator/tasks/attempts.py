@@ -13,9 +13,13 @@ from typing import Annotated
 
 from annotated_types import Ge, Interval, Le
 
-from manyseed.orchestrator.disk.records import read_record, read_records, write_json
+from manyseed.orchestrator.disk.records import (
+    read_record,
+    read_records,
+    require_same_plan,
+    write_json,
+)
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
 from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
@@ -95,8 +99,7 @@ class Attempt:
         file = folder / PROGRESS
         try:
             found = read_record(file, cls)
-            if is_another(found.plan, plan):
-                raise DamagedFile(file, OF_ANOTHER)
+            require_same_plan(file, found.plan, plan)
             return replace(found, folder=folder)
         except DamagedFile as error:
             began, reason = folder.stat().st_mtime, f"{file}: {error.reason}"
@@ -196,6 +199,6 @@ def read_failures(attempt: Path, plan: str) -> list[Failure]:
     """
     file = attempt / FAILURES
     found = read_records(file, Failure, _REMEDY)
-    if any(is_another(failure.plan, plan) for failure in found):
-        raise DamagedFile(file, OF_ANOTHER, _REMEDY)
+    for failure in found:
+        require_same_plan(file, failure.plan, plan, _REMEDY)
     return [replace(failure, file=file) for failure in found]

@@ -13,9 +13,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.disk.records import read_json, require_same_plan, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.origin import OF_ANOTHER, is_another
 from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import processes
 
@@ -154,8 +153,7 @@ class Intent:
         except (KeyError, TypeError, ValueError) as error:
             reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             raise DamagedFile(file, reason) from None
-        if is_another(intent.plan, plan):
-            raise DamagedFile(file, OF_ANOTHER)
+        require_same_plan(file, intent.plan, plan)
         return intent
 
     def write(self, folder: Path) -> None:

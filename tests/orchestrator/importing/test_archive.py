@@ -55,6 +55,11 @@ def refused(file: Path, message: str) -> None:
     assert sorted(file.parent.rglob("*")) == before
 
 
+def test_a_loss_from_what_was_unpacked_is_noticed(exported: Path, tmp_path: Path) -> None:
+    paths = Sweep.import_predictions([exported], tmp_path / "sweep").paths
+    assert paths.marked_files() == paths.parts() == [paths.part(1)]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

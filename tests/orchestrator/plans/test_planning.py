@@ -16,6 +16,7 @@ from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
+from manyseed.orchestrator.plans.drop import drop
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
@@ -408,6 +409,60 @@ def test_a_plan_with_a_file_of_another_sweep_of_the_same_form_is_refused(sweep, 
         Plan.read(SweepPaths(directory))
     assert str(directory / "plan" / "cells.parquet") in str(caught.value)
     assert "000" in str(caught.value)
+
+
+XGB = "classifier = 'xgb'"
+
+
+def test_the_loss_of_the_last_part_is_noticed(sweep):
+    file, directory = sweep
+    file.write_text(LARGE)
+    plan_sweep(file, directory)
+    (directory / "plan" / "0002.parquet").unlink()
+    with pytest.raises(DamagedFile, match=r"0002\.parquet: is absent, though"):
+        Plan.read(SweepPaths(directory))
+    with pytest.raises(DamagedFile, match=r"0002\.parquet: is absent, though"):
+        plan_change(file, directory)
+
+
+def test_the_loss_of_a_list_of_dropped_cells_is_noticed(sweep):
+    _, directory = sweep
+    paths = SweepPaths(directory)
+    drop(paths, XGB)
+    lost = paths.dropped(1)
+    lost.unlink()
+    with pytest.raises(DamagedFile, match=r"dropped-0001\.json: is absent, though") as caught:
+        Plan.read(paths)
+    mark = directory / "plan" / "dropped-0001.json.given"
+    assert f"remove {mark.name} beside it" in str(caught.value)
+    mark.unlink()
+    assert Plan.read(paths).dropped.is_empty()
+
+
+def test_cells_that_another_sweep_dropped_stay(sweep, tmp_path):
+    file, directory = sweep
+    file.write_text(SMALL.replace("seed    = 5", "seed    = 987"))
+    other = SweepPaths(tmp_path / "other")
+    plan_sweep(file, other.directory)
+    drop(other, "classifier = 'lr-sgd'")
+    paths = SweepPaths(directory)
+    drop(paths, XGB)
+    shutil.copy(other.dropped(1), paths.dropped(1))
+    with pytest.raises(DamagedFile, match=r"dropped-0001\.json: was written for another plan"):
+        Plan.read(paths)
+
+
+def test_a_plan_of_an_earlier_version_is_marked_when_it_changes(sweep):
+    file, directory = sweep
+    paths = SweepPaths(directory)
+    drop(paths, XGB)
+    for mark in paths.plan.glob("*.given"):
+        mark.unlink()
+    file.write_text(LARGE)
+    plan_sweep(file, directory)
+    assert {file.name for file in paths.marked_files()} == {
+        "0001.parquet", "0002.parquet", "dropped-0001.json"
+    }  # fmt: skip
 
 
 def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monkeypatch):

@@ -114,3 +114,12 @@ def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) ->
         "Nothing to submit: no run is missing.",
         f"Next: manyseed query {sweep.directory} --by classifier",
     ]
+    table = sweep.paths.results / "cells.parquet"
+    later = sweep.paths.report.stat().st_mtime + 10
+    os.utime(table, (later, later))
+    for verb in ("status", "resume"):
+        told = inside(verb, sweep.directory)[1]
+        assert told.splitlines()[-2:] == [
+            f"{table} is newer than {sweep.paths.report}",
+            f"Next: manyseed report {sweep.directory}",
+        ]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.progress.logs import logs
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
+from manyseed.slurm import local
 from tests.orchestrator.damage import as_on_a_cluster
 
 
@@ -120,6 +121,10 @@ def test_logs_of_a_run_name_lost_reports(
         assert str(file) in " ".join(capsys.readouterr().err.split())
 
 
+def _refuse(*_: object) -> None:
+    raise RuntimeError("this machine is full")
+
+
 def test_lost_failures_are_named_while_runs_are_missing(
     sweep: Sweep,
     attempt: Path,
@@ -141,5 +146,10 @@ def test_lost_failures_are_named_while_runs_are_missing(
     with pytest.raises(SystemExit, match="0"):
         main()
     assert told in " ".join(capsys.readouterr().err.split())
+    said: list[str] = []
+    with monkeypatch.context() as patched, pytest.raises(UnavailableError, match="full"):
+        patched.setattr(local, "submit", _refuse)
+        sweep.submit(cluster="local", tell=said.append)
+    assert [text[: len(told)] for text in said] == [told]
     add_failures(attempt, failures[1:], "")
     assert sweep.status()["problems"] == []

@@ -147,8 +147,8 @@ def test_lost_failures_are_named_while_runs_are_missing(
         main()
     assert told in " ".join(capsys.readouterr().err.split())
     said: list[str] = []
-    with monkeypatch.context() as patched, pytest.raises(UnavailableError, match="full"):
-        patched.setattr(local, "submit", _refuse)
+    monkeypatch.setattr(local, "submit", _refuse)
+    with pytest.raises(UnavailableError, match="full"):
         sweep.submit(cluster="local", tell=said.append)
     assert [text[: len(told)] for text in said] == [told]
     add_failures(attempt, failures[1:], "")

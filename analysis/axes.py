@@ -1,4 +1,4 @@
-"""What cells differ in: the keys of a sweep file's grids, and columns of every result table."""
+"""What cells differ in: the axes of grids, and columns of every result table."""
 
 from __future__ import annotations
 

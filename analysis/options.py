@@ -1,7 +1,7 @@
 """Which metrics are computed, and by which conventions: their one declaration.
 
-What is said here of an option is all that is said of it: its type, its range and its meaning are
-those of the command, of the sweep file and of their documentation.
+What is said here of an option is all that is said of it: whoever offers it takes its type, range
+and meaning from here.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def axes_of(cells: pl.DataFrame) -> list[str]:
 
 
 def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
-    """Return the values of an axis: numbers ascending, others in the order of the sweep file."""
+    """Return the values of an axis: numbers ascending, others in the order of their cells."""
     if cells.schema[axis].is_numeric():
         return cells[axis].drop_nulls().unique().sort().to_list()
     if axis in ("dataset", "classifier"):

@@ -31,7 +31,7 @@ Rows = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Runs of the sweep by state, as `status` counts them: `copies` are not among the done.
+    """Runs of the sweep by state: `copies` are not among the done.
 
     `analysed` ones are what the tables hold, fewer than the finished where these were not all there
     when the sweep was analysed; None where that is not known.

@@ -1,4 +1,4 @@
-"""Classifiers: what a sweep file names, and the fit of one run."""
+"""Classifiers: what users name, and the fit of one run."""
 
 from manyseed.jobs.classifiers.mlp import size_class
 from manyseed.jobs.classifiers.record import FORMS, Classifier, ClassifierInfo, Unsuitable

@@ -48,7 +48,7 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     own : mapping
         The record's settings, with ``optimizer`` and ``schedule``, perhaps ``batch_size``.
     options : mapping
-        The sweep file's table.
+        What the user wrote of it.
 
     Raises
     ------

@@ -22,7 +22,7 @@ Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
 Form = Literal["estimator", "train", "module", "command"]
 FORMS: tuple[Form, ...] = get_args(Form)
-"""Keys of a sweep file's table by which it names code of the user's (`jobs.own.table`)."""
+"""Options by which users name code of their own (`jobs.own.table`)."""
 
 MODELLESS: tuple[Form, ...] = ("train", "command")
 """Those whose fits yield scores alone."""
@@ -49,7 +49,7 @@ class Classifier:
     Attributes
     ----------
     name : str
-        Its name in sweep files; part of every identity and key of its streams.
+        Its name, as users write it; part of every identity and key of its streams.
     space : tuple of Hparam
         Its hparams. Draws go through them in this order: a new one goes to the end.
     probability : {"softmax", "ovr", "none"}
@@ -68,7 +68,7 @@ class Classifier:
         `ClassifierInfo`.
     settings : callable
         ``settings(dataset, options)`` returns what else decides a result, such as the optimizer:
-        part of the identity, as JSON. `options` is the sweep file's table; it may raise Refused.
+        part of the identity, as JSON. `options` are what the user wrote; it may raise Refused.
     options : tuple of str
         Keys of its own that the table may hold.
     epochs : int, optional
@@ -156,7 +156,7 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
     default : int
         Epochs where the table says nothing.
     options : mapping
-        The sweep file's table.
+        What the user wrote of it.
 
     Raises
     ------
@@ -178,7 +178,7 @@ class ClassifierInfo:
     Attributes
     ----------
     name : str
-        Its name in the sweep file; an alias is no part of the identity.
+        Its name, as the user wrote it; an alias is no part of the identity.
     record : Classifier
     canonical : dict
         Name, version and resolved settings: what the identity is taken over.
@@ -197,7 +197,7 @@ class ClassifierInfo:
         Whose defaults the anchors are; the library's can be neither perturbed nor tuned. The
         values are the identity, not this.
     options : mapping
-        The sweep file's table.
+        What the user wrote of it.
     """
 
     name: str

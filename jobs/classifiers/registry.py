@@ -48,7 +48,7 @@ CLASSIFIERS: dict[str, Classifier] = {
         *(VIT, VIT_TRANSFER),
     )
 }
-"""By the names that sweep files use; a classifier is added by its record here."""
+"""By the names that users write; a classifier is added by its record here."""
 
 _START = 0.005
 _PREDICTED_AT_ONCE = 1024  # rows, as jobs.training.testrows has it, which imports torch
@@ -72,21 +72,21 @@ TRANSFORM_SECONDS = {
 
 
 def kind_of(name: str, kind: str | None, options: Mapping[str, Any]) -> str:
-    """Return which classifier a table of a sweep file means.
+    """Return which classifier a name and its options mean.
 
     Parameters
     ----------
     name : str
-        Of the table.
+        As the user wrote it.
     kind : str, optional
-        What it says, if anything.
+        What is said of it beside, if anything.
     options : mapping
-        The table without its kind.
+        What else the user wrote of it.
 
     Returns
     -------
     str
-        Of `names`, or of `FORMS` where the table names code of the user's; else what is unknown.
+        Of `names`, or of `FORMS` where options name code of the user's; else what is unknown.
     """
     return kind or next((form for form in FORMS if form in options), name)
 
@@ -97,14 +97,14 @@ def names() -> tuple[str, ...]:
 
 
 def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> ClassifierInfo:
-    """Resolve a classifier of a sweep file for a dataset.
+    """Resolve a named classifier for a dataset.
 
     Parameters
     ----------
     name : str
         A classifier, or an alias whose options name one as ``kind``.
     options : mapping
-        The ``[classifier.NAME]`` table: kind, hparams, grid, device, for networks epochs and
+        What the user wrote of it: kind, hparams, grid, device, for networks epochs and
         snapshots, for the others defaults, and for ``vit-transfer`` backbone and weights.
     dataset : DatasetInfo
         Decides what depends on size, and whether there are images.
@@ -164,7 +164,7 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     kind : str
         A classifier.
     options : mapping
-        The ``[classifier.NAME]`` table.
+        What the user wrote of it.
 
     Raises
     ------

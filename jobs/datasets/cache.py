@@ -42,6 +42,11 @@ def data_home() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "manyseed"
 
 
+def given_copy(digest: str, suffix: str) -> Path:
+    """Return where the copy of data that a caller gave is kept, by the SHA-256 of its file."""
+    return data_home() / "given" / f"{digest[:32]}{suffix}"
+
+
 def folder(canonical: Mapping[str, Any], home: Path) -> Path:
     """Return where the prepared copy of a dataset's source belongs."""
     provenance = _provenance(canonical)

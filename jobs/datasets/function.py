@@ -1,6 +1,6 @@
 """What a function of the user's returned: the rows themselves are the dataset's identity.
 
-`jobs.own.loading` calls the function while a sweep file is planned, and keeps what it returned as a
+`jobs.own.loading` calls the function while a sweep is planned, and keeps what it returned as a
 file of tables or arrays, which is read here. Whoever trains reads the prepared copy of that.
 """
 
@@ -32,7 +32,7 @@ PARAMETERS = (*_OWN, *_OF_FILES)
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     kept = given.get(KEPT)
     if kept is None:
-        reason = f"is called where a sweep file is planned: give it there as {OPTION}"
+        reason = f"is called where the sweep is planned: give it there as {OPTION}"
         raise Refused("source", f"{KIND}:{name}", reason)
     version = integer("version", given.get("version", 1), least=1)
     params = given.get("params", {})

@@ -44,7 +44,7 @@ class OpenMLEntry:
 
     @property
     def source(self) -> str:
-        """The entry as a sweep file names it."""
+        """The entry as users name it."""
         return f"openml:{self.name}@{self.version}"
 
 

@@ -1,4 +1,4 @@
-"""A dataset's table of the sweep file becomes a description; only files are read for it."""
+"""What users say of a dataset becomes a description; only files are read for it."""
 
 from __future__ import annotations
 

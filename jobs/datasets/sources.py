@@ -35,7 +35,7 @@ _BARE = {entry.name: entry.source for suite in SUITES.values() for entry in suit
 
 
 def names() -> tuple[str, ...]:
-    """Return all sources with names of their own, as they are written in a sweep file."""
+    """Return all sources with names of their own, as users write them."""
     return tuple(f"{kind}:{name}" for kind, source in SOURCES.items() for name in source.names)
 
 

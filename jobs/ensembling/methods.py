@@ -75,7 +75,7 @@ class Method:
     Attributes
     ----------
     name : str
-        Its name in sweep files; part of identities and of keys of streams.
+        Its name, as users write it; part of identities and of keys of streams.
     defaults : mapping
         Of every option but `members`; `OPTIONS` has what they may be.
     member_epochs : callable
@@ -226,7 +226,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         )
     }
 )
-"""By the names that sweep files use."""
+"""By the names that users write."""
 
 
 def names() -> tuple[str, ...]:
@@ -242,7 +242,7 @@ def resolve(kind: str, options: Options) -> dict[str, Any] | None:
     kind : str
         A method, or one of `SAME_AS_NONE`.
     options : mapping
-        What the sweep file says of it.
+        What the user wrote of it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Hparam grids: the combinations of values of some hparams, and how each of them is written.
 
 A configuration is written ``depth=2,lr=0.001,width=8``: sorted by name, without blanks, values as
-Python's repr gives numbers, truth values as in a sweep file.
+Python's repr gives numbers, truth values as in TOML.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transforms of images as a sweep file names them, ``name:number``, and their one normal form."""
+"""Transforms of images as users write them, ``name:number``, and their one normal form."""
 
 from __future__ import annotations
 

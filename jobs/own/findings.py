@@ -67,7 +67,7 @@ class ProbeRequest:
     Attributes
     ----------
     table : mapping
-        The table of the sweep file.
+        What the user wrote of it.
     hparams : mapping
         Their defaults.
     has_files, is_local : bool

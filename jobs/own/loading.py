@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyseed.jobs.checks import Refused, integer
-from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.function import OPTION
 from manyseed.jobs.own.findings import NoAnswer, answered
 from manyseed.jobs.own.modules import Code
@@ -86,7 +86,7 @@ def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
         if "refused" in answer:
             raise Refused(OPTION, entry, answer["refused"])
         file = folder / answer["file"]
-        kept = data_home() / "given" / f"{sha256(file)[:32]}{file.suffix}"
+        kept = given_copy(sha256(file), file.suffix)
         if not kept.exists():
             with file.open("rb") as content:
                 place(kept, partial(shutil.copyfileobj, content))

@@ -1,4 +1,4 @@
-"""What a sweep file says of a user's own classifier, checked; nothing of it is imported here."""
+"""What is said of a user's own classifier, checked; nothing of it is imported here."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ OPTIONS: Mapping[Form, tuple[str, ...]] = {
     "module": (*_COMMON, *OF_OPTIMIZERS, "epochs", "snapshots"),
     "command": (*_COMMON, "scores", "rows", "files", "timeout"),
 }
-"""Keys of a table beside the one that names its code, by form."""
+"""Options beside the one that names the code, by form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """A table that names code of the user's.
+    """What is said of a classifier that is code of the user's.
 
     Attributes
     ----------
     form : str
-        The key that names it.
+        The option that names it.
     entry : str
         ``"module:name"``; the name may have dots.
     version : int
@@ -59,7 +59,7 @@ class Own:
         What it is always called with that is no single value: lists, and tables that
         `jobs.own.calling.built` understands.
     space : tuple of Hparam
-        Hparams that the table declares, sorted by name, then single values of ``params``, which can
+        Hparams that the user declares, sorted by name, then single values of ``params``, which can
         be fixed or in a grid.
     declared : list of dict
         The first of these, as they are part of the identity.
@@ -79,7 +79,7 @@ class Own:
         Of a command its words, the form of its files of rows, and which files beside those that
         the words name are copied; part of the identity.
     options : mapping
-        The table.
+        What the user wrote of it.
     """
 
     form: Form
@@ -99,7 +99,7 @@ class Own:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """All code that the table names, the entry point first."""
+        """All code that is named, the entry point first."""
         return entries_of({"name": self.entry, "params": self.params, **self.command})
 
 
@@ -125,17 +125,17 @@ def entries_of(canonical: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def form_of(options: Mapping[str, Any]) -> Form | None:
-    """Return which kind of code a table names; None where it names none."""
+    """Return which kind of code options name; None where they name none."""
     return next((form for form in FORMS if form in options), None)
 
 
 def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
-    """Check the ``[classifier.NAME]`` table of a user's own classifier.
+    """Check what is said of a user's own classifier.
 
     Parameters
     ----------
     options : mapping
-        The table.
+        What the user wrote of it.
     of_images : bool
         Whether the dataset's rows are images: modules are given them as such by default.
 
@@ -239,7 +239,7 @@ def _is_inside(pattern: object) -> bool:
 
 
 def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, ...]:
-    """Return the hparams of the loop that trains a module, but for those that a table declares.
+    """Return the hparams of the loop that trains a module, but for those that the user declares.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Schemes as they are written in a sweep file, ``name:number``, and their one normal form."""
+"""Schemes as users write them, ``name:number``, and their one normal form."""
 
 from __future__ import annotations
 

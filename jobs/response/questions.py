@@ -1,4 +1,4 @@
-"""What a sweep file asks of each trained model, resolved for a dataset and a classifier."""
+"""What is asked of each trained model, resolved for a dataset and a classifier."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def resolve(
     Parameters
     ----------
     options : mapping
-        Of the sweep file's table: transforms, and where given layers, rows, batch, draws,
+        What the user wrote: transforms, and where given layers, rows, batch, draws,
         magnitudes, pair_magnitudes and dbi.
     dataset : DatasetInfo
     fit : object

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.cache import data_home
+from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.frame import to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
@@ -153,7 +153,7 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
         beside = {} if groups is None else {GROUP: _groups(groups, len(rows))}
         np.savez(buffer, X=rows, y=classes, **beside)
     content = buffer.getvalue()
-    file = data_home() / "given" / f"{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
+    file = given_copy(hashlib.sha256(content).hexdigest(), suffix)
     if not file.exists():
         place(file, lambda opened: opened.write(content))
     return file

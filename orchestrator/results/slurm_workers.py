@@ -30,6 +30,7 @@ from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import WORKER_KEYS
 from manyseed.orchestrator.submissions.cluster import refusal
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
+from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import ClusterError, arrays, commands, control, signals, states
 from manyseed.slurm.profile import Profile
@@ -175,7 +176,7 @@ class _Jobs:
 
     def __init__(self, profile: Profile, folder: Path, name: str) -> None:
         self.profile, self.folder, self.name = profile, folder, name
-        self.logs = folder / "submitit"
+        self.logs = SubmissionPaths(folder).submitit
         self.ids: list[str] = []
         self._started = time.time()
 

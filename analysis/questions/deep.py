@@ -58,14 +58,8 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     A task holds `POOL_BYTES` of predictions at most, or those of one run, and about ten arrays of
     one run's probabilities in float64.
     """
-    asked = CALIBRATION in options.metrics
-    if not asked or CALIBRATION in unavailable(predictions, options):
-        return []
-    position = predictions.positions(options)[-1]
-    sources = Sources.of(predictions, ["score"], options, position)
-    own = predictions.runs.filter(~pl.col("identical"))
     result = []
-    for (member,) in blocks(replace(predictions, runs=own), options, 1, position):
+    for member, sources in scored(predictions, options):
         if (ensembled := predictions.ensembled) is not None:
             for run in range(member.row.size):
                 one = partial(_measure_members, member, run, ensembled, sources, options)
@@ -81,6 +75,21 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
             task = partial(_measure, pool, sources, options, draws)
             result.append(delayed(task, pure=False)())
     return result
+
+
+def scored(predictions: Predictions, options: Options) -> Iterator[tuple[Member, Sources]]:
+    """Yield of each repeat the runs that are no copies, and where their last scores are.
+
+    There are none where calibrated metrics are not computed.
+    """
+    asked = CALIBRATION in options.metrics
+    if not asked or CALIBRATION in unavailable(predictions, options):
+        return
+    position = predictions.positions(options)[-1]
+    sources = Sources.of(predictions, ["score"], options, position)
+    own = predictions.runs.filter(~pl.col("identical"))
+    for (member,) in blocks(replace(predictions, runs=own), options, 1, position):
+        yield member, sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +13,11 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
 from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import blocks
-from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.graph.reading import Sources
 from manyseed.analysis.metrics.tempered import splits_of
-from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions.deep import MemberPool
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.deep import MemberPool, scored
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.prefixes import prefixes
 from manyseed.analysis.uncertainty.scores import calibration_errors
@@ -60,18 +58,12 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
     `deep_runs`, and where they are single networks, two or more, the average of all as well. A task
     holds what one of `analysis.questions.deep` does.
     """
-    asked = CALIBRATION in options.metrics
-    if not asked or CALIBRATION in unavailable(predictions, options):
-        return []
-    position = predictions.positions(options)[-1]
-    sources = Sources.of(predictions, ["score"], options, position)
-    own = predictions.runs.filter(~pl.col("identical"))
     of_run = 1 if predictions.ensembled is None else predictions.ensembled.members
     return [
         delayed(
             partial(_measure, member.first(options.deep_runs), of_run, sources, options), pure=False
         )()
-        for (member,) in blocks(replace(predictions, runs=own), options, 1, position)
+        for member, sources in scored(predictions, options)
     ]
 
 

@@ -24,6 +24,8 @@ from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.whole import place
 
+_PROVENANCE = ("source", "id", "digest")
+
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     if name.isascii() and name.isdigit():
@@ -84,8 +86,7 @@ def _described(number: int) -> DataShape:
     home = data_home()
     file = home / "openml" / "described" / f"{number}.json"
     try:
-        known = json.loads(file.read_bytes())
-        return _shape(known)
+        return shape(json.loads(file.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not known yet, or damaged
     try:
@@ -96,23 +97,37 @@ def _described(number: int) -> DataShape:
         "source": f"openml:{found['name']}@{found['version']}",
         "id": number,
         "digest": digest_of(samples),
-        "n_samples": len(samples.y),
-        "n_features": len(samples.cardinality),
-        "n_categorical": int((samples.cardinality > 0).sum()),
-        "class_names": samples.class_names,
-        "class_counts": np.bincount(samples.y).tolist(),
+        **counted(samples),
     }
     text = json.dumps(known, indent=1).encode()
     try:
         place(file, lambda opened: opened.write(text))
     except OSError as error:
         raise Refused("source", f"openml:{number}", f"{file} cannot be written: {error}") from error
-    return _shape(known)
+    return shape(known)
 
 
-def _shape(known: Mapping[str, Any]) -> DataShape:
+def counted(samples: Samples) -> dict[str, object]:
+    """Return what is kept of samples, beside where they are from, for `shape` to read."""
+    return {
+        "n_samples": len(samples.y),
+        "n_features": len(samples.cardinality),
+        "n_categorical": int((samples.cardinality > 0).sum()),
+        "class_names": samples.class_names,
+        "class_counts": np.bincount(samples.y).tolist(),
+    }
+
+
+def shape(known: Mapping[str, Any], provenance: Sequence[str] = _PROVENANCE) -> DataShape:
+    """Return what a file keeps of a dataset; `provenance` are the keys that say where it is from.
+
+    Raises
+    ------
+    KeyError, TypeError
+        Where the file was written otherwise.
+    """
     return DataShape(
-        provenance={key: known[key] for key in ("source", "id", "digest")},
+        provenance={key: known[key] for key in provenance},
         n_samples=known["n_samples"],
         n_features=known["n_features"],
         n_categorical=known["n_categorical"],

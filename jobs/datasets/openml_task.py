@@ -30,6 +30,7 @@ SUITE = "openml-suite:"
 
 _CLASSIFICATION = "1"
 _SECONDS = 60.0
+_PROVENANCE = ("source", "id", "target", "digest", "folds")
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
@@ -51,11 +52,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
             "target": target,
             "digest": openml.digest_of(samples),
             "folds": _digest(samples.roles),
-            "n_samples": len(samples.y),
-            "n_features": len(samples.cardinality),
-            "n_categorical": int((samples.cardinality > 0).sum()),
-            "class_names": samples.class_names,
-            "class_counts": np.bincount(samples.y).tolist(),
+            **openml.counted(samples),
             "set_counts": folds.counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
         }
         _keep(file, json.dumps(known).encode())
@@ -65,15 +62,8 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
 
 
 def _shape(known: Mapping[str, Any]) -> DataShape:
-    return DataShape(
-        provenance={key: known[key] for key in ("source", "id", "target", "digest", "folds")},
-        n_samples=known["n_samples"],
-        n_features=known["n_features"],
-        n_categorical=known["n_categorical"],
-        class_names=tuple(known["class_names"]),
-        class_counts=tuple(known["class_counts"]),
-        set_counts=np.array(known["set_counts"], dtype=np.int64),
-    )
+    set_counts = np.array(known["set_counts"], dtype=np.int64)
+    return replace(openml.shape(known, _PROVENANCE), set_counts=set_counts)
 
 
 def _digest(roles: NDArray[np.uint8]) -> str:

@@ -19,6 +19,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import FEWEST, clustered, of_pairs, t_interval, total
 from manyseed.analysis.tables.means import VARIES, compares_runs
 from manyseed.analysis.tables.snapshots import last
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.tables import WITHOUT_REPEATS, Results
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
@@ -31,6 +32,17 @@ _OF_CELLS = ("cells", "sources")
 _OF_RUNS = ("runs", "ranking")
 _OF_SOURCES = ("accuracy_mean", "ensemble_accuracy")
 _UNIT = ("cell", "epoch", "repeat_index")
+
+
+def require_confidence(confidence: float) -> None:
+    """Refuse what is no probability that an interval can have.
+
+    Raises
+    ------
+    UserError
+    """
+    if not 0 < confidence < 1:
+        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
 
 
 @dataclass(frozen=True)

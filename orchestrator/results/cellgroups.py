@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.schema import Tables
+from manyseed.orchestrator.errors import UserError, nearest
 
 GROUP = ["dataset", "classifier"]
 
@@ -27,6 +28,19 @@ def at_epoch(own: pl.DataFrame) -> str:
     """Return what a name says of the snapshot; nothing where the training has none."""
     epochs = own["epoch"].unique().sort().to_list()
     return f" at epoch {' or '.join(map(str, epochs))}" if epochs[0] > 0 else ""
+
+
+def require_axes(by: Iterable[str]) -> None:
+    """Refuse to group by what cells do not differ in.
+
+    Raises
+    ------
+    UserError
+    """
+    for name in by:
+        if name not in AXES:
+            remedy = nearest(name, AXES)
+            raise UserError("not what cells differ in", key="--by", value=name, remedy=remedy)
 
 
 def same(cells: pl.DataFrame, axis: str) -> bool:

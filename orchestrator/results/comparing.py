@@ -23,10 +23,12 @@ from manyseed.analysis.tables.twins import cells_once
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
+from manyseed.orchestrator.results.averaging import require_confidence
+from manyseed.orchestrator.results.cellgroups import require_axes
 from manyseed.orchestrator.results.compared import Compared
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
@@ -81,8 +83,7 @@ def compare_cells(
     UserError
         Where there is nothing to compare.
     """
-    if not 0 < confidence < 1:
-        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
+    require_confidence(confidence)
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
         raise UserError(
@@ -91,9 +92,7 @@ def compare_cells(
             value=a or b,
             remedy=f"give {lacking}, too",
         )
-    if by not in AXES:
-        remedy = nearest(by, AXES)
-        raise UserError("not what cells differ in", key="--by", value=by, remedy=remedy)
+    require_axes([by])
     first = AnalysedSweep(paths)
     second = first if other is None else AnalysedSweep(other)
     for sweep in {id(one): one for one in (first, second)}.values():

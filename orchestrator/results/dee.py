@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CALIBRATION
 from manyseed.analysis.questions.dee import check, compared
 from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
-from manyseed.orchestrator.errors import UserError, nearest, refused
+from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
-from manyseed.orchestrator.results.cellgroups import named
+from manyseed.orchestrator.results.cellgroups import named, require_axes
 from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
 
 
@@ -73,10 +72,7 @@ def dee(
         check(metric)
     except Refused as error:
         raise refused(error, key="--metric") from None
-    for name in by:
-        if name not in AXES:
-            remedy = nearest(name, AXES)
-            raise UserError("not what cells differ in", key="--by", value=name, remedy=remedy)
+    require_axes(by)
     results, (options, record) = read_results(paths), read_analysis(paths)
     reasons = " ".join(caveats.of_probabilities(record))
     if UNCERTAINTY not in results:

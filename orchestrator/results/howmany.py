@@ -15,11 +15,19 @@ from manyseed.analysis.questions.howmany import Answer
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
-from manyseed.orchestrator.results.cellgroups import GROUP, at_epoch, named, same, split
+from manyseed.orchestrator.results.averaging import require_confidence
+from manyseed.orchestrator.results.cellgroups import (
+    GROUP,
+    at_epoch,
+    named,
+    require_axes,
+    same,
+    split,
+)
 from manyseed.orchestrator.results.conventions import without_own
 from manyseed.orchestrator.results.ensembles import for_alpha, write
 from manyseed.orchestrator.results.inputs import KEY, Held
@@ -114,12 +122,8 @@ def howmany(
     for name, value in (("accuracy", accuracy), ("consistency", consistency)):
         if not 0 < value < math.inf:
             raise UserError("must be positive", key=f"--{name}", value=value)
-    if not 0 < confidence < 1:
-        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
-    for name in by:
-        if name not in AXES:
-            remedy = nearest(name, AXES)
-            raise UserError("not what cells differ in", key="--by", value=name, remedy=remedy)
+    require_confidence(confidence)
+    require_axes(by)
     workers = workers or local.available_cores()
     wanted = None if sizes is None else sorted(set(sizes))
     if wanted is not None and (not wanted or wanted[0] < 1):

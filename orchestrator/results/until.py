@@ -21,6 +21,7 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
+from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.survey import survey
@@ -237,8 +238,7 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Targ
         raise UserError(
             "must be above 0 and below 1", key="--until", value=half_width, remedy=remedy
         )
-    if not 0 < confidence < 1:
-        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
+    require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
         if not least <= value <= 60_000:
             message = f"must be from {least} to 60,000"

@@ -327,8 +327,23 @@ def _column(
     narrow = len(axis.figure.axes) > BESIDE
     axis.set_title(quantity.label, pad=12, fontsize=8 if narrow else None)
     axis.tick_params(axis="y", length=0)
-    axis.locator_params(axis="x", nbins=2 if narrow else 4)
+    _with_room(axis, 2 if narrow else 4)
     return marks
+
+
+def _with_room(axis: Axes, most: int) -> None:
+    """Have as many ticks across as their numbers have room for."""
+    inches = axis.get_position().width * axis.figure.get_size_inches()[0]
+    low, high = axis.get_xlim()
+    for bins in range(most, 0, -1):
+        axis.locator_params(axis="x", nbins=bins)
+        ticks = [one for one in axis.get_xticks() if low <= one <= high]
+        if len(ticks) < 2:
+            return
+        said = axis.xaxis.get_major_formatter().format_ticks(ticks)
+        room = (max(map(len, said)) + 1) * LETTER
+        if (ticks[1] - ticks[0]) / (high - low) * inches > room:
+            return
 
 
 def _strokes(ends: Sequence[tuple[float, float, float]]) -> tuple[Real, Real]:

@@ -116,6 +116,60 @@
     return [line(heads.map((head) => [clean(head), clean(`${head} ±`)])), ...all.map(line)].join("\n") + "\n";
   }
 
+  // On a narrow screen the last columns that matter least are left out, and named; files have all.
+  function fitting(table, bar) {
+    const region = table.closest(".scroll");
+    const heads = [...table.tHead.rows[0].cells];
+    const rows = [...table.tBodies[0].rows];
+    const tells = (column) => rows.some((row) => text(row.cells[column]) !== text(rows[0].cells[column]));
+    const matters = heads.map((head, column) => {
+      if (head.dataset.matters) return Number(head.dataset.matters);
+      return head.classList.contains("num") ? 0 : tells(column) ? 1.5 : 0.5; // words that are all the same
+    });
+    const order = heads.map((_, column) => column).slice(1);
+    order.sort((a, b) => matters[a] - matters[b] || b - a);
+    const told = make("span");
+    const all = make("button", { type: "button" });
+    const line = make("div", { className: "controls", hidden: true }, all, told);
+    let out = [];
+    let whole = false;
+    const leave = (columns, away) => {
+      for (const row of table.rows) for (const column of columns) row.cells[column].classList.toggle("away", away);
+    };
+    const fit = () => {
+      leave(out, false);
+      out = [];
+      const width = (one) => one.getBoundingClientRect().width;
+      let over = width(table) - width(region);
+      line.hidden = over <= 0 || region.clientWidth === 0;
+      if (!line.hidden && !whole) {
+        for (const column of order) {
+          if (over <= 0) break;
+          over -= width(heads[column]);
+          out.push(column);
+        }
+        leave(out, true);
+      }
+      const names = [...out].sort((a, b) => a - b).map((column) => text(heads[column]));
+      told.textContent = names.length ? `no room for: ${names.join(", ")}` : "";
+      all.textContent = whole ? "Columns that fit" : "All columns";
+      all.setAttribute("aria-pressed", String(whole));
+    };
+    all.addEventListener("click", () => {
+      whole = !whole;
+      fit();
+    });
+    bar.after(line);
+    let wide = -1;
+    new ResizeObserver(() => {
+      if (region.clientWidth !== wide) {
+        wide = region.clientWidth;
+        requestAnimationFrame(fit);
+      }
+    }).observe(region);
+    fit();
+  }
+
   function controls(table) {
     const rows = [...table.tBodies[0].rows];
     const region = table.closest(".scroll");
@@ -147,6 +201,7 @@
       ),
     );
     region.before(bar);
+    fitting(table, bar);
     if (rows.length > FEW) {
       table.classList.add("folded");
       const all = make("button", { type: "button" }, `Show all ${rows.length} rows`);

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from manyseed.analysis.figures.style import Plot, heights, places
 from manyseed.analysis.report.context import Context, Rows
 from manyseed.analysis.report.listed import number
+from manyseed.analysis.report.worded import better
 
 MINUS = "\N{MINUS SIGN}"
 MARKS = 8000  # dots of a page that name their run
@@ -28,6 +29,7 @@ def render(context: Context) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        better=better,
         number=number,
         shown=shown,
         known_effects=known_effects,

@@ -21,6 +21,20 @@ REFERENCES = {
 }
 """What α̂'s reference is, in words."""
 
+_MORE = ("Accuracy", "Ensemble", "Log-likelihood", "Calibrated", "Worth, runs")
+_LESS = (
+    *("Accuracy range", "Churn", "Churn against the ensemble", "Average churn", "α̂", "ECE"),
+    *("Error, %", "Brier, calibrated", "ECE, calibrated", "AURC, calibrated"),
+)
+
+
+def better(head: str) -> str:
+    """Return whether more or less of what a column has is better; empty where neither is said."""
+    name = head.partition(" ±")[0]
+    if name in _MORE or name.startswith("α̂ ≤"):
+        return "more"
+    return "less" if name in _LESS else ""
+
 
 def repeats_in_words(cells: pl.DataFrame) -> str:
     """Say how many repeats there are: of how many cells, on how many test sets each."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -92,6 +94,26 @@ def test_datasets_without_room_are_told(monkeypatch):
 def test_ticks_that_would_overlap_have_one_label():
     labels = sizes.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
     assert labels == ["", "5", "10", "", "30", "", "100", "", "200"]
+
+
+@pytest.mark.parametrize("largest", [0.09, 0.0021, 1.0])
+def test_numbers_below_an_axis_stand_apart(largest):
+    tables = planted(1, schemes=("none", "relative:0.25"), runs=4, repeats=2, alpha=0.3)
+    pairs = tables.pairs.height
+    spread = pl.Series("ec_global", [largest * k / (pairs - 1) for k in range(pairs)])
+    of = replace(tables, pairs=tables.pairs.with_columns(spread))
+    plot, *_ = of_cells.of_datasets(of)
+    plot.figure.draw_without_rendering()
+    (axis,) = [one for one in plot.figure.axes if one.get_title(loc="left") == "EC global"]
+    low, high = axis.get_xlim()
+    labels = [
+        label.get_window_extent()
+        for tick, label in zip(axis.get_xticks(), axis.get_xticklabels(), strict=True)
+        if low <= tick <= high
+    ]
+    assert len(labels) >= 2
+    for one, other in itertools.pairwise(labels):
+        assert other.x0 - one.x1 > 0.3 * one.height
 
 
 def test_groups_beyond_the_colours_get_other_markers():

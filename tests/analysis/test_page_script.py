@@ -68,6 +68,23 @@ window.addEventListener("load", async () => {
   found.inside = tip.getBoundingClientRect().right <= innerWidth;
   point(place.x, place.y - 4000);
   found.left = tip.hidden;
+  const tables = [...document.querySelectorAll(".scroll > table")].filter((one) => one.offsetWidth);
+  const every = [...table.tHead.rows[0].cells];
+  const names = (heads) => heads.map((one) => one.textContent.replace(/\\s+/g, " ").trim());
+  const seen_heads = () => names(every.filter((one) => one.offsetWidth));
+  const fits = (of) => of.parentElement.scrollWidth <= of.parentElement.clientWidth;
+  const whole = table.parentElement.parentElement.querySelector("[aria-pressed]");
+  found.columns = [names(every), seen_heads(), tables.every(fits), tables.length,
+    whole.parentElement.textContent];
+  const counts = [...table.rows].map((row) => [...row.cells]
+    .filter((one) => one.offsetWidth));
+  found.even = new Set(counts.map((one) => one.length).filter(Boolean)).size;
+  whole.click();
+  found.all_columns = [seen_heads().length, whole.getAttribute("aria-pressed")];
+  whole.click();
+  found.again = seen_heads();
+  const arrow = (name) => getComputedStyle(head(name).querySelector("button"), "::before").content;
+  found.arrows = ["Accuracy", "Churn", "EC local"].map(arrow);
   const region = one.querySelector(".scroll");
   const step = (key) => {
     region.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -137,17 +154,21 @@ window.addEventListener("load", async () => {
   found.png = await drawn;
   found.names = saved;
   found.files = await Promise.all(blobs.map((blob) => blob.text()));
+  found.width = innerWidth;
   found.errors = errors;
   found.wide = document.documentElement.scrollWidth <= window.innerWidth;
   const visible = () => [...document.querySelectorAll("figure")]
     .filter((one) => one.checkVisibility());
   found.folded = document.querySelectorAll("figure").length - visible().length;
   for (const rule of document.styleSheets[0].cssRules) {
-    if (rule.media && rule.media.mediaText === "print") rule.media.mediaText = "all";
+    if (!rule.media) continue;
+    if (rule.media.mediaText === "print") rule.media.mediaText = "all";
+    else if (rule.media.mediaText === "screen") rule.media.mediaText = "not all";
   }
   picture.setAttribute("viewBox", "0 0 600 3000");
   picture.setAttribute("width", "600pt");
   picture.setAttribute("height", "3000pt");
+  found.columns_on_paper = seen_heads().length;
   const sizes = [...document.querySelectorAll("figure svg")]
     .map((one) => one.getBoundingClientRect());
   found.paper = [visible().length - document.querySelectorAll("figure").length,
@@ -241,6 +262,27 @@ def test_tables_sort_up_and_down_by_buttons_that_take_the_focus(found):
 
 def test_many_rows_are_folded_and_shown_when_asked_for(found):
     assert (found["first"], found["all"]) == (40, 44)
+
+
+def test_columns_that_there_is_no_room_for_are_left_out_and_named(found):
+    every, heads, fit, tables, told = found["columns"]
+    assert (fit, found["even"]) == (True, 1)
+    assert tables > 2
+    missing = [name for name in every if name not in heads]
+    assert told == f"All columnsno room for: {', '.join(missing)}"
+    assert found["again"] == heads
+    assert found["all_columns"] == [len(every), "true"]
+    assert found["columns_on_paper"] == len(every)
+    words = ["Dataset", "Classifier", "Perturb continuous"]
+    if found["width"] > 1000:
+        assert heads[:3] == words
+        assert len(heads) >= 12
+    else:
+        assert heads == [*words, "Accuracy ± seeds"]
+
+
+def test_arrows_say_whether_more_is_better(found):
+    assert [one[1:2] for one in found["arrows"]] == ["↑", "↓", "o"]  # of none: "none"
 
 
 def test_tables_filter_by_words(found):

@@ -333,7 +333,7 @@ def _column(
 
 def _with_room(axis: Axes, most: int) -> None:
     """Have as many ticks across as their numbers have room for."""
-    inches = axis.get_position().width * axis.figure.get_size_inches()[0]
+    inches = axis.get_position().width * wide(WIDTH)
     low, high = axis.get_xlim()
     for bins in range(most, 0, -1):
         axis.locator_params(axis="x", nbins=bins)

@@ -169,6 +169,8 @@ window.addEventListener("load", async () => {
   picture.setAttribute("width", "600pt");
   picture.setAttribute("height", "3000pt");
   found.columns_on_paper = seen_heads().length;
+  found.boxes_on_paper = [...document.querySelectorAll("thead button")]
+    .filter((one) => getComputedStyle(one).display !== "contents").length;
   const sizes = [...document.querySelectorAll("figure svg")]
     .map((one) => one.getBoundingClientRect());
   found.paper = [visible().length - document.querySelectorAll("figure").length,
@@ -237,6 +239,11 @@ def numbers(texts):
 def test_no_error_and_no_sideways_scrolling_of_the_page(found):
     assert found["errors"] == []
     assert found["wide"]
+
+
+def test_heads_are_text_on_paper(found):
+    """Chromium repeats a head on each page, without the text of boxes within it."""
+    assert found["boxes_on_paper"] == 0
 
 
 def test_on_paper_no_figure_is_folded_or_taller_than_a_page(found):

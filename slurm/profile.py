@@ -159,11 +159,11 @@ def read_profile(path: Path) -> Profile:
     )
 
 
-def find_profile(name: str, folders: Sequence[Path] = (Path(),)) -> Path:
-    """Find a profile by its path, or by its name in `folders`, then the user's own folder.
+def find_profile(name: str) -> Path:
+    """Find a profile by its path, or by its name in this folder, then the user's own.
 
-    A name ``NAME`` is looked for as ``NAME.toml`` in each of `folders` (default: the current one),
-    then in `user_folder`. A running test cluster is there as ``testcluster``.
+    A name ``NAME`` is looked for as ``NAME.toml`` in the current folder, then in `user_folder`.
+    A running test cluster is there as ``testcluster``.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def find_profile(name: str, folders: Sequence[Path] = (Path(),)) -> Path:
         if Path(name).is_file():
             return Path(name)
         raise Refused("profile", name, "there is no such file")
-    places = [*folders, user_folder()]
+    places = [Path(), user_folder()]
     for folder in places:
         if (folder / f"{name}.toml").is_file():
             return folder / f"{name}.toml"

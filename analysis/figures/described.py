@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,10 +25,12 @@ def described(cells: pl.DataFrame) -> pl.DataFrame:
     return cells.select("cell", of).unique().sort("cell")
 
 
-def titles(cells: pl.DataFrame, names: Sequence[str] = ("dataset", "classifier")) -> dict[int, str]:
-    """Return what each cell is: what `names` hold, and what sets it apart."""
+def titles(cells: pl.DataFrame) -> dict[int, str]:
+    """Return what each cell is: dataset and classifier, and what sets it apart."""
     of = described(cells)
-    named = cells.select("cell", pl.concat_str(names, separator=" × ").alias("_name"))
+    named = cells.select(
+        "cell", pl.concat_str(["dataset", "classifier"], separator=" × ").alias("_name")
+    )
     rows = named.unique("cell").join(of, on="cell").iter_rows()
     return {cell: AXES_TOLD.join(filter(None, parts)) for cell, *parts in rows}
 

@@ -141,15 +141,13 @@ def _line(axis: Axes, table: pl.DataFrame, index: int, *, integral: bool) -> Any
     return line
 
 
-def equal_ends(end: Floats, score: Floats, equal: float = EQUAL) -> tuple[int, int] | None:
+def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
     """Return the two curves whose scores differ most among those of equal ends.
 
     Parameters
     ----------
     end, score : float64 arrays (curve,)
-        Finite.
-    equal : float
-        How far ends of equal curves are apart at most.
+        Finite; ends that are at most `EQUAL` apart are equal.
 
     Returns
     -------
@@ -157,7 +155,7 @@ def equal_ends(end: Floats, score: Floats, equal: float = EQUAL) -> tuple[int, i
         The curve of the smaller score first; None where no two have equal ends.
     """
     order = np.argsort(end, kind="stable")
-    last = np.searchsorted(end[order], end[order] + equal, side="right")
+    last = np.searchsorted(end[order], end[order] + EQUAL, side="right")
     best, found = -1.0, None
     for first, stop in enumerate(last):
         if stop - first > 1:

@@ -88,22 +88,20 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
 
 
 @styled
-def runs_by_epoch(
-    runs: pl.DataFrame, repeats: pl.DataFrame, name: str, other: str = "accuracy"
-) -> Plot | None:
-    """Draw one metric of runs against another, shaded by epoch (RKS24, figure 3).
+def runs_by_epoch(runs: pl.DataFrame, repeats: pl.DataFrame, name: str) -> Plot | None:
+    """Draw a metric of runs against their accuracy, shaded by epoch (RKS24, figure 3).
 
     Parameters
     ----------
     runs, repeats : polars frame
         With several snapshots.
-    name, other : str
-        Columns of runs, upright and across.
+    name : str
+        A column of runs.
     """
-    if not {name, other, "epoch"} <= set(runs.columns):
+    if not {name, "accuracy", "epoch"} <= set(runs.columns):
         return None
     known = varying(runs.filter(~pl.col("identical")), repeats)
-    known = known.filter(pl.col(name).is_not_null(), pl.col(other).is_not_null())
+    known = known.filter(pl.col(name).is_not_null(), pl.col("accuracy").is_not_null())
     several = pl.col("epoch").n_unique().over(GROUP) > 1
     known = known.filter(several)
     if known.is_empty():
@@ -113,7 +111,7 @@ def runs_by_epoch(
     delta = of.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
     rows = known.drop("delta", strict=False).join(delta, on=GROUP, maintain_order="left")
     label = labelled(name)
-    found = _panels(rows, name, label, "epoch", labelled(other), other)
+    found = _panels(rows, name, label, "epoch")
     legend(found.figure, found.handles, "epochs trained")
     left = known.height - found.n
     out = f"; {left:,} more are in the tables" if left else ""
@@ -125,8 +123,8 @@ def runs_by_epoch(
     )
     return Plot(
         f"epochs-{name.replace('_', '-')}",
-        f"{label} against {labelled(other)}, by epoch",
-        f"Each dot is a run at a snapshot: its {labelled(other)} and its {label} on the test set"
+        f"{label} against accuracy, by epoch",
+        f"Each dot is a run at a snapshot: its accuracy and its {label} on the test set"
         f"{probe(known) if levels else ''}, by its shade after how many epochs. "
         f"n = {counted(found.n, 'value')} of runs{out}.{told}",
         found.n,
@@ -145,15 +143,8 @@ class Panels:
         self.n = 0
 
 
-def _panels(
-    rows: pl.DataFrame,
-    name: str,
-    label: str,
-    by: str,
-    across: str = "accuracy",
-    other: str = "accuracy",
-) -> Panels:
-    """Draw a panel for each dataset and classifier, the smallest of `by` first."""
+def _panels(rows: pl.DataFrame, name: str, label: str, by: str) -> Panels:
+    """Draw a panel against accuracy for each dataset and classifier, the smallest of `by` first."""
     groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
     titles = [" × ".join(one) for one in groups.rows()]
     levels = [str(level) for level in rows[by].unique().sort().to_list()]
@@ -162,11 +153,11 @@ def _panels(
     for axis, group in zip(found.axes, groups.iter_rows(named=True), strict=True):
         here = rows.filter(**group)
         marks, found.handles = dots(
-            axis, here, (other, name), (by, levels), rows.height, shades(len(levels))
+            axis, here, ("accuracy", name), (by, levels), rows.height, shades(len(levels))
         )
         found.marks += marks
         found.n += sum(min(n, MAX_POINTS) for n in here[by].value_counts()["count"])
-        axis.set_xlabel(across)
+        axis.set_xlabel("accuracy")
         axis.locator_params(axis="x", nbins=3)
         upright(axis, here)
     return found

@@ -159,7 +159,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
                 _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
                 if hue is not None:
                     handles[hue] = _dot(look)
-        _name(axis, own, figure)
+        _name(axis, own)
         drawn.finish(axis, **of)
     if handles:
         legend(figure, handles, "classifier")
@@ -263,7 +263,7 @@ def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, l
     axis.plot([at - half, at + half], [median] * 2, color="black", linewidth=1.1)
 
 
-def _name(axis: Axes, own: Sequence[Any], figure: Figure) -> None:
+def _name(axis: Axes, own: Sequence[Any]) -> None:
     """Name the levels below a panel, upright where there is no room side by side."""
     names = [f"{one:g}" if isinstance(one, float) else str(one) for one in own]
     place = axis.get_subplotspec()

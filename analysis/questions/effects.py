@@ -68,7 +68,6 @@ EFFECTS = (
 def effects(
     tables: Tables,
     by: Sequence[str] = ("dataset", "classifier"),
-    confidence: float = CONFIDENCE,
     among: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Compare each level of an axis with its reference, all else equal.
@@ -88,7 +87,6 @@ def effects(
         are read.
     by : sequence of str
         What the differences are averaged within, beside axis, level and metric.
-    confidence : float
     among : polars frame or None
         Columns cell, axis and metric: which comparisons to take, by default all.
 
@@ -145,7 +143,7 @@ def effects(
             sd=pl.when(pl.col("_free") > 0).then((pl.col("_squares") / pl.col("_free")).sqrt())
         )
     )
-    return _with_intervals(found, confidence).select(
+    return _with_intervals(found).select(
         *(*key, "difference", "sd", "n_pairs", "n_identical", "n_test_sets"),
         *("over", "freedom", "low", "high", "p", "comparisons", "p_holm"),
         *("probe", "delta_lo", "delta_hi"),
@@ -322,12 +320,12 @@ def _of_pairs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return of_pairs(change, [*key, "n_runs", "n_runs_none"]).filter(same)
 
 
-def _with_intervals(found: pl.DataFrame, confidence: float) -> pl.DataFrame:
+def _with_intervals(found: pl.DataFrame) -> pl.DataFrame:
     estimate, variance, freedom = (
         found[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
         for name in ("difference", "variance", "freedom")
     )
-    low, high, p = t_interval(estimate, variance, freedom, confidence)
+    low, high, p = t_interval(estimate, variance, freedom, CONFIDENCE)
     found = found.with_columns(
         pl.Series("low", low).fill_nan(None),
         pl.Series("high", high).fill_nan(None),

@@ -50,14 +50,13 @@ class Standings:
     apart: tuple[tuple[str, str], ...]
 
 
-def standings(cells: pl.DataFrame, confidence: float = CONFIDENCE) -> Standings | None:
+def standings(cells: pl.DataFrame) -> Standings | None:
     """Rank classifiers; None where fewer than two of them share fewer than two datasets.
 
     Parameters
     ----------
     cells : polars frame
         The table of cells with the columns of `AXES`, of one snapshot.
-    confidence : float
     """
     known = cells.filter(pl.col("accuracy_mean").is_not_null())
     shared = block(known) if known.height else None
@@ -79,7 +78,7 @@ def standings(cells: pl.DataFrame, confidence: float = CONFIDENCE) -> Standings 
     wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
     order = np.lexsort((np.array(shared.classifiers), mean))
     rows = tuple(Standing(shared.classifiers[k], float(mean[k]), int(wins[k])) for k in order)
-    critical = critical_difference(len(rows), datasets, confidence)
+    critical = critical_difference(len(rows), datasets)
     apart = tuple(
         (one.classifier, other.classifier)
         for index, one in enumerate(rows)
@@ -89,7 +88,7 @@ def standings(cells: pl.DataFrame, confidence: float = CONFIDENCE) -> Standings 
     return Standings(rows, datasets, critical, apart)
 
 
-def critical_difference(classifiers: int, datasets: int, confidence: float = CONFIDENCE) -> float:
+def critical_difference(classifiers: int, datasets: int) -> float:
     """Return by how much two of several mean ranks must differ to be apart beyond chance."""
-    q = float(studentized_range.ppf(confidence, classifiers, np.inf)) / math.sqrt(2)
+    q = float(studentized_range.ppf(CONFIDENCE, classifiers, np.inf)) / math.sqrt(2)
     return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))

@@ -90,11 +90,11 @@ class Bands:
         )
 
 
-def difference(value: float | None, digits: int = 4) -> str:
+def difference(value: float | None) -> str:
     """Write a difference with its sign; what rounds to zero has none."""
     if value is None:
         return "–"
-    text = f"{value:+.{digits}f}"
+    text = f"{value:+.4f}"
     return text[1:] if float(text) == 0 else text.replace("-", MINUS)
 
 

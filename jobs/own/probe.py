@@ -64,7 +64,7 @@ def _imported(entry: str, copy: Path) -> None:
     try:
         load(entry)
     except BaseException as error:
-        raise _Wrong(f"cannot be imported: {_said(error, copy)}") from error
+        raise _Wrong(f"cannot be imported: {_said(error)}") from error
 
 
 def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
@@ -202,7 +202,7 @@ def _rows(request: ProbeRequest) -> TrainingSet:
     )
 
 
-def _said(error: BaseException, copy: Path | None = None) -> str:
+def _said(error: BaseException) -> str:
     """Return what was raised, and the line of the user's code that did."""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     if isinstance(error, OwnError | CommandError):

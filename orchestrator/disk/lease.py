@@ -33,6 +33,7 @@ _VARIABLE = "MANYSEED_LEASE_SECONDS"
 _SECONDS = 60.0
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 86_400.0
 _BEATS = 6
+_POLL_SECONDS = 0.1
 
 
 def clock() -> float:
@@ -119,7 +120,6 @@ class LeaseWatch:
         names: Collection[str] | None = None,
         *,
         besides: Collection[str] = (),
-        poll: float = 0.1,
     ) -> list[str]:
         """Watch until every lease is free, dead, or seen to be alive; return those that are alive.
 
@@ -131,8 +131,6 @@ class LeaseWatch:
             The leases to watch; by default all of the folder.
         besides : collection of str
             Leases that are passed over.
-        poll : float
-            Seconds between two looks.
         """
         until = clock() + self.seconds
         first: dict[str, State] = {}
@@ -152,9 +150,9 @@ class LeaseWatch:
                     moved += first.setdefault(name, state) != state
                 elif name not in self._seen:
                     over[name] = state.generation
-            if len(alive) == moved or clock() > until + poll:
+            if len(alive) == moved or clock() > until + _POLL_SECONDS:
                 return sorted(alive)
-            time.sleep(poll)
+            time.sleep(_POLL_SECONDS)
 
     def _looks(self, listed: Mapping[str, list[int]]) -> Iterator[tuple[str, State]]:
         """Look at leases without another listing of the folder."""

@@ -60,7 +60,7 @@ def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile
     except UnicodeDecodeError:
         raise UserError("the sweep file is not UTF-8 text", file=path) from None
     if settings:
-        text = with_settings(text, settings, path)
+        text = with_settings(text, settings)
         content = text.encode()
     return parse_sweep_file(text, path), content
 

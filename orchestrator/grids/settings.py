@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from manyseed.orchestrator.errors import UserError, toml_key, toml_value
@@ -26,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z][\w:.+-]*")
 _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
 
 
-def with_settings(text: str, settings: Sequence[str], path: Path) -> str:
+def with_settings(text: str, settings: Sequence[str]) -> str:
     """Return the text of a sweep file with values in the place of its own.
 
     Parameters
@@ -35,8 +34,6 @@ def with_settings(text: str, settings: Sequence[str], path: Path) -> str:
     settings : sequence of str
         Each ``key=value``: the key as in ``classifier.mlp.epochs`` or ``grid[1].vary``, the value
         as TOML has it, where one word may stand without quotes.
-    path : Path
-        The file, for messages.
 
     Raises
     ------

@@ -80,7 +80,7 @@ class Averages:
                 found.select(
                     *self.by, pl.lit(number, pl.UInt32).alias(_COLUMN), "variance", "freedom"
                 )
-                for found in self._of_seeds(number, name)
+                for found in self._of_seeds(name)
             ]
         found = (
             self._long.group_by(key, maintain_order=True)
@@ -206,7 +206,7 @@ class Averages:
             u=(s - v * mean) / v.sum().over([*self.by, _COLUMN]),
         )
 
-    def _of_seeds(self, number: int, name: str) -> Iterator[pl.DataFrame]:
+    def _of_seeds(self, name: str) -> Iterator[pl.DataFrame]:
         """Yield the same of groups with one test set of each dataset, over runs."""
         alone = self._kinds.filter(pl.col(OVER) == SEEDS).select(self.by)
         if alone.is_empty():

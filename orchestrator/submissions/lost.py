@@ -12,6 +12,8 @@ from manyseed.orchestrator.tasks.attempts import read_failures
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.orchestrator.tasks.submissionpaths import FAILURES, SubmissionPaths
 
+_SHOWN = 5
+
 
 def lost_files(paths: SweepPaths) -> list[Path]:
     """Return the files that a sweep's submissions must have, and lack: each appeared whole."""
@@ -31,7 +33,7 @@ def _lost(files: SubmissionPaths, plan: str) -> Iterator[Path]:
     yield from files.lost_reports()
 
 
-def lost_failures(listed: Sequence[Submission], shown: int = 5) -> list[str]:
+def lost_failures(listed: Sequence[Submission]) -> list[str]:
     """Return what to say of files that hold fewer failures than their attempts reported."""
     found = []
     for attempt in (attempt for submission in listed for attempt in submission.attempts()):
@@ -43,4 +45,4 @@ def lost_failures(listed: Sequence[Submission], shown: int = 5) -> list[str]:
                 f"{attempt.folder / FAILURES} lacks {n:,} of the {attempt.n_failed:,} failures "
                 "that its attempt reported: these runs count as missing until trained again"
             )
-    return found[:shown]
+    return found[:_SHOWN]

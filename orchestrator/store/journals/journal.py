@@ -17,7 +17,6 @@ from manyseed.orchestrator.errors import LeaseLost
 from manyseed.orchestrator.paths import JOURNAL
 from manyseed.orchestrator.store.journals import records
 from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.layout.arrays import NO_RECIPE
 
 SYNC_SECONDS = 30.0
 
@@ -76,7 +75,7 @@ class JournalWriter:
         """
         self._write(records.done(group, row, recipe, fit_seconds, values))
 
-    def append_copy(self, group: int, row: int, source: int, *, recipe: int = NO_RECIPE) -> None:
+    def append_copy(self, group: int, row: int, source: int) -> None:
         """Append that a run equals another one, `source`, of the same group.
 
         Parameters
@@ -84,11 +83,9 @@ class JournalWriter:
         group, row : int
             Where the store will hold it.
         source : int
-            The row of the run that it equals.
-        recipe : int
-            Its own, where it differs from the source's.
+            The row of the run that it equals, whose recipe is its own.
         """
-        self._write(records.copy(group, row, source, recipe))
+        self._write(records.copy(group, row, source))
 
     def _write(self, data: bytes) -> None:
         if not self._end:

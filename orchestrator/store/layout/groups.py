@@ -107,7 +107,7 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
             raise DamagedGroup(file, "is absent, though runs are published", _REMEDY) from None
         except DamagedFile as error:
             raise DamagedGroup(file, error.reason, _REMEDY) from None
-    group = _parse(store, path, file, content)
+    group = _parse(store, file, content)
     if group.spec.path != path or (isinstance(wanted, GroupSpec) and group.spec != wanted):
         raise DamagedGroup(file, "describes another group than was planned", _REMEDY)
     return group
@@ -181,7 +181,7 @@ def _describes_array(content: bytes) -> bool:
         return False
 
 
-def _parse(store: Path, path: str, file: Path, content: bytes) -> Group:
+def _parse(store: Path, file: Path, content: bytes) -> Group:
     try:
         attributes = json.loads(content)["attributes"][ATTRIBUTE]
         spec = GroupSpec.from_attributes(attributes, file)

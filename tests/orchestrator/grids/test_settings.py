@@ -57,7 +57,7 @@ kind = "mlp"
     ],
 )
 def test_a_value_is_set_and_comments_stay(setting: str, path: list[Any], value: Any) -> None:
-    found = with_settings(TEXT, [setting], FILE)
+    found = with_settings(TEXT, [setting])
     wanted: Any = tomllib.loads(TEXT)
     place = wanted
     for part in path[:-1]:
@@ -68,8 +68,8 @@ def test_a_value_is_set_and_comments_stay(setting: str, path: list[Any], value: 
         assert found.startswith("# a sweep\n")
         assert "# a network" in found
     # once more, and of two the last
-    assert tomllib.loads(with_settings(found, [setting], FILE)) == wanted
-    assert with_settings(TEXT, ["runs=9", "runs=3"], FILE) == with_settings(TEXT, ["runs=3"], FILE)
+    assert tomllib.loads(with_settings(found, [setting])) == wanted
+    assert with_settings(TEXT, ["runs=9", "runs=3"]) == with_settings(TEXT, ["runs=3"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -84,7 +84,7 @@ def test_a_value_is_set_and_comments_stay(setting: str, path: list[Any], value: 
 def test_any_value_is_read_back(key: str, value: Any) -> None:
     from manyseed.orchestrator.errors import toml_value
 
-    found: Any = tomllib.loads(with_settings(TEXT, [f"{key}={toml_value(value)}"], FILE))
+    found: Any = tomllib.loads(with_settings(TEXT, [f"{key}={toml_value(value)}"]))
     before = copy.deepcopy(found)
     for part in key.split("."):
         found = found[part]
@@ -107,14 +107,14 @@ def test_any_value_is_read_back(key: str, value: Any) -> None:
 )
 def test_what_is_no_setting_is_said(setting: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        with_settings(TEXT, [setting], FILE)
+        with_settings(TEXT, [setting])
 
 
 def test_two_grids_need_a_number() -> None:
     text = TEXT + "\n[[grid]]\ndataset = ['sklearn:wine']\nclassifier = ['xgb']\n"
     with pytest.raises(UserError, match=r"name one: grid\[0\] to grid\[1\]"):
-        with_settings(text, ["grid.runs=1"], FILE)
-    found = tomllib.loads(with_settings(text, ["grid[1].runs=1"], FILE))
+        with_settings(text, ["grid.runs=1"])
+    found = tomllib.loads(with_settings(text, ["grid[1].runs=1"]))
     assert "runs" not in found["grid"][0]
     assert found["grid"][1]["runs"] == 1
 

@@ -240,6 +240,11 @@ class SweepPaths:
         return self.results / f"{name}.parquet"
 
     @property
+    def ensembles_mark(self) -> Path:
+        """The empty file that shows that ensembles were drawn, so that their loss shows."""
+        return self.results / f"ensembles{GIVEN}"
+
+    @property
     def compared(self) -> Path:
         """Which versions of shards were compared with their checksums."""
         return self.results / "checked.json"

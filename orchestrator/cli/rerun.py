@@ -157,6 +157,8 @@ def _difference(found: dict[str, Any]) -> str:
     largest = found["largest_difference"]
     scores = "" if largest is None else f", scores by {largest:.2g} at most"
     where = "" if found["same_recipe"] else ", in another recipe"
+    if "recipe_unknown" in found:
+        where = f", in an unknown recipe: {found['recipe_unknown']}"
     return f"{found['labels_differ']:,} of {found['labels']:,} labels differ{scores}{where}"
 
 

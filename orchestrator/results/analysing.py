@@ -145,6 +145,8 @@ def analyze(
         cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
         of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
         write_result(paths, CURVES, of_curves.lazy(), options)
+    else:
+        paths.table(CURVES).unlink(missing_ok=True)
     conditions = Conditions.read(paths)
     bent = responses(paths, groups, plan, conditions)
     for name in (RESPONSES, RESPONSE_CURVES, CMI):

@@ -258,6 +258,8 @@ def write(
     # the single ones first: where Table I is, they are
     _write(paths, DRAWS, [own for own in each if not own.is_empty()], cells, inputs, options)
     _write(paths, ENSEMBLES, said, cells, inputs, options)
+    if paths.table(ENSEMBLES).exists():
+        paths.ensembles_mark.touch()
 
 
 def _write(
@@ -300,7 +302,10 @@ def keep(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -> list[str]
     except (FileNotFoundError, DamagedFile):
         outdated = set()
     outdated |= _kept(paths, DRAWS, inputs, options)
-    return sorted(outdated | _kept(paths, ENSEMBLES, inputs, options))
+    outdated |= _kept(paths, ENSEMBLES, inputs, options)
+    if not paths.table(ENSEMBLES).exists():
+        paths.ensembles_mark.unlink(missing_ok=True)
+    return sorted(outdated)
 
 
 def _kept(paths: SweepPaths, name: str, inputs: pl.DataFrame, options: Options) -> set[str]:
@@ -309,10 +314,10 @@ def _kept(paths: SweepPaths, name: str, inputs: pl.DataFrame, options: Options) 
     try:
         drawn = read_parquet(file, INPUT_COLUMNS)
         groups = _names(drawn)
-    except FileNotFoundError:
-        return set()
-    except (DamagedFile, pl.exceptions.ColumnNotFoundError):
-        file.unlink()
+    except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
+        if not file.exists() and not paths.ensembles_mark.exists():
+            return set()  # they were never drawn
+        file.unlink(missing_ok=True)
         return _names(Plan.read(paths).cells.join(inputs, on="cell", how="semi"))
     kept = drawn.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")
     if kept.is_empty():

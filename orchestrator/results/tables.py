@@ -114,7 +114,9 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table lazily: only the columns and rows that are needed are read."""
-        file = self._files[table]
+        file, remedy = self._files[table], self._remedy
+        if table in (ENSEMBLES, DRAWS) and self.plan and not file.exists():
+            remedy = f"draw them again: manyseed howmany {self.plan.directory}"
         try:
             frame = scan_parquet(file)
             written = self._checksums.get(table)
@@ -123,9 +125,9 @@ class Results(Mapping[str, pl.DataFrame]):
             if table in (ENSEMBLES, DRAWS) and self._checksums:  # earlier versions tied nothing
                 self._require_current(file)
         except FileNotFoundError:
-            raise DamagedFile(file, "is absent", self._remedy) from None
+            raise DamagedFile(file, "is absent", remedy) from None
         except DamagedFile as error:
-            raise DamagedFile(error.file, error.reason, self._remedy) from None
+            raise DamagedFile(error.file, error.reason, remedy) from None
         with self.damage_named(table):
             return _with_later_axes(frame)
 
@@ -218,9 +220,12 @@ def read_results(paths: SweepPaths) -> Results:
             file=paths.results,
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
-    written = {name: paths.table(name) for name in (EFFECTS, VARIANCE) if name in record.tables}
+    drawn = (ENSEMBLES, DRAWS)
     deep = (UNCERTAINTY, DEE, TACE)
-    names = (ENSEMBLES, DRAWS, MARGINS, CURVES, *deep, RESPONSES, RESPONSE_CURVES, CMI)
-    further = {name: paths.table(name) for name in names}
-    files |= written | {name: file for name, file in further.items() if file.exists()}
+    names = (MARGINS, CURVES, *deep, RESPONSES, RESPONSE_CURVES, CMI)
+    # one that was written and is absent is damage where it is asked for
+    there = {*record.tables} or {name for name in names if paths.table(name).exists()}
+    there |= {n for n in drawn if paths.ensembles_mark.exists() or paths.table(n).exists()}
+    further = (EFFECTS, VARIANCE, *drawn, *names)
+    files |= {name: paths.table(name) for name in further if name in there}
     return Results(files, record.tables, remedy(paths), paths)

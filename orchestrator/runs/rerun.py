@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs import whole
+from manyseed.jobs.classifiers.registry import is_own
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.run import MachineError, Run
 from manyseed.jobs.saving import READ, endings, lacking, saving
@@ -69,7 +70,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
     dict
         same_recipe, recipe_changes (name: [then, now]), equal (bit for bit), labels (points and
         epochs compared), labels_differ, largest_difference (of scores or margins; None where
-        labels alone are kept).
+        labels alone are kept); recipe_unknown where the file of its recipe is damaged or lost.
 
     Raises
     ------
@@ -121,6 +122,9 @@ def train_again(
     """Train a run again; with `keep`, hand over its model, too; raises as `rerun`."""
     address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
     run, models = found.fitted, list[Alive]()
+    if was_made.recipe_unknown and is_own(run.cell.classifier):
+        unknown = f"{was_made.recipe_unknown}\n  which code of yours made {address} is unknown"
+        raise UnavailableError(unknown)
     own = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
     try:
         run = replace(run, cell=fitted(paths, run.cell))
@@ -168,6 +172,8 @@ def train_again(
         "labels_differ": int((label != before["label"].ravel()).sum()),
         "largest_difference": largest,
     }
+    if was_made.recipe_unknown:
+        comparison["recipe_unknown"] = was_made.recipe_unknown
     return Again(comparison, models[0] if models else None)
 
 

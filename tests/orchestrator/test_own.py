@@ -20,7 +20,7 @@ from manyseed import Sweep
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.jobs.training.encode import dense
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
@@ -123,6 +123,10 @@ def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
             expected = model.fit(data.X + 2 * noise, data.y).predict(data.X_test)
             np.testing.assert_array_equal(labels[found.row], expected)
     assert sweep.rerun("0:0:3")["equal"] or sweep.rerun("0:0:3")["labels_differ"] == 0
+    (recipe,) = sweep.paths.recipes.glob("*.json")
+    recipe.unlink()
+    with pytest.raises(UnavailableError, match="which code of yours made 0:0:3 is unknown"):
+        sweep.rerun("0:0:3")
 
 
 def test_analysis_and_page_import_nothing_of_the_users(project: Path, tmp_path: Path) -> None:

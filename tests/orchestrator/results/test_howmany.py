@@ -318,6 +318,30 @@ def test_ensembles_of_what_did_not_change_stand(imported: Sweep) -> None:
     assert caveats(imported)["outdated"][0].startswith("Ensembles of two × imported are left out")
 
 
+@pytest.mark.parametrize("name", ["ensembles", "ensemble_draws"])
+def test_the_loss_of_ensembles_is_noticed_until_they_are_drawn_again(
+    imported: Sweep, name: str
+) -> None:
+    imported.howmany(draws=2, workers=1)
+    imported.paths.table(name).unlink()
+    with pytest.raises(DamagedFile, match=f"{name}.parquet: is absent") as caught:
+        imported.report()
+    assert f"draw them again: manyseed howmany {imported.directory}" in str(caught.value)
+    imported.analyze(OPTIONS)
+    imported.howmany(draws=2, workers=1)
+    assert name in imported.results
+    assert imported.report().exists()
+
+
+def test_lost_ensembles_are_left_out_of_a_new_analysis(imported: Sweep) -> None:
+    imported.howmany(draws=2, workers=1)
+    for name in ("ensembles", "ensemble_draws"):
+        imported.paths.table(name).unlink()
+    imported.analyze(OPTIONS)
+    assert "Ensembles of one × imported, two × imported are left out" in str(caveats(imported))
+    assert imported.report().exists()
+
+
 def test_ensembles_of_other_predictions_are_shown_nowhere(imported: Sweep) -> None:
     imported.howmany(draws=2, workers=1)
     file = imported.paths.table("ensembles")

@@ -22,7 +22,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.results import analysing, schedulers
@@ -213,6 +213,17 @@ def test_metrics_of_ones_own_by_option_and_by_sweep_file(analysed: Sweep, tmp_pa
         UserError, match=r'analysis\.metrics = "math:sqr": .*\n  did you mean "math:sqrt"'
     ):
         sweep.analyze(metrics=["math:sqr"])
+
+
+def test_tables_are_those_that_the_record_names(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    margins, curves = sweep.paths.table("margins"), sweep.paths.table("curves")
+    shutil.copy(margins, curves)  # left over from another analysis
+    assert "curves" not in sweep.results
+    margins.unlink()
+    with pytest.raises(DamagedFile, match=r"margins\.parquet: is absent") as caught:
+        sweep.report()
+    assert f"manyseed analyze {sweep.directory}" in str(caught.value)
 
 
 def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     stored = copy.show("1:0:2")["stored"]
     assert (stored["status"], stored["recipe"]) == ("done", None)
     assert stored["recipe_unknown"].startswith(f"{file}: {how}")
-    assert not copy.rerun("1:0:2")["same_recipe"]
+    again = copy.rerun("1:0:2")
+    assert not again["same_recipe"]
+    assert again["recipe_unknown"] == stored["recipe_unknown"]
     found = copy.verify()
     told = [f"how 32 runs were made is unknown: {stored['recipe_unknown']}"] * 2
     assert [one["problem"] for one in found["findings"]] == told

@@ -179,9 +179,14 @@ def report(directory: Directory) -> None:
 
         manyseed report quickstart
     """
+    from manyseed.orchestrator.submissions.lost import lost_failures
+    from manyseed.orchestrator.submissions.submission import submissions
     from manyseed.orchestrator.sweep import Sweep
 
-    say_report(Sweep(directory).report())
+    sweep = Sweep(directory)
+    say_report(sweep.report())
+    for text in lost_failures(submissions(sweep.paths)) if sweep.survey().counts["missing"] else ():
+        say(text, to=errors)
 
 
 def say_report(page: Path) -> None:

@@ -34,6 +34,8 @@ from manyseed.orchestrator.results.tables import (
     VARIANCE,
     read_results,
 )
+from manyseed.orchestrator.submissions.lost import lost_failures
+from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
 
 PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
@@ -46,10 +48,12 @@ def report(paths: SweepPaths, name: str) -> Path:
     tables = results.of_analysis(PAIRS, whole=True)
     options, record = read_analysis(paths)
     ensembles = results.get(ENSEMBLES)
+    counts = _counts(paths, record)
+    lost = lost_failures(submissions(paths)) if counts.missing else []
     page = render(
         context(
             name,
-            _counts(paths, record),
+            counts,
             tables,
             options,
             origin(paths, tables.cells, record.packages, record.analysed),
@@ -60,6 +64,7 @@ def report(paths: SweepPaths, name: str) -> Path:
                 *caveats.small_classes(tables.repeats),
                 *caveats.not_computed(record),
                 *caveats.outdated(record, ensembles),
+                *(text.removeprefix(f"{paths.directory}/") for text in lost),
             ),
             curves=results.get(CURVES),
             ensembles=ensembles,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.progress.logs import logs
@@ -142,10 +143,13 @@ def test_lost_failures_are_named_while_runs_are_missing(
     file = attempt / "failures.jsonl"
     told = f"{file} lacks 1 of the 2 failures that its attempt reported"
     assert [text[: len(told)] for text in sweep.status()["problems"]] == [told]
-    monkeypatch.setattr("sys.argv", ["manyseed", "logs", str(sweep.directory), "--failed"])
-    with pytest.raises(SystemExit, match="0"):
-        main()
-    assert told in " ".join(capsys.readouterr().err.split())
+    sweep.analyze(Options(resamples=10))
+    for verb, *option in (["logs", "--failed"], ["report"]):
+        monkeypatch.setattr("sys.argv", ["manyseed", verb, str(sweep.directory), *option])
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        assert told in " ".join(capsys.readouterr().err.split())
+    assert told.removeprefix(f"{sweep.directory}/") in sweep.paths.report.read_text()
     said: list[str] = []
     monkeypatch.setattr(local, "submit", _refuse)
     with pytest.raises(UnavailableError, match="full"):

@@ -248,8 +248,11 @@ class Learning:
 
         return Plots(self.paths)
 
-    def report(self) -> Path:
-        """Write the report's page; return where it is."""
+    def report(self, tell: Callable[[str], None] | None = None) -> Path:
+        """Write the report's page; return where it is.
+
+        `tell` gets what files are lost without which the page says less: it says so, too.
+        """
         from manyseed.orchestrator.results.reporting import report
 
-        return report(self.paths, self.name)
+        return report(self.paths, self.name, tell)

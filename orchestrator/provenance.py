@@ -181,6 +181,13 @@ def read_recipes(folder: Path) -> dict[int, Recipe]:
     return {number: read_recipe(folder, number) for number in _numbers(folder, RECIPE)}
 
 
+def lost_recipes(folder: Path) -> list[Path]:
+    """Return the files of recipes that marks show to have been there, and that are not."""
+    marks = (recipe_mark(folder, number) for number in _numbers(folder, GIVEN))
+    files = (mark.with_suffix(RECIPE) for mark in marks if mark.stat().st_size)
+    return [file for file in files if not file.exists()]
+
+
 def _numbers(folder: Path, suffix: str) -> list[int]:
     stems = (file.stem for file in folder.glob(f"[0-9]*{suffix}"))
     return sorted(int(stem) for stem in stems if stem.isdecimal())

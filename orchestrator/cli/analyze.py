@@ -179,14 +179,9 @@ def report(directory: Directory) -> None:
 
         manyseed report quickstart
     """
-    from manyseed.orchestrator.submissions.lost import lost_failures
-    from manyseed.orchestrator.submissions.submission import submissions
     from manyseed.orchestrator.sweep import Sweep
 
-    sweep = Sweep(directory)
-    say_report(sweep.report())
-    for text in lost_failures(submissions(sweep.paths)) if sweep.survey().counts["missing"] else ():
-        say(text, to=errors)
+    say_report(Sweep(directory).report(tell=_warn))
 
 
 def say_report(page: Path) -> None:
@@ -203,7 +198,11 @@ def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | No
         _submit(sweep, options, cluster, "threads", None, quiet=False)
         _follow(sweep, quiet=False)
     with console.status("writing the report"):
-        return sweep.report()
+        return sweep.report(tell=_warn)
+
+
+def _warn(text: str) -> None:
+    say(text, style="yellow", to=errors)
 
 
 def _options(sweep: Sweep, **asked: Any) -> Options:
@@ -214,15 +213,12 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
     own = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
     find_modules_here(sweep.paths, own)
 
-    def warn(text: str) -> None:
-        say(text, style="yellow", to=errors)
-
     several = {
         name: whole_numbers(text, flag(name), "2,20")
         for name, text in asked.items()
         if name in CONVENTIONS and CONVENTIONS[name].several and text is not None
     }
-    return conventions(sweep.paths, report=warn, **{**asked, **several})
+    return conventions(sweep.paths, report=_warn, **{**asked, **several})
 
 
 def print_summary(sweep: Sweep) -> None:

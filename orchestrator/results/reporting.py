@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -14,6 +15,7 @@ from manyseed.analysis.tables.snapshots import at_last, last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, once, paired
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.effects import compared
@@ -42,14 +44,21 @@ PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global
 """Columns of pairs that the page is made of."""
 
 
-def report(paths: SweepPaths, name: str) -> Path:
-    """Write the page of a sweep that was analysed; return where it is."""
+def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
+    """Write the page of a sweep that was analysed; return where it is.
+
+    What is lost, so that the page says less or counts otherwise, stands on it, and `tell` gets it.
+    """
     results = read_results(paths)
     tables = results.of_analysis(PAIRS, whole=True)
     options, record = read_analysis(paths)
     ensembles = results.get(ENSEMBLES)
     counts = _counts(paths, record)
-    lost = lost_failures(submissions(paths)) if counts.missing else []
+    lost = [f"{file} is lost: restore it" for file in lost_recipes(paths.recipes)]
+    lost += lost_failures(submissions(paths)) if counts.missing else []
+    if tell is not None:
+        for text in lost:
+            tell(text)
     page = render(
         context(
             name,

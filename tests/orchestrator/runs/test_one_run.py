@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.analysis.options import Options
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.cli import main
@@ -74,6 +75,7 @@ def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
 @pytest.mark.parametrize("how", ["is not there", "is not as it was written"])
 def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     (file,) = copy.paths.recipes.glob("*.json")
+    copy.analyze(Options(resamples=10))
     if how == "is not there":
         file.unlink()
     else:
@@ -84,6 +86,11 @@ def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     again = copy.rerun("1:0:2")
     assert not again["same_recipe"]
     assert again["recipe_unknown"] == stored["recipe_unknown"]
+    if how == "is not there":
+        said: list[str] = []
+        page = copy.report(said.append)
+        assert said == [f"{file} is lost: restore it"]
+        assert f"{file.relative_to(copy.directory)} is lost" in page.read_text()
     found = copy.verify()
     told = [f"how 32 runs were made is unknown: {stored['recipe_unknown']}"] * 2
     assert [one["problem"] for one in found["findings"]] == told

@@ -108,7 +108,7 @@ def _find(option: str, entry: str, roots: Sequence[Path]) -> Code:
         places = ", ".join(dict.fromkeys(map(str, roots)))
         raise Refused(option, entry, f"there is no module {top}, neither installed nor in {places}")
     origin = Path(found.origin) if found.origin and found.has_location else None
-    if origin is not None and not _is_installed(origin):
+    if origin is not None and not _is_installed(top, origin):
         root = origin.parent.parent if found.submodule_search_locations else origin.parent
         return _local(option, entry, module, root)  # installed so that it can be edited
     return Code(None, library=_version(top))
@@ -222,12 +222,17 @@ def imported(content: bytes) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def _is_installed(file: Path) -> bool:
+def _is_installed(top: str, file: Path) -> bool:
     places = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
     places |= {
         place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")
     }
-    return any(file.is_relative_to(place) for place in places)
+    if any(file.is_relative_to(place) for place in places):
+        return True
+    # elsewhere on the path, as by `pip install --target`; what can be edited is not listed
+    named = importlib.metadata.packages_distributions().get(top, [])
+    listed = (importlib.metadata.distribution(name) for name in {*named})
+    return any(file == each.locate_file(one) for each in listed for one in each.files or ())
 
 
 def _version(top: str) -> str:

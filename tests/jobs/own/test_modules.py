@@ -1,0 +1,38 @@
+"""Where users' code lies: whether a module is a library, or files that are copied."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from manyseed.jobs.own import modules
+
+RECORD = "shelved_boosting/__init__.py,,\nshelved_boosting/core.py,,\n"
+METADATA = "Metadata-Version: 2.1\nName: shelved-boosting\nVersion: 1.4\n"
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_what_pip_put_elsewhere_on_the_path_is_a_library(
+    is_listed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by ``pip install --target``; of an editable install the files are not listed."""
+    for name in ("__init__.py", "core.py"):
+        file = tmp_path / "shelf" / "shelved_boosting" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("class Booster: ...\n")
+    about = tmp_path / "shelf" / "shelved_boosting-1.4.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(METADATA)
+    (about / "top_level.txt").write_text("shelved_boosting\n")
+    (about / "RECORD").write_text(RECORD if is_listed else "elsewhere.pth,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "shelf"))
+    importlib.invalidate_caches()
+    found = modules.find("estimator", ["shelved_boosting:Booster"], [tmp_path])
+    if is_listed:
+        assert (found.root, found.digest) == (None, "shelved-boosting 1.4")
+        assert not found.files
+    else:
+        assert found.root == tmp_path / "shelf"
+        assert {*found.files} == {"shelved_boosting/__init__.py", "shelved_boosting/core.py"}

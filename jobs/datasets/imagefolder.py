@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
         if key != SIZE:
             reason = f"{path} is a folder of images, a class in each folder"
             raise Refused(key, given[key], reason, needs={key: None})
-    size = _size(given)
+    size = size_of(given)
     found = _look(path, size)
     names, y = classes_of(DataColumn("source", np.array(found.classes, dtype=object)))
     height, width, channels = found.shape
@@ -99,7 +99,7 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
     X = in_file((len(y), *found.shape), np.uint8)
     for i, name in enumerate(found.names):
         try:
-            X[i] = _pixels(path / name, found.shape)
+            X[i] = pixels(path / name, Path(name).name, found.shape)
         except (OSError, ValueError, SyntaxError) as error:
             raise MachineError(f"{path / name} cannot be decoded: {error}") from error
     flat = X.reshape(len(y), -1)
@@ -107,7 +107,13 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
     return Samples(flat, y, cardinality, names, found.shape, found.n_train)
 
 
-def _size(given: Mapping[str, Any]) -> tuple[int, int] | None:
+def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the height and width that a table asks for; None where it does not.
+
+    Raises
+    ------
+    Refused
+    """
     if SIZE not in given:
         return None
     size = given[SIZE]
@@ -180,37 +186,60 @@ def _names(path: Path) -> list[str]:
 
 
 def _header(path: Path, name: str) -> tuple[int, int, int]:
-    """Return height, width and channels of an image, which is not decoded for that."""
+    try:
+        return header(path / name, name)
+    except NoImage as error:
+        raise refused(path, str(error)) from error
+
+
+class NoImage(ValueError):
+    """What a source holds that is no image, or none that can be taken."""
+
+
+def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
+    """Return height, width and channels of an image, which is not decoded for that.
+
+    Raises
+    ------
+    NoImage
+        To follow the name of what holds it.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path / name) as image:
+        with Image.open(file) as image:
             if image.mode not in (*_GREY, *_COLOURED):
                 kind = "transparent grey values" if image.mode == "LA" else image.mode
                 reason = f"holds {name} of {kind}; save it with 8 bits, as grey values or RGB"
-                raise refused(path, reason)
+                raise NoImage(reason)
             return image.height, image.width, 1 if image.mode in _GREY else 3
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        reason = str(error).partition(" '")[0] or type(error).__name__
-        raise refused(path, f"holds {name}, which is no image: {reason}") from error
+        reason = str(error).partition(" '")[0].partition(" <")[0] or type(error).__name__
+        raise NoImage(f"holds {name}, which is no image: {reason}") from error
     except OSError as error:
-        raise refused(path, f"holds {name}, which cannot be read: {error}") from error
+        raise NoImage(f"holds {name}, which cannot be read: {error}") from error
 
 
-def _pixels(file: Path, shape: tuple[int, int, int]) -> Any:
-    """Return an image (height, width, channel) of bytes, in size and colour as all of them."""
+def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:
+    """Return an image (height, width, channel) of bytes, in size and colour as all of them.
+
+    Raises
+    ------
+    ValueError, OSError, SyntaxError
+        Where it cannot be decoded, or is transparent in parts.
+    """
     from PIL import Image
 
     height, width, channels = shape
     with Image.open(file) as opened:
-        image: Image.Image = _opaque(opened, file).convert("RGB" if channels == 3 else "L")
+        image: Image.Image = _opaque(opened, name).convert("RGB" if channels == 3 else "L")
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(shape)
 
 
-def _opaque(image: Image, file: Path) -> Image:
+def _opaque(image: Image, name: str) -> Image:
     """Return an image; refuse one that shows what lies behind it."""
     if image.mode == "RGBA" and image.getchannel("A").getextrema() != (255, 255):
-        raise ValueError(f"{file.name} is transparent in parts; save it as RGB")
+        raise ValueError(f"{name} is transparent in parts; save it as RGB")
     return image

@@ -9,6 +9,7 @@ from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.datasets import (
     bundled,
     function,
+    huggingface,
     openml,
     openml_task,
     synthetic,
@@ -24,6 +25,7 @@ SOURCES: dict[str, DatasetSource] = {
     "openml": openml.SOURCE,
     "openml-task": openml_task.SOURCE,
     "torchvision": vision.SOURCE,
+    "hf": huggingface.SOURCE,
     "file": tablefile.SOURCE,
     "function": function.SOURCE,
 }

@@ -11,7 +11,9 @@ import typer
 def init(
     data: Annotated[
         str,
-        typer.Argument(metavar="DATA", help="A file, CSV, Parquet or NPZ, or a source."),
+        typer.Argument(
+            metavar="DATA", help="A file, a source, or a function of yours as module:name."
+        ),
     ],
     model: Annotated[
         str | None,

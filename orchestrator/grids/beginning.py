@@ -1,6 +1,7 @@
 """``manyseed init``: a sweep file for the data and the model at hand; comments say what was seen.
 
-Nothing of the model's is imported: what it is, the names of its parameters say.
+Nothing of the model's is imported: what it is, the names of its parameters say. A function that
+returns data is called, as planning does.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,18 @@ from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets.function import KEPT, OPTION
+from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS
+from manyseed.jobs.own import modules
+from manyseed.jobs.own.table import is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
+from manyseed.orchestrator.grids.own import OwnCode
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Names of columns that are taken for the classes; else the last one is."""
+
+TARGET = "target"
 
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
 _SHOWN = 6
@@ -29,11 +37,12 @@ _WIDTH = 27
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A dataset: its source, what its table says with remarks, and what is known of it."""
+    """A dataset: its source, what its table says with remarks, what is known of it; its key."""
 
     source: str
     options: Mapping[str, tuple[Any, str]]
     info: DatasetInfo
+    key: str = "source"
 
 
 def sweep_file(data: str, model: str | None = None, target: str | None = None) -> str:
@@ -42,7 +51,7 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
     Parameters
     ----------
     data : str
-        A file, or a source such as ``"sklearn:wine"``.
+        A file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
     model : str, optional
         A classifier, ``"module:name"`` in the working folder or installed, or a script.
     target : str, optional
@@ -58,6 +67,9 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
 
 
 def _data(data: str, target: str | None) -> _Data:
+    if (returned := _returned(data)) is not None:
+        kept = Path(returned[KEPT])
+        return replace(_of_file(data, kept, target, returned["given"]), source=data, key=OPTION)
     path = Path(data.removeprefix("file:"))
     if path.is_dir() and path.suffix not in FORMATS:
         try:
@@ -69,12 +81,32 @@ def _data(data: str, target: str | None) -> _Data:
         try:
             return _Data(data, {}, datasets.resolve(data))
         except Refused as error:
-            remedy = f"a source, or a file ({', '.join(FORMATS)})"
+            remedy = f"a source, a function, or a file ({', '.join(FORMATS)})"
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
+    return _of_file(data, path, target, {})
+
+
+def _returned(data: str) -> Mapping[str, Any] | None:
+    """Return what a function returned; None where no module of that name is here."""
+    if not is_entry(data) or data.partition(":")[0] in SOURCES:
+        return None
+    try:
+        modules.find(OPTION, [data], [Path.cwd()])
+    except Refused:
+        return None
+    try:
+        return OwnCode([Path.cwd()], {}).data(data, {})
+    except Refused as error:
+        raise refused(error, key="DATA", value=data) from None
+
+
+def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]) -> _Data:
+    """Return what is in a file of which something is known already."""
     columns, unreadable = _columns(path)
     remark = "given"
     if not columns:
         raise UserError("no classes are beside it", key="DATA", value=data)
+    target = given.get(TARGET) if target is None else target
     if target is None:
         names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
         known = next((names[name] for name in TARGETS if name in names), None)
@@ -84,16 +116,20 @@ def _data(data: str, target: str | None) -> _Data:
         raise UserError("unknown column", key="--target", value=target, remedy=remedy)
     ignored = [name for name in unreadable if name != target]
     source = f"file:{path}"
+    said = {key: value for key, value in given.items() if key != TARGET}
     try:
-        info = datasets.resolve(source, target=target, ignore=ignored)
+        info = datasets.resolve(source, target=target, ignore=ignored, **said)
         odd = [each.name for each in info.columns if each.looks]
         if odd:
             ignored = sorted({*ignored, *odd})
-            info = datasets.resolve(source, target=target, ignore=ignored)
+            info = datasets.resolve(source, target=target, ignore=ignored, **said)
     except Refused as error:
         remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
-        raise refused(error, file=path, key=error.option, remedy=remedy) from None
-    options: dict[str, tuple[Any, str]] = {"target": (target, remark)}
+        file = None if given else path
+        raise refused(error, file=file, key=error.option, remedy=remedy) from None
+    options: dict[str, tuple[Any, str]] = {}
+    if target != given.get(TARGET):
+        options[TARGET] = (target, remark)
     if ignored:
         options["ignore"] = (ignored, "look like ids or dates, or hardly repeat")
     return _Data(source, options, info)
@@ -171,7 +207,8 @@ def _form(entry: str) -> str:
 
 def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator[str]:
     info = data.info
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data.source.partition(":")[2]).stem).strip("-._")
+    called = data.source.split(":", 1)[data.key == "source"]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(called).stem).strip("-._")
     own = "mine" if table else model
     known = _ON_IMAGES if info.image else _TABULAR
     models = [own] if own else [each for each in known if not classifiers.lacking(each)]
@@ -201,7 +238,7 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield f"\n# {info.n_samples:,} rows of {_kind(info)}"
     yield f"# {len(classes)} classes: {some(classes, _SHOWN)}"
     yield "[dataset.data]"
-    yield _line("source", data.source)
+    yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():
         yield _line(key, value, remark)
     if not one:

@@ -91,6 +91,68 @@ def test_what_it_writes_for_a_script_plans(here: Path) -> None:
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 40
 
 
+DATA = """
+import numpy as np
+import polars as pl
+
+def arrays():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(60, 3)), np.arange(60) % 2
+
+def parts():
+    return *arrays(), *(each[:20] for each in arrays())
+
+def table():
+    X, y = arrays()
+    return pl.DataFrame({"row_id": range(60), "dose": X[:, 0], "grade": [*map(str, y)]})
+
+def fails():
+    raise ValueError("no tape in the drive")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "splits"),
+    [
+        ("arrays", {"test": 0.25}, 2),
+        ("parts", {}, 1),
+        ("table", {"target": "grade", "ignore": ["row_id"], "test": 0.25}, 2),
+    ],
+)
+def test_a_function_that_returns_data(
+    here: Path, name: str, options: dict[str, Any], splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYSEED_DATA", str(here / "home"))
+    (here / "mydata.py").write_text(DATA)
+    text, table = written(f"mydata:{name}", "lr-sgd")
+    assert table["dataset"]["data"] == {"data": f"mydata:{name}", **options}
+    assert table["name"] == "mydata"
+    assert (
+        f"# {80 if name == 'parts' else 60} rows of {1 if name == 'table' else 3} features" in text
+    )
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["runs"] == splits * 10 * 2
+    assert not any("look like" in note for note in summary["notes"])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mydata:fails", "failed: ValueError: no tape in the drive (mydata.py, line 17)"),
+        ("mydata:lost", "cannot be imported: ImportError: mydata has no lost"),
+        ("yourdata:load", "unknown source"),
+        ("sklern:wine", "unknown source"),
+    ],
+)
+def test_a_function_that_returns_none_is_one_message(here: Path, name: str, said: str) -> None:
+    (here / "mydata.py").write_text(DATA)
+    code, printed = inside("init", name)
+    assert code == 2
+    assert said in " ".join(printed.split())
+    assert "Traceback" not in printed
+    assert not Path("sweep.toml").exists()
+
+
 def test_a_classifier_and_images(here: Path) -> None:
     X = np.zeros((20, 4, 4), dtype=np.uint8)
     np.savez(here / "images.npz", X=X, y=np.arange(20) % 2)

@@ -1,0 +1,318 @@
+"""Datasets in the manner of Hugging Face (``hf:NAME``), read by its library ``datasets``.
+
+Of a hub, from that library's cache where the network is out of reach, or in a folder. From its
+version 4 on the library executes nothing of a dataset. The samples themselves are the identity.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
+from manyseed.jobs.datasets.function import digest
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.run import MachineError
+
+CONFIG, SPLITS, TARGET = "config", "splits", "target"
+_LISTS = ("categorical", "continuous", "ignore")
+PARAMETERS = (CONFIG, SPLITS, TARGET, *_LISTS, imagefolder.SIZE)
+
+_USUAL = (("train", "test"), ("train", "validation"))
+_SAVED = ("dataset_dict.json", "state.json")
+_INSTALL = 'pip install "manyseed[hf]"'
+
+
+def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
+    asked = _asked(name, given)
+    shape, samples = _read(name, asked)
+    n_train, k = samples.n_official_train, len(samples.class_names)
+    return replace(
+        shape,
+        provenance={
+            "source": "hf" if _is_local(name) else f"hf:{name}",
+            "digest": digest(samples),
+            **asked,
+        },
+        test_counts=None
+        if n_train is None
+        else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
+        locations=(str(_place(name)) if _is_local(name) else name,),
+    )
+
+
+def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
+    (name,) = locations or (provenance["source"].removeprefix("hf:"),)
+    try:
+        asked = {key: provenance[key] for key in PARAMETERS if key in provenance}
+        _shape, samples = _read(name, asked)
+    except Refused as error:
+        raise MachineError(f"hf:{name} cannot be read as it was planned: {error}") from error
+    if (found := digest(samples)) != provenance["digest"]:
+        raise MachineError(
+            f"hf:{name} has changed: its digest is {found}, it was planned with "
+            f"{provenance['digest']}"
+        )
+    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+
+
+def _asked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a table asks for, checked but for the names of columns."""
+    found: dict[str, Any] = {TARGET: given.get(TARGET, "label")}
+    if not isinstance(found[TARGET], str):
+        raise Refused(TARGET, found[TARGET], allowed="the name of the column to predict")
+    if CONFIG in given:
+        if not isinstance(given[CONFIG], str) or not given[CONFIG]:
+            raise Refused(CONFIG, given[CONFIG], allowed="the name of one of its configurations")
+        if _is_local(name) and _is_saved(_place(name)):
+            raise Refused(CONFIG, given[CONFIG], "a saved dataset has none", needs={CONFIG: None})
+        found[CONFIG] = given[CONFIG]
+    for key in (SPLITS, *_LISTS):
+        if key not in given:
+            continue
+        names = given[key]
+        is_list = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+        if not is_list or len({*names}) < len(names) or (key == SPLITS and not names):
+            what = "splits" if key == SPLITS else "columns"
+            raise Refused(key, names, allowed=f"a list of different {what}")
+        if names:
+            found[key] = [*names] if key == SPLITS else sorted(names)
+    if imagefolder.SIZE in given:
+        found[imagefolder.SIZE] = [*(imagefolder.size_of(given) or ())]
+    return found
+
+
+def _is_local(name: str) -> bool:
+    return name.startswith((".", "/", "~"))
+
+
+def _place(name: str) -> Path:
+    return Path(name).expanduser().absolute()
+
+
+def _is_saved(path: Path) -> bool:
+    return any((path / name).is_file() for name in _SAVED)
+
+
+def _read(name: str, asked: Mapping[str, Any]) -> tuple[DataShape, Samples]:
+    """Read the splits that are asked for, the last of several as the official test part."""
+    parts = _chosen(name, _loaded(name, asked.get(CONFIG)), asked)
+    columns = [*parts[0].features]
+    for key in (TARGET, *_LISTS):
+        for each in [asked[key]] if key == TARGET else asked.get(key, ()):
+            if each not in columns:
+                raise Refused(key, each, "unknown column", columns)
+    with TemporaryDirectory(prefix="manyseed-hf-") as made:
+        file, told = _written(name, parts, asked, Path(made))
+        try:
+            shape, samples = tablefile.read(str(file), told)
+        except Refused as error:
+            if error.option == "source":
+                raise _refused(name, error.reason, needs=error.needs) from None
+            if error.option == TARGET:
+                raise Refused(TARGET, asked[TARGET], error.reason, needs=error.needs) from None
+            raise
+        if len(parts) > 1:
+            n_train = sum(len(part) for part in parts[:-1])
+            samples = replace(samples, n_official_train=n_train)
+        return shape, samples
+
+
+def _refused(name: str, reason: str, **more: Any) -> Refused:
+    return Refused("source", f"hf:{name}", reason, **more)
+
+
+def _loaded(name: str, config: str | None) -> Mapping[str, Any]:
+    """Return the splits of a dataset by their names."""
+    try:
+        import datasets  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        if error.name != "datasets":
+            raise _refused(name, f"needs the library datasets, which fails: {error}") from error
+        reason = f"needs the library datasets, which is not installed: {_INSTALL}"
+        raise _refused(name, reason) from None
+    try:
+        with _quiet(datasets):
+            if not _is_local(name):
+                found = datasets.load_dataset(name, config)
+            elif _is_saved(path := _place(name)):
+                found = datasets.load_from_disk(str(path))
+            elif path.is_dir():
+                found = datasets.load_dataset(str(path), config)
+            else:
+                raise _refused(name, "cannot be read: there is no such folder")
+    except Refused:
+        raise
+    except Exception as error:
+        said = (str(error).strip() or type(error).__name__).partition("\n")[0]
+        raise _refused(name, f"cannot be read: {said}") from error
+    return found if isinstance(found, Mapping) else {str(found.split or "train"): found}
+
+
+@contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """Let a library that shows its progress be quiet about it."""
+    is_quiet = library.are_progress_bars_disabled()
+    library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not is_quiet:
+            library.enable_progress_bars()
+
+
+def _chosen(name: str, found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[Any]:
+    names = asked.get(SPLITS)
+    if names is None:
+        usual = (each for each in _USUAL if {*each} <= {*found})
+        names = next(usual, tuple(found) if len(found) == 1 else ())
+        if not names:
+            reason = f"has the splits {', '.join(found)}; name those that are meant"
+            raise _refused(name, reason, needs={SPLITS: [*found][:2]})
+    for each in names:
+        if each not in found:
+            raise Refused(SPLITS, each, "unknown split", found)
+    parts = [found[each] for each in names]
+    for each, part in zip(names, parts, strict=True):
+        if part.features != parts[0].features:
+            raise Refused(SPLITS, each, f"has other columns than {names[0]}")
+        if not len(part):
+            raise Refused(SPLITS, each, "has no rows")
+    return parts
+
+
+def _written(
+    name: str, parts: Sequence[Any], asked: Mapping[str, Any], folder: Path
+) -> tuple[Path, dict[str, Any]]:
+    """Write samples to a file that `tablefile` reads; return it, and what is to be said of it."""
+    target, ignored = asked[TARGET], {*asked.get("ignore", ())}
+    features = {
+        column: kind
+        for column, kind in parts[0].features.items()
+        if column != target and column not in ignored
+    }
+    images = [column for column, kind in features.items() if _is_array(kind)]
+    if not images:
+        if imagefolder.SIZE in asked:
+            size = asked[imagefolder.SIZE]
+            raise Refused(imagefolder.SIZE, size, "there are no images", needs={"size": None})
+        lists = {key: asked[key] for key in _LISTS if key in asked}
+        return _table(parts, target, folder), {TARGET: target, **lists}
+    if others := [column for column in features if column != images[0]]:
+        reason = f"column {images[0]!r} is all of a row, as images and arrays are"
+        raise _refused(name, reason, needs={"ignore": sorted({*ignored, *others})})
+    if column := next((each for key in _LISTS[:2] for each in asked.get(key, ())), None):
+        key = next(key for key in _LISTS if column in asked.get(key, ()))
+        raise Refused(key, column, "the rows are images or arrays, which have no columns")
+    (X,) = images
+    if type(features[X]).__name__ == "Image":
+        _pixels(name, parts, X, asked, folder / "X.npy")
+    else:
+        _arrays(name, parts, X, asked, folder / "X.npy")
+    classes = [label for part in parts for label in _labels(part, target)]
+    if missing := classes.count(None):
+        reason = f"{missing} of {len(classes)} values are missing; name other splits"
+        raise Refused(TARGET, target, reason, needs={SPLITS: ["train"]})
+    np.save(folder / "y.npy", np.array(classes, dtype=str))
+    return folder / "X.npy", {TARGET: "y.npy"}
+
+
+def _is_array(kind: Any) -> bool:
+    """Return whether a column holds images, arrays of numbers, or lists of them."""
+    name = type(kind).__name__
+    if name in ("List", "LargeList", "Sequence"):
+        return getattr(kind.feature, "dtype", "").rstrip("0123456789") in ("int", "uint", "float")
+    return name in ("Image", "Array2D", "Array3D")
+
+
+def _labels(part: Any, column: str) -> list[str | None]:
+    """Return a column as text; of what is declared as classes, their names."""
+    kind, values = part.features[column], part.with_format(None)[column][:]
+    if type(kind).__name__ == "ClassLabel":
+        return [None if v is None or v < 0 else kind.names[v] for v in values]
+    return [None if v is None else str(v) for v in values]
+
+
+def _table(parts: Sequence[Any], target: str, folder: Path) -> Path:
+    """Write a table, in which classes are text."""
+    import polars as pl
+
+    made = []
+    for part in parts:
+        frame = part.with_format(None).to_polars()
+        named = [
+            pl.Series(column, _labels(part, column), dtype=pl.String)
+            for column, kind in part.features.items()
+            if type(kind).__name__ == "ClassLabel"
+        ]
+        made.append(frame.with_columns(named))
+    pl.concat(made).write_parquet(folder / "data.parquet")
+    return folder / "data.parquet"
+
+
+def _arrays(
+    name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any], file: Path
+) -> None:
+    """Write arrays of one shape as one array (sample, …)."""
+    if imagefolder.SIZE in asked:
+        size = asked[imagefolder.SIZE]
+        raise Refused(imagefolder.SIZE, size, "arrays have their size", needs={"size": None})
+    try:
+        found = [np.asarray(part.with_format("numpy")[column][:]) for part in parts]
+        X = np.concatenate(found)
+    except ValueError:
+        X = np.empty(0, dtype=object)
+    if X.dtype.kind not in "biuf":
+        raise _refused(name, f"holds arrays of several shapes in column {column!r}")
+    np.save(file, X)
+
+
+def _pixels(
+    name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any], file: Path
+) -> None:
+    """Write images as one array (sample, height, width, channel) of bytes."""
+    import datasets
+
+    undecoded = [part.cast_column(column, datasets.Image(decode=False)) for part in parts]
+
+    def opened() -> Iterator[tuple[str, BinaryIO]]:
+        number = 0
+        for part in undecoded:
+            for held in part.with_format(None).select_columns([column]):
+                number += 1
+                if (image := held[column]) is None:
+                    raise _refused(name, f"has no image in row {number} of column {column!r}")
+                content = image["bytes"] or Path(image["path"]).read_bytes()
+                yield f"image {number}", io.BytesIO(content)
+
+    try:
+        headers = [imagefolder.header(content, which) for which, content in opened()]
+        sizes = Counter((height, width) for height, width, _ in headers)
+        if len(sizes) > 1 and imagefolder.SIZE not in asked:
+            (common, _), *_ = sizes.most_common(1)
+            reason = f"holds images of {len(sizes)} sizes; most have {common[0]} × {common[1]}"
+            raise _refused(name, f"{reason} pixels", needs={imagefolder.SIZE: [*common]})
+        height, width = asked.get(imagefolder.SIZE) or next(iter(sizes))
+        shape = (height, width, max(channels for _, _, channels in headers))
+        X = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(headers), *shape))
+        for row, (which, content) in enumerate(opened()):
+            X[row] = imagefolder.pixels(content, which, shape)
+        X.flush()
+    except Refused:
+        raise
+    except imagefolder.NoImage as error:
+        raise _refused(name, str(error)) from error
+    except (OSError, ValueError, SyntaxError) as error:
+        raise _refused(name, f"holds an image that cannot be decoded: {error}") from error
+
+
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)

@@ -277,3 +277,17 @@ def test_modules_and_commands_have_no_members(project: Path, tmp_path: Path) -> 
         text = text.replace("[[grid]]", '[[grid]]\nensembling = ["snapshot"]')
         with pytest.raises(UserError, match=said):
             plan_change(write(project, text), tmp_path / "sweep")
+
+
+def test_several_seeds_are_told_with_their_streams(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, numpy as np\none, two, test, _, out = sys.argv[1:]\n"
+        "drawn = [np.random.default_rng(int(seed)).normal(size=(33, 3)) for seed in (one, two)]\n"
+        "np.save(out, sum(drawn))\n"
+    )
+    text = SWEEP.replace('"net", "program"', '"program"').partition("[classifier.net]")[0]
+    text += "[classifier.program]\ncommand = '''python train.py\n"
+    text += "    {seeds.init} {seeds.batch} {test} {train} {out}'''\n"
+    summary = plan_change(write(project, text), tmp_path / "sweep").summary()
+    told = "program: seeds: {seeds.init} from init, {seeds.batch} from batch"
+    assert told in summary["notes"]

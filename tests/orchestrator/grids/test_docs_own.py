@@ -61,8 +61,8 @@ def test_the_example_plans(tmp_path: Path) -> None:
     ],
 )
 def test_other_examples_plan(tmp_path: Path, name: str, runs: int, note: str) -> None:
-    if name == "hydra":
-        pytest.importorskip("hydra")
+    if name in ("hydra", "lightning"):
+        pytest.importorskip(name)
     file = ROOT / "examples" / "own" / f"{name}.toml"
     summary = plan_change(file, tmp_path / "out").summary()
     assert summary["runs"] == runs

@@ -1,5 +1,7 @@
 """Fill ``docs/fashion.md`` from its sweep: below each command its table, or its figure.
 
+Which runs table IV is of is filled in, too, as the page of the report chooses them.
+
 Run from the repository's folder, once the sweep is trained and analysed and `manyseed howmany` was
 asked: ``python docs/make_fashion.py fashion``. The sentences between are written by hand.
 """
@@ -15,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAGE = HERE / "fashion.md"
 DPI = 100
+_SIMILAR = re.compile(r"cell = \d+ AND run_index IN \([\d, ]*\)")
 _TABLE = re.compile(r"(```sh\n(manyseed query fashion [^`]*?)\n```\n\n)\|.*?\n(?=\n)", re.DOTALL)
 _FIGURE = re.compile(r"```sh\n(manyseed plot fashion [^\n]*)\n```\n\n!\[[^]]*\]\(([^)]*)\)")
 
@@ -26,8 +29,19 @@ def ask(command: str, sweep: Path) -> str:
     return subprocess.run(run, check=True, capture_output=True, text=True).stdout
 
 
+def similar_cnns(sweep: Path) -> str:
+    """Return the condition of the CNNs of similar accuracy that differ most in α̂."""
+    from manyseed import Sweep
+    from manyseed.analysis.report.listed import similar
+
+    rows = similar(Sweep(sweep).results["runs"].filter(classifier="cnn"))
+    chosen = ", ".join(map(str, rows["run_index"].sort()))
+    return f"cell = {rows['cell'][0]} AND run_index IN ({chosen})"
+
+
 def filled(page: str, sweep: Path) -> str:
     """Return the page with its tables as the sweep has them; notes below a table are left out."""
+    page = _SIMILAR.sub(similar_cnns(sweep), page)
 
     def table(found: re.Match[str]) -> str:
         return found[1] + ask(found[2], sweep).partition("\n\n")[0].rstrip("\n") + "\n"

@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
@@ -19,7 +20,7 @@ from manyseed.analysis.figures.quantities import schemas, table_of
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from tests.analysis.planted import planted
-from tests.orchestrator.conftest import inside
+from tests.orchestrator.conftest import inside, train, write
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -155,7 +156,12 @@ def test_the_gallery_shows_what_its_commands_draw() -> None:
 
 def gallery() -> ModuleType:
     """The script that draws the gallery."""
-    spec = spec_from_file_location("make_gallery", DOCS / "make_gallery.py")
+    return script("make_gallery")
+
+
+def script(name: str) -> ModuleType:
+    """A script of the documentation."""
+    spec = spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -183,3 +189,82 @@ def test_the_study_has_its_tables_and_figures() -> None:
     tables = re.findall(r"manyseed query fashion .*? -c (\S+) .*\n```\n\n\| (.*) \|\n", page)
     assert len(tables) == 4
     assert all(asked.split(",") == heads.split(" | ") for asked, heads in tables)
+
+
+SOURCES = ("init", "batch", "init+batch")
+STUDY = """
+name    = "study"
+seed    = 3
+repeats = 1
+runs    = 8
+
+[analysis]
+alpha_reference = "half"
+resamples       = 20
+
+[[grid]]
+dataset    = ["points"]
+classifier = ["cnn", "mlp"]
+vary       = ["init", "batch", "init+batch"]
+
+[[grid]]
+dataset    = ["points"]
+classifier = ["lr-sgd"]
+runs       = 4
+
+[dataset.points]
+source   = "sklearn:digits"
+classes  = { tops = ["0", "3", "6", "8", "9"], others = ["1", "2", "4", "5", "7"] }
+positive = "tops"
+test     = 0.8
+
+[classifier.cnn]
+epochs = 1
+
+[classifier.mlp]
+epochs = 1
+"""
+
+
+def tables_of(page: str) -> list[list[dict[str, str]]]:
+    """Return the tables of a page, their rows as texts."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        heads, _, *rows = (line.strip("| ").split(" | ") for line in table.splitlines())
+        found.append([dict(zip(heads, row, strict=True)) for row in rows])
+    return found
+
+
+def test_the_study_is_filled_from_a_sweep(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "study.toml", STUDY), tmp_path / "sweep")
+    sweep.analyze()
+    sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'")
+    before = (DOCS / "fashion.md").read_text()
+    page = script("make_fashion").filled(before, sweep.directory)
+    assert page != before
+    judged, counted, ensembles, sources, _, similar = tables_of(page)
+    runs = sweep.results["runs"].filter(pl.col("alpha_hat").is_not_null())
+    cnns = runs.filter(classifier="cnn")
+    above = runs.group_by("classifier", "vary").agg((pl.col("alpha_hat") > 0.05).sum())
+    assert {(row["classifier"], row["vary"], int(row["above"])) for row in judged} == {
+        *above.iter_rows()
+    }
+    alike = pl.col("accuracy").is_between(0.9685, 0.9715)
+    expected = cnns.select(
+        judged=pl.len(),
+        infeasible=(pl.col("alpha_hat_infeasible") > 0).sum(),
+        alike=alike.sum(),
+        alike_above=(alike & (pl.col("alpha_hat") > 0.05)).sum(),
+    )
+    (row,) = counted
+    assert {name: int(value) for name, value in row.items()} == expected.row(0, named=True)
+    assert [int(one["size"]) for one in ensembles] == sorted({int(o["size"]) for o in ensembles})
+    assert {(one["classifier"], one["vary"]) for one in sources} == {
+        (classifier, vary) for classifier in ("cnn", "mlp") for vary in SOURCES
+    }
+    said = html.unescape(sweep.report().read_text())
+    addresses = [one["address"] for one in similar]
+    assert len(addresses) == 4
+    cell = r"\s*<td[^>]*>"
+    listed = rf"{cell}cnn</td>{cell}[^<]*</td>{cell}(\d+:0:\d+)</td>"
+    assert re.findall(listed, said) == addresses

@@ -1,0 +1,147 @@
+"""The command at a real terminal: watching ends by Ctrl-C, and the shell completes by Tab."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from tests.orchestrator.conftest import MANYSEED, write
+
+HELD = """
+import time
+from pathlib import Path
+
+def train(X, y, X_test, n_classes):
+    while not Path("{folder}/go").exists():
+        time.sleep(0.01)
+    return [[0.0] * n_classes for _ in X_test]
+"""
+
+SWEEP = """
+name    = "held"
+seed    = 1
+repeats = 1
+runs    = 2
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["held"]
+
+[classifier.held]
+train = "held:train"
+probe = false
+"""
+
+
+class Terminal:
+    """A program in front of a terminal, what it writes there, and its user's keys."""
+
+    def __init__(self, *words: object, cwd: Path, kind: str) -> None:
+        self._ours, theirs = os.openpty()
+        self.said = ""
+        self.program = subprocess.Popen(
+            ["setsid", "--ctty", *map(str, words)],
+            cwd=cwd,
+            env=os.environ | {"TERM": kind, "PS1": "> ", "COLUMNS": "200"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+
+    def keys(self, keys: str) -> None:
+        """Press keys; what was said before is forgotten."""
+        self.said = ""
+        os.write(self._ours, keys.encode())
+
+    def read(self, until: str, timeout: float = 120) -> str:
+        """Return what is said until a text stands in it, or the program ends."""
+        ends = time.monotonic() + timeout
+        while until not in self.said and time.monotonic() < ends:
+            if select.select([self._ours], [], [], 0.1)[0]:
+                try:
+                    self.said += os.read(self._ours, 4096).decode(errors="replace")
+                except OSError:  # nobody writes any more
+                    break
+        assert until in self.said, self.said
+        return self.said
+
+    def close(self) -> None:
+        """Hang up."""
+        os.close(self._ours)
+        self.program.kill()
+        self.program.wait()
+
+
+@contextmanager
+def terminal(*words: object, cwd: Path, kind: str = "xterm") -> Iterator[Terminal]:
+    opened = Terminal(*words, cwd=cwd, kind=kind)
+    try:
+        yield opened
+    finally:
+        with suppress(OSError):
+            opened.close()
+
+
+def test_watching_ends_by_ctrl_c_and_the_sweep_goes_on(
+    tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    write(tmp_path / "held.py", HELD.format(folder=tmp_path))
+    sweep = Sweep.plan(write(tmp_path / "held.toml", SWEEP), tmp_path / "sweep")
+    stopped.append(sweep)
+    assert sweep.submit(workers=1) is not None
+    try:
+        with terminal(MANYSEED, "status", sweep.directory, "--watch", cwd=tmp_path) as shown:
+            shown.read("0/2")
+            shown.keys("\x03")
+            told = shown.read("manyseed cancel")
+            assert "The sweep goes on without this terminal." in told
+            assert f"manyseed status {sweep.directory} --watch" in told
+            assert shown.program.wait(60) == 130
+        assert sweep.status()["tasks"] == {"running": 1}
+    finally:
+        (tmp_path / "go").touch()
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+
+
+@pytest.fixture(scope="module")
+def shell(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A bash that completes the command, in a folder with an analysed sweep."""
+    folder = tmp_path_factory.mktemp("shell")
+    copy = Sweep(shutil.copytree(quick.directory, folder / "sweep"))
+    copy.analyze(Options(resamples=5), workers=1)
+    with terminal("bash", "--norc", "--noprofile", "-i", cwd=folder, kind="dumb") as opened:
+        opened.keys(f"PATH={MANYSEED.parent}:$PATH\n")
+        opened.keys('eval "$(manyseed --show-completion bash)"; echo "rea"dy\n')
+        opened.read("ready")
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("que", "ry "),
+        ("query sweep --table rank", "ing "),
+        ("query sweep --columns cell,perturb_cont", "inuous "),
+        ("query sweep --where perturb_cont", "inuous "),
+        ("query sweep -w \"perturb_continuous = 'rel", "ative:0.5'\" "),
+        ("query sweep -w \"classifier IN ('lr-sgd', 'x", "gb'\" "),
+        ("plot sweep accuracy_r", "ange "),
+    ],
+)
+def test_the_shell_completes_by_tab(shell: Terminal, typed: str, expected: str) -> None:
+    shell.keys(f"manyseed {typed}\t")
+    shell.read(typed + expected)
+    shell.keys("\x03")  # another line
+    shell.read("> ")

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import output, progress, status
 from manyseed.orchestrator.cli.output import SCHEMA
 from manyseed.orchestrator.progress import watch
@@ -43,8 +45,17 @@ def documented(verb: str) -> set[str]:
         ("howmany", "--sizes", "1,2", "--draws", "10"),
         ("compare",),
         ("answers",),
+        ("logs", "0:0:1"),
+        ("query", "--sql", "SELECT cell FROM runs"),
+        ("variance",),
+        ("dee",),
+        ("plot",),
+        ("plot", "accuracy", "-o", "accuracy.svg"),
+        ("verify", "--repair"),
+        ("datasets list",),
+        ("doctor",),
     ],
-    ids=lambda arguments: arguments[0],
+    ids=" ".join,
 )
 def test_answers_have_the_keys_that_are_documented(
     quick: Sweep, tmp_path: Path, arguments: tuple[str, ...]
@@ -52,15 +63,34 @@ def test_answers_have_the_keys_that_are_documented(
     verb, *others = arguments
     shutil.copytree(quick.directory, tmp_path / "copy")
     sweep = Sweep(tmp_path / "copy")
-    if verb in ("query", "howmany", "compare", "answers"):
-        sweep.analyze()
-    what = quick.paths.sweep_file if verb == "plan" else sweep.directory
-    result = command(verb, what, *others, "--json")
+    if verb in ("query", "howmany", "compare", "answers", "variance", "plot"):
+        sweep.analyze(Options(resamples=5))
+    elif verb == "dee":
+        sweep.analyze(Options(resamples=5, calibration=True, deep_draws=3))
+    of_sweep = [quick.paths.sweep_file if verb == "plan" else sweep.directory]
+    what = [] if verb in ("datasets list", "doctor") else of_sweep
+    result = command(*verb.split(), *what, *others, "--json", cwd=tmp_path)
     value = json.loads(result.stdout)
     assert next(iter(value)) == "schema"
     assert value.pop("schema") == SCHEMA
     cell = {"perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "augment"}
     assert value.keys() - cell <= documented(verb)
+
+
+def test_the_page_has_a_row_for_each_command_that_has_json() -> None:
+    from typer.main import get_command
+
+    from manyseed.orchestrator.cli.commands import app
+
+    def having(command: Any, name: str) -> Iterator[str]:
+        for own, one in getattr(command, "commands", {}).items():
+            yield from having(one, f"{name} {own}".strip())
+        if any("--json" in option.opts for option in command.params):
+            yield name
+
+    verbs = set(having(get_command(app), ""))
+    assert {"status", "query", "datasets list"} <= verbs
+    assert verbs == set(re.findall(r"^\| `([a-z ]+)` \|", PAGE.read_text(), re.MULTILINE))
 
 
 def test_an_error_is_an_object_too(quick: Sweep, tmp_path: Path) -> None:

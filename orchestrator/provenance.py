@@ -7,14 +7,17 @@ its threads and precision, the device class and the versions of what computes.
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
+from manyseed import jobs
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.orchestrator.disk.placing import place_new, read_plain
 from manyseed.orchestrator.disk.records import json_text, read_record
@@ -45,6 +48,9 @@ class Recipe:
     own : mapping
         Of users' own code: what distinguishes it from other code of that name and version, by
         `code_key`.
+    code : str
+        The digest of the product's own code that trains, where it is installed so that it can be
+        edited; also None where that was not recorded yet.
     """
 
     form: str | None = None
@@ -56,6 +62,7 @@ class Recipe:
     packages: Mapping[str, str] | None = None
     tuned: Mapping[str, Value] | None = None
     own: Mapping[str, str] | None = None
+    code: str | None = None
 
     @classmethod
     def here(cls, gpu: str | None = None) -> Recipe:
@@ -68,11 +75,14 @@ class Recipe:
             device_class=gpu or cpu_class(),
             python=platform.python_version(),
             packages=package_versions(),
+            code=code_digest(),
         )
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
         """Return in what `now` differs, by name: the values of this one and of that."""
         pairs = {name: (getattr(self, name), value) for name, value in now.to_json().items()}
+        if self.code is None:
+            pairs.pop("code", None)
         return {name: (before, after) for name, (before, after) in pairs.items() if before != after}
 
     def to_json(self) -> dict[str, object]:
@@ -96,6 +106,29 @@ def package_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
+
+
+@cache
+def code_digest() -> str | None:
+    """Return what tells the code that trains from other code of this version.
+
+    None where it is installed as a release is, whose code is its version.
+    """
+    try:
+        told = json.loads(distribution("manyseed").read_text("direct_url.json") or "")
+        is_edited = told["dir_info"].get("editable", False)
+    except (PackageNotFoundError, ValueError, KeyError):
+        return None
+    return folder_digest(Path(jobs.__file__).resolve().parent) if is_edited else None
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the SHA-256 of a folder's modules, each by its name and content."""
+    whole = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        each = hashlib.sha256(file.read_bytes()).hexdigest()
+        whole.update(f"{each}  {file.relative_to(folder).as_posix()}\n".encode())
+    return f"sha256:{whole.hexdigest()}"
 
 
 def cpu_class() -> str:

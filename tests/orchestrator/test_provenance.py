@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from manyseed.orchestrator import provenance
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
+from manyseed.orchestrator.sweep import Sweep
+from tests.orchestrator.conftest import write
 
 
 def test_processes_of_equal_number_on_two_nodes_record_each_its_own_recipe(
@@ -120,3 +122,67 @@ def test_marks_of_earlier_versions_are_empty(tmp_path: Path) -> None:
     (tmp_path / "0001.given").write_bytes(b"")
     assert read_recipes(tmp_path) == {1: Recipe(threads=1)}
     assert register(tmp_path, Recipe(threads=1)) == 1
+
+
+def test_code_that_can_be_edited_is_part_of_the_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs" / "inner").mkdir(parents=True)
+    (tmp_path / "jobs" / "__init__.py").write_text("")
+    fit = tmp_path / "jobs" / "inner" / "fit.py"
+    fit.write_text("EPOCHS = 1\n")
+    monkeypatch.setattr(provenance.jobs, "__file__", str(tmp_path / "jobs" / "__init__.py"))
+
+    def digest(told: str | None) -> str | None:
+        class Installed:
+            def read_text(self, name: str) -> str | None:
+                assert name == "direct_url.json"
+                return told
+
+        monkeypatch.setattr(provenance, "distribution", lambda _: Installed())
+        provenance.code_digest.cache_clear()
+        return provenance.code_digest()
+
+    editable = '{"dir_info": {"editable": true}, "url": "file:///a"}'
+    try:
+        for released in (None, '{"url": "file:///a.whl"}', '{"dir_info": {}, "url": "file:///a"}'):
+            assert digest(released) is None
+        before, again = digest(editable), digest(editable)
+        fit.write_text("EPOCHS = 2\n")
+        edited = digest(editable)
+        fit.rename(fit.with_name("loop.py"))
+        assert before == again
+        assert len({None, before, edited, digest(editable)}) == 4
+    finally:
+        provenance.code_digest.cache_clear()
+
+
+SWEEP = """
+name = "edited"
+seed = 1
+repeats = 1
+runs = 3
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+"""
+
+
+def test_a_sweep_is_not_gone_on_with_in_code_that_was_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "edited.toml", SWEEP), tmp_path / "sweep")
+    sweep.submit(workers=1, limit=1)
+    sweep.wait()
+    monkeypatch.setattr(provenance, "code_digest", lambda: "sha256:edited")
+    with pytest.raises(UserError, match=r"another recipe \(code: sha256:\w+ → sha256:edited\)"):
+        sweep.submit(workers=1)
+    sweep.submit(workers=1, other_recipe=True)
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] == 3
+
+
+def test_code_that_was_not_recorded_yet_is_no_other_recipe() -> None:
+    earlier, now = Recipe("sequential"), Recipe("sequential", code="sha256:1")
+    assert earlier.changes(now) == {}
+    assert now.changes(Recipe("sequential", code="sha256:2")) == {"code": ("sha256:1", "sha256:2")}

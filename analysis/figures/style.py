@@ -171,6 +171,27 @@ def places(plot: Plot) -> list[tuple[float, float, str]]:
     return found
 
 
+def values(plot: Plot) -> dict[str, list[Any]]:
+    """Return what the dots that have a name stand for, in the order of `places`.
+
+    Columns by name: ``panel``, and ``value`` of the rows of cells, of others what their axes say.
+    """
+    axes = [mark.axis for mark in plot.marks]
+    if plot.of_cells:
+        names = ["value"]
+    else:
+        across = {axis.get_xlabel() for axis in axes if axis.get_xlabel()}
+        up = next((axis.get_ylabel() for axis in plot.figure.axes if axis.get_ylabel()), "y")
+        names = [across.pop() if len(across) == 1 else "x", up]
+    columns: dict[str, list[Any]] = {"panel": [], **{name: [] for name in names}}
+    for axis, mark in zip(axes, plot.marks, strict=True):
+        title = axis.get_title(loc="left") or axis.get_title()
+        columns["panel"] += [" ".join(title.split())] * len(mark.runs)
+        for name, numbers in zip(names, (mark.x, mark.y), strict=False):
+            columns[name] += [float(f"{value:.6g}") for value in numbers]
+    return columns
+
+
 def heights(plot: Plot) -> list[tuple[Sequence[str], float, float]]:
     """Return the levels of each band and where it begins and ends, in units of the figure's SVG."""
     tall, inch = 72 * plot.figure.get_figheight(), plot.figure.dpi

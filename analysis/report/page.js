@@ -97,12 +97,21 @@
     ].join("\n");
   }
 
+  const quoted = (value) => (/[",\n]/.test(value) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
+
+  // What the dots of a figure stand for, a row each.
+  function dotted({ runs, panels, values }) {
+    const { panel, ...others } = values;
+    const columns = [runs, panel.map((index) => panels[index]), ...Object.values(others)];
+    const rows = runs.map((_, row) => columns.map((column) => column[row]));
+    return [["run", "panel", ...Object.keys(others)], ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+  }
+
   // "0.9796 ± 0.0066" is two columns; marks and thousands' commas go.
   function csv(table, rows) {
     const clean = (said) => {
       const plain = said.replace(/[\u2020\u2021*]/g, "").replace(/\u2212/g, "-").trim();
-      const value = plain === "–" ? "" : /^[+-]?[\d,]+(\.\d+)?$/.test(plain) ? plain.replace(/,/g, "") : plain;
-      return /[",\n]/.test(value) ? `"${value.replace(/"/g, '""')}"` : value;
+      return quoted(plain === "–" ? "" : /^[+-]?[\d,]+(\.\d+)?$/.test(plain) ? plain.replace(/,/g, "") : plain);
     };
     const parts = (cell) => {
       const [value, error] = text(cell).split("±");
@@ -314,6 +323,8 @@
       PNG: () => png(picture, name),
       PDF: () => pdf(element, picture),
     };
+    const dots = element.querySelector("script.marks");
+    if (dots) files.CSV = () => save(`${name}.csv`, "text/csv", dotted(JSON.parse(dots.textContent)));
     for (const [form, act] of Object.entries(files)) {
       element.querySelector("figcaption").append(" ", button(form, `Download ${name} as ${form}`, act));
     }

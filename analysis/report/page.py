@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.style import Plot, heights, places
+from manyseed.analysis.figures.style import Plot, heights, places, values
 from manyseed.analysis.report.context import Context, Rows
 from manyseed.analysis.report.listed import number
 from manyseed.analysis.report.worded import better
@@ -68,8 +68,12 @@ class Marks:
             return Markup("")
         self._left -= len(found)
         x, y, runs = zip(*found, strict=True)
-        said = json.dumps({"x": x, "y": y, "runs": runs}, separators=(",", ":"))
-        assert "<" not in said  # numbers and addresses
+        of = values(plot)
+        panels = list(dict.fromkeys(of["panel"]))
+        of["panel"] = [panels.index(panel) for panel in of["panel"]]
+        held = {"x": x, "y": y, "runs": runs, "panels": panels, "values": of}
+        said = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
+        said = said.replace("<", "\\u003c")  # of names, in the script element that holds it
         return Markup(f'<script type="application/json" class="marks">{said}</script>')
 
 

@@ -27,6 +27,7 @@ from manyseed.analysis.figures.style import (
     panels,
     places,
     thinned,
+    values,
 )
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
@@ -478,6 +479,17 @@ def test_dots_are_the_runs_that_they_are_named_after():
             if not plot.of_cells:
                 assert list(mark.y) == [runs[run]["alpha_hat"] for run in mark.runs]
             named |= set(mark.runs)
+        told = values(plot)
+        assert list(told) == ["panel", *(["value"] if plot.of_cells else ["accuracy", "α̂"])]
+        of = [runs[run] for _, _, run in places(plot)]
+        for k, row in enumerate(of):
+            if plot.of_cells:
+                column = told["panel"][k].replace("α̂", "alpha_hat")
+                assert told["value"][k] == pytest.approx(row[column], rel=1e-5)
+            else:
+                assert told["panel"][k] == row["dataset"]
+                assert told["accuracy"][k] == pytest.approx(row["accuracy"], rel=1e-5)
+                assert told["α̂"][k] == pytest.approx(row["alpha_hat"], rel=1e-5)
         dataset = {plot.title} if plot.of_cells else {"data-00", "data-01"}
         assert named == {run for run, row in runs.items() if row["dataset"] in dataset}
         plot.svg()

@@ -62,6 +62,7 @@ window.addEventListener("load", async () => {
   const tip = document.querySelector(".tip");
   const point = (x, y) => picture.dispatchEvent(
     new PointerEvent("pointermove", { clientX: x, clientY: y, bubbles: true }));
+  found.dots = marks.runs.length;
   found.silent = tip.hidden;
   point(place.x + 0.5, place.y + 0.5);
   found.pointed = [tip.hidden ? "" : tip.textContent, marks.runs[3]];
@@ -137,7 +138,8 @@ window.addEventListener("load", async () => {
       document.querySelectorAll(".printed").length, document.head.lastChild.textContent];
   };
   const title = document.title;
-  const [, asPng, asPdf] = one.querySelectorAll("figcaption button");
+  const [, asPng, asPdf, asCsv] = one.querySelectorAll("figcaption button");
+  asCsv.click();
   asPdf.click();
   found.after = [document.title === title, document.body.className];
   const drawn = new Promise((done) => {
@@ -187,8 +189,8 @@ window.addEventListener("load", async () => {
 
 
 @pytest.fixture(scope="module")
-def page():
-    tables = planted(
+def tables():
+    return planted(
         datasets=11,
         schemes=("none", "noise"),
         runs=3,
@@ -199,6 +201,10 @@ def page():
         between=0,
         sd=0.0001,
     )
+
+
+@pytest.fixture(scope="module")
+def page(tables):
     one = pl.when(pl.col("dataset") == "data-00").then(0.01)  # of all others there is a dash
     tables = replace(tables, cells=tables.cells.with_columns(accuracy_mean_sd=one))
     counts = RunCounts(planned=132, done=132, copies=0, failed=0, missing=0)
@@ -360,6 +366,19 @@ def test_figures_switch_between_schemes_of_the_axes_that_vary(found):
     assert found["unveiled"] == 0
     assert found["names"][3] == "cells-1.svg"
     assert "veil" not in found["files"][3]  # the file has all rows
+
+
+def test_the_numbers_of_dots_are_downloaded(found, tables):
+    """Each as the table has it, under the name of its panel."""
+    assert found["names"][4] == "cells-1.csv"
+    rows = list(csv.DictReader(io.StringIO(found["files"][4])))
+    named = {(row["run"], row["panel"]): float(row["value"]) for row in rows}
+    assert len(named) == len(rows) == found["dots"]
+    runs = tables.runs.filter(dataset="data-00").rows(named=True)
+    assert len(runs) == 12
+    for row in runs:
+        address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
+        assert named[address, "accuracy"] == pytest.approx(row["accuracy"], rel=1e-5)
 
 
 def test_figures_are_downloaded_as_pixels_and_printed_alone(found):

@@ -89,7 +89,7 @@ class ModelArrays:
     hparams: Mapping[str, Value]
     arrays: tuple[StateArray, ...]
 
-    def to_attributes(self) -> dict[str, Any]:
+    def to_attributes(self) -> dict[str, object]:
         """Return it as JSON has it."""
         arrays = [[one.name, one.dtype, [*one.shape]] for one in self.arrays]
         return {"hparams": dict(self.hparams), "arrays": arrays}
@@ -224,7 +224,7 @@ def _refused(reason: str) -> Refused:
     return Refused(OPTION, True, reason)
 
 
-def _anchors(cell: Cell, space: Iterable[Hparam]) -> dict[str, Any]:
+def _anchors(cell: Cell, space: Iterable[Hparam]) -> dict[str, Value]:
     """Return a cell's hparams; of those that are searched for, the defaults."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
     return {**{h.name: h.default for h in space}, **fixed}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
 
 Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
@@ -45,7 +45,7 @@ class Cell:
     ensembling: Mapping[str, Any] | None = None
     test_augment: str = "none"
 
-    def canonical(self) -> dict[str, Any]:
+    def canonical(self) -> dict[str, Json]:
         """Return the description that the cell's identity is taken over."""
         later = {
             name: value for name in LATER if (value := getattr(self, name)) not in ("none", None)

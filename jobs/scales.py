@@ -210,7 +210,7 @@ def best(trials: Sequence[Trial]) -> tuple[float, float]:
 
 
 def evaluate_in_process(
-    canonical: dict[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
+    canonical: Mapping[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
 ) -> Trial:
     """Evaluate a network in a process that keeps its data between calls.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from manyseed.jobs import classifiers, hparams
 from manyseed.jobs.datasets import Dataset, dataset_id, load
 from manyseed.jobs.datasets.split import Split, resample, split, subsample
+from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.perturb import (
     Neighbours,
     find_neighbours,
@@ -247,7 +248,7 @@ def generators(run: Run) -> Generators:
     return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), **drawn)
 
 
-def run_hparams(run: Run) -> dict[str, Any]:
+def run_hparams(run: Run) -> dict[str, Value]:
     """Return the hparams that a run is fitted with: the anchors, or perturbed around them."""
     cell = run.cell
     if cell.perturb_hparams == "none":

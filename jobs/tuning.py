@@ -9,7 +9,7 @@ whose code judged on test data).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -179,13 +179,13 @@ def best(draws: Sequence[Draw]) -> int:
 
 
 def evaluate_in_process(
-    canonical: dict[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
+    canonical: Mapping[str, Any], number: int, device: Device, code: str = "", timeout: float = 0.0
 ) -> Draw:
     """Evaluate a draw in a process that keeps its data between calls.
 
     Parameters
     ----------
-    canonical : dict
+    canonical : mapping
         The cell's description.
     number : int
         Of the draw.

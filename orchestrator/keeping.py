@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import polars as pl
 
@@ -35,12 +35,35 @@ from manyseed.orchestrator.tasks.setback import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
+class Wrong(TypedDict):
+    """A finding: the group, what is wrong there, and of how many rows."""
+
+    group: str
+    problem: str
+    rows: int
+
+
+class Verified(TypedDict):
+    """What a check of every finished run found, as JSON values; after a repair all of it."""
+
+    runs_checked: int
+    runs_wrong: int
+    findings: list[Wrong]
+    runs_healed: NotRequired[int]
+    """Restored from journals."""
+    runs_set_back: NotRequired[int]
+    set_back: NotRequired[list[str]]
+    """Their addresses, CELL:REPEAT:RUN."""
+    not_mended: NotRequired[list[str]]
+    """Sentences that say what stays damaged, and why."""
+
+
 def verify(
     paths: SweepPaths,
     *,
     repair: bool,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> dict[str, Any]:
+) -> Verified:
     """Check every published run of a sweep.
 
     Parameters
@@ -53,10 +76,6 @@ def verify(
     progress : callable
         Called before the first shard and after each with (shards that were checked, all shards).
 
-    Returns
-    -------
-    dict
-        As `Sweep.verify` says.
     """
     if not repair:
         return _verified(paths, Plan.read(paths), progress, repair=False)
@@ -67,7 +86,7 @@ def verify(
 
 def _verified(
     paths: SweepPaths, plan: Plan, progress: Callable[[int, int], None], *, repair: bool
-) -> dict[str, Any]:
+) -> Verified:
     """Verify; mend first what the plan holds, so that all else can be read."""
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)  # else a repair would cut groups off
@@ -108,7 +127,7 @@ def _verified(
     ]
     others += unknown
     wrong = {(finding.group, row) for finding in found for row in finding.rows}
-    result: dict[str, Any] = {
+    result: Verified = {
         "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
         "findings": [

@@ -16,7 +16,10 @@ from manyseed.orchestrator.plans.drop import Drop, to_drop
 from manyseed.orchestrator.survey import Survey, survey
 
 if TYPE_CHECKING:
+    from manyseed.orchestrator.keeping import Verified
+    from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.until import Answered
+    from manyseed.orchestrator.runs.rerun import Comparison
     from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.care.compact import Compaction
 
@@ -249,19 +252,19 @@ class Sweep(Executing, Learning):
         """Return the state of every run."""
         return survey(self.paths)
 
-    def status(self) -> dict[str, Any]:
-        """Return how far the sweep is, as the JSON values of `orchestrator.progress.status`."""
+    def status(self) -> Status:
+        """Return how far the sweep is: `orchestrator.progress.status.Status`, JSON values."""
         from manyseed.orchestrator.progress.status import status
 
         return status(self.paths)
 
-    def show(self, address: str) -> dict[str, Any]:
+    def show(self, address: str) -> dict[str, object]:
         """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""
         from manyseed.orchestrator.runs.show import show
 
         return show(self.paths, address)
 
-    def rerun(self, address: str, save: str | Path | None = None) -> dict[str, Any]:
+    def rerun(self, address: str, save: str | Path | None = None) -> Comparison:
         """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored.
 
         With `save` the model is written to that file, a new one: ``.pt`` or ``.npz`` of a network,
@@ -326,7 +329,7 @@ class Sweep(Executing, Learning):
         *,
         repair: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Verified:
         """Check every finished run, in store and journals; with `repair`, make right what is wrong.
 
         What follows from something else is made again: coordinates and descriptions from the plan,
@@ -337,9 +340,7 @@ class Sweep(Executing, Learning):
         Returns
         -------
         dict
-            runs_checked, runs_wrong, findings (group, problem, rows); after a repair also
-            runs_healed (restored from journals), runs_set_back, set_back (their addresses,
-            CELL:REPEAT:RUN) and not_mended (sentences that say what stays damaged, and why).
+            As `orchestrator.keeping.Verified` has it.
         """
         from manyseed.orchestrator.keeping import verify
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from manyseed.jobs import scales
 from manyseed.jobs.run import MachineError
@@ -21,10 +20,9 @@ from manyseed.jobs.tuning import Draw, best, evaluate_in_process, n_draws
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import locked, read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
-from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import CodeHere, timeout_of
-from manyseed.orchestrator.plans.data import require_fetched
+from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.scales import FoundScale
 from manyseed.orchestrator.plans.tuned import (
@@ -158,7 +156,7 @@ class _Log:
         with self._file.open("a") as file:
             file.write(json.dumps(self._line(number, draw)) + "\n")
 
-    def _line(self, number: int, draw: Draw | Trial) -> dict[str, Any]:
+    def _line(self, number: int, draw: Draw | Trial) -> dict[str, object]:
         return {"number": number, "trial" if self._search.ensembling else "draw": asdict(draw)}
 
     def close(self, before_rename: Callable[[], None]) -> None:

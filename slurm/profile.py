@@ -219,7 +219,7 @@ def check_memory(text: str) -> None:
         raise Refused("mem", text, allowed='a number with K, M, G or T, such as "32G"')
 
 
-def _resources(name: str, table: dict[str, Any]) -> Resources:
+def _resources(name: str, table: Mapping[str, Any]) -> Resources:
     where = f"{name}."
     options = {key: _option(where, key, table[key]) for key in sorted(OPTIONS & table.keys())}
     if "time" not in options:

@@ -66,7 +66,7 @@ def _pdf(plots: Sequence[Plot], dpi: int) -> bytes:
 
 def _one(plot: Plot, form: str, dpi: int) -> bytes:
     buffer = io.BytesIO()
-    told: dict[str, Any] = {"Title": plot.title, "Description": plot.caption}
+    told: dict[str, object] = {"Title": plot.title, "Description": plot.caption}
     told |= {"Date": None} if form == "svg" else {}
     with mpl.rc_context({**_RC, "svg.hashsalt": plot.name}):
         plot.figure.savefig(buffer, format=form, dpi=dpi, metadata=told)

@@ -119,7 +119,7 @@ def rows_of(
     """
     n_runs = member.run_index.size
     problem = check.problem(member.held_out)
-    repeats: dict[str, Any] = {
+    repeats: dict[str, object] = {
         "n_runs": n_runs,
         "n_distinct": max(n_runs - int(np.count_nonzero(member.identical)), 1),
         "n_test": member.held_out.n_test,

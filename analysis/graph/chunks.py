@@ -251,7 +251,7 @@ def _rows_of_tiles(metric: Metric, kept: Sequence[Delayed], options: Options) ->
     return rows
 
 
-def _gather(stored: Stored, metrics: Sequence[Metric], options: Options) -> dict[str, Any]:
+def _gather(stored: Stored, metrics: Sequence[Metric], options: Options) -> dict[str, object]:
     part = stored.part()
     return {metric.name: metric.gather(part, options) for metric in metrics}
 
@@ -261,7 +261,7 @@ def _share(
     metrics: Sequence[Metric],
     options: Options,
     gathered: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         metric.name: metric.share(held_out, [part[metric.name] for part in gathered], options)
         for metric in metrics
@@ -270,7 +270,7 @@ def _share(
 
 def _chunk(
     stored: Stored, metrics: Sequence[Metric], options: Options, shared: Mapping[str, Any]
-) -> tuple[InputCheck, dict[str, Any]]:
+) -> tuple[InputCheck, dict[str, object]]:
     part, check = stored.load()
     return check, {
         metric.name: metric.chunk(part, part, shared[metric.name], options) for metric in metrics

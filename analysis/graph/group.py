@@ -135,7 +135,7 @@ def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: ReportProgr
     from distributed import as_completed
 
     futures = client.compute(list(blocks))
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     tasks = as_completed(futures, loop=client.loop, with_results=True)
     for done, (future, block) in enumerate(tasks, start=1):
         found[future.key] = block

@@ -45,11 +45,19 @@ def _has_alpha(held_out: HeldOut, options: Options) -> bool:
 def _chosen(part: Part, share: float) -> Part:
     """Return the same runs on the points that choose."""
     points = part.held_out.points(share)[0]
-    of_points: dict[str, Any] = {
-        name: None if (values := getattr(part, name)) is None else values[:, points]
-        for name in ("label", "margin", "confidence", "score", "reference_margin")
-    }
-    return replace(part, held_out=part.held_out.apart(share), **of_points)
+
+    def chosen(values: NDArray[np.floating[Any]] | None) -> NDArray[np.floating[Any]] | None:
+        return None if values is None else values[:, points]
+
+    return replace(
+        part,
+        held_out=part.held_out.apart(share),
+        label=part.label[:, points],
+        margin=chosen(part.margin),
+        confidence=chosen(part.confidence),
+        score=chosen(part.score),
+        reference_margin=chosen(part.reference_margin),
+    )
 
 
 def _gather(part: Part, options: Options) -> Any:

@@ -6,7 +6,7 @@ nothing can be said there is none. The page begins with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +182,7 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, said: str) -> Itera
     )
 
 
-def _effect(row: dict[str, Any]) -> str:
+def _effect(row: Mapping[str, Any]) -> str:
     on = ", on one test set" if row["over"] == SEEDS else ""
     low, high = (_signed(row[end]) for end in ("low", "high"))
     pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats"

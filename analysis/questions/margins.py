@@ -238,7 +238,7 @@ class Histograms:
         low = [None, *EDGES.tolist(), *[None] * len(APART)]
         high = [*EDGES.tolist(), None, *[None] * len(APART)]
         size = bins.size
-        candidates: dict[str, Any] = {}
+        candidates: dict[str, object] = {}
         for name, end in ends.items():
             nothing = [None] * size
             candidates[f"{name}_run"] = nothing if end is None else [end.run] * size

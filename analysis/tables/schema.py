@@ -16,6 +16,7 @@ from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPE
 from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
 
 Table = Mapping[str, NDArray[Any]]
+Type = pl.DataType | type[pl.DataType]
 Schema = dict[str, type[pl.DataType]]
 Failures = Mapping[str, str]
 
@@ -104,8 +105,8 @@ class GroupColumns:
         self, parts: Sequence[Table], key: Sequence[str], facts: Schema, columns: Sequence[Column]
     ) -> pl.DataFrame:
         run = self.keys["run_index"]
-        types = {**self.keys, **EPOCH, "run_i": run, "run_j": run}
-        schema: dict[str, Any] = {name: types[name] for name in key}
+        types: Mapping[str, Type] = {**self.keys, **EPOCH, "run_i": run, "run_j": run}
+        schema: dict[str, Type] = {name: types[name] for name in key}
         schema |= facts
         schema |= {column.name: column.dtype for column in columns}
         present = {

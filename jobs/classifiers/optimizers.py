@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.identity import Json
 
 OPTIMIZER = Option(
     name="optimizer",
@@ -37,7 +38,7 @@ OPTIONS = (OPTIMIZER.name, MOMENTUM.name, SCHEDULE.name)
 DECLARED = {option.name: option for option in (OPTIMIZER, MOMENTUM, SCHEDULE, BATCH_SIZE)}
 
 
-def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
     """Return a network's settings with what the user says of its optimizer.
 
     With ``optimizer = "sgd"`` the schedule is piecewise linear and the momentum 0.9 unless options

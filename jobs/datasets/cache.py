@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
 from manyseed.jobs.run import MachineError, NotFetched
 from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
 
@@ -49,9 +49,9 @@ def given_copy(digest: str, suffix: str) -> Path:
 
 def folder(canonical: Mapping[str, Any], home: Path) -> Path:
     """Return where the prepared copy of a dataset's source belongs."""
-    provenance = _provenance(canonical)
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", provenance["source"])
-    return home / "prepared" / f"{name}-{identity({'v': IDENTITY_VERSION, **provenance})}"
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", canonical["source"])
+    digest = identity({"v": IDENTITY_VERSION, **_provenance(canonical)})
+    return home / "prepared" / f"{name}-{digest}"
 
 
 def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
@@ -167,5 +167,5 @@ def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)
 
 
-def _provenance(canonical: Mapping[str, Any]) -> dict[str, Any]:
+def _provenance(canonical: Mapping[str, Any]) -> dict[str, Json]:
     return {key: canonical[key] for key in canonical if key not in _OF_THE_DATASET}

@@ -67,7 +67,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
     return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
 
 
-def _of_file(given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_file(given: Mapping[str, Any]) -> dict[str, object]:
     return {key: given[key] for key in _OF_FILES if key in given}
 
 

@@ -28,7 +28,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     ------
     Refused
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key in COLUMNS:
         if key in given:
             if not isinstance(given[key], str) or not given[key]:

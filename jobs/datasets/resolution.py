@@ -99,7 +99,7 @@ def resolve(
             f"{len(grouping.names)} classes",
         )
 
-    canonical: dict[str, Any] = {
+    canonical: dict[str, object] = {
         "source": source,
         **shape.provenance,  # with the one form of a source that is written in several ways
         "test": share,

@@ -120,7 +120,7 @@ class Ensembling:
         """Return ln p̄ of all members, (1, sample, class)."""
         return self.members.logs()[None]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that goes on from here besides model and optimizer, as a checkpoint takes it.
 
         Arrays are tensors.

@@ -71,7 +71,7 @@ class Members:
             found[name] = logs[..., 1] - logs[..., 0] if name.endswith("margin") else logs
         return found
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that goes on from here, as numbers and arrays."""
         return {
             "taken": self.taken,

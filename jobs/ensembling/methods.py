@@ -234,7 +234,7 @@ def names() -> tuple[str, ...]:
     return tuple(METHODS)
 
 
-def resolve(kind: str, options: Options) -> dict[str, Any] | None:
+def resolve(kind: str, options: Options) -> dict[str, object] | None:
     """Return the canonical description of a method, all options resolved; None for none.
 
     Parameters

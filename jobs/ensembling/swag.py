@@ -80,7 +80,7 @@ class Moments:
         vector: Tensor = drawn.to(found[0].dtype)
         return vector
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that goes on from here."""
         return {name: getattr(self, name) for name in ("count", "mean", "squares", "deviations")}
 
@@ -143,7 +143,7 @@ class Swag(Ensembling):
             renew_statistics(self._model, self._X, self._passes)
             yield
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> dict[str, object]:
         return self.moments.state()
 
     def _restore_own(self, state: Mapping[str, Any]) -> None:

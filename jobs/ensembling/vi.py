@@ -186,7 +186,7 @@ class Variational(Ensembling):
         for one in self.noisy:
             one.layer.forward = one  # type: ignore[assignment,method-assign]
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> dict[str, object]:
         return {
             "log_sd": [one.log_sd.detach() for one in self.noisy],
             "adam": self._adam.state_dict(),

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.own import guard, scores, words
 from manyseed.jobs.own.calling import CommandError, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
@@ -106,12 +107,12 @@ def _values(
     data: TrainingSet,
     generators: Generators,
     handling: Handling,
-) -> dict[str, Any]:
+) -> dict[str, Value]:
     """Return what placeholders stand for, but for those of files; each stream gives one word."""
     asked = words.placeholders(settings["command"])
     drawn = {words.SEEDS[name] for name in asked if name in words.SEEDS}
     seeds = {name: seed31(getattr(generators, name)) for name in sorted(drawn)}
-    values: dict[str, Any] = {name: seeds[of] for name, of in words.SEEDS.items() if of in seeds}
+    values: dict[str, Value] = {name: seeds[of] for name, of in words.SEEDS.items() if of in seeds}
     values |= {f"{words.HPARAM}{name}": value for name, value in hparams.items()}
     values |= {
         "device": "cuda" if handling.device == "gpu" else "cpu",

@@ -39,7 +39,7 @@ class _Wrong(Exception):
         self.option = option
 
 
-def answer(folder: Path) -> dict[str, Any]:
+def answer(folder: Path) -> dict[str, object]:
     """Return what was found, or why the code cannot be used."""
     request, copy = ProbeRequest.read(folder), folder / "code"
     own = table.read(request.table, of_images=request.image is not None)

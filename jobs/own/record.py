@@ -23,7 +23,7 @@ _PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
 )
 
 
-def description(own: Own, findings: Findings) -> dict[str, Any]:
+def description(own: Own, findings: Findings) -> dict[str, object]:
     """Return the canonical description of a table: what the identity is taken over."""
     return {
         "name": own.entry,
@@ -40,7 +40,7 @@ def description(own: Own, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _randomness(own: Own, findings: Findings) -> dict[str, Any]:
+def _randomness(own: Own, findings: Findings) -> dict[str, object]:
     if own.form != "estimator":
         return {"streams": [*findings.streams]}
     return {"seeds": dict(findings.seeds if own.seeds is None else own.seeds)}

@@ -31,7 +31,7 @@ class _NoData(Exception):
     pass
 
 
-def answer(folder: Path) -> dict[str, Any]:
+def answer(folder: Path) -> dict[str, object]:
     """Call the function; return the name of the file and what has to be said of it."""
     request = json.loads((folder / "request.json").read_text())
     entry, root = request["entry"], request["root"]
@@ -55,7 +55,7 @@ def answer(folder: Path) -> dict[str, Any]:
         return {"refused": f"what it returned cannot be kept: {_said(error, root)}"}
 
 
-def _kept(found: Any, folder: Path) -> dict[str, Any]:
+def _kept(found: Any, folder: Path) -> dict[str, object]:
     if isinstance(found, tuple | list) and len(found) in (2, 4):
         names = ("X", TARGET, f"X_{_TEST}", f"{TARGET}_{_TEST}")
         found = dict(zip(names, found, strict=False))

@@ -13,8 +13,8 @@ from manyseed.jobs.checks import Refused, UnknownOption, integer, number
 from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
 from manyseed.jobs.classifiers.optimizers import with_optimizer
 from manyseed.jobs.classifiers.record import FORMS, Form, epochs_of
-from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal
-from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
+from manyseed.jobs.identity import Json, canonical_json, text_identity
 from manyseed.jobs.own import words
 
 ENCODINGS = ("raw", "dense", "pixels")
@@ -87,7 +87,7 @@ class Own:
     version: int
     params: Mapping[str, Any]
     space: tuple[Hparam, ...]
-    declared: list[dict[str, Any]]
+    declared: list[dict[str, Json]]
     encode: str
     scores: str | None
     seeds: Mapping[str, str] | None
@@ -162,13 +162,16 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     if not isinstance(params, Mapping):
         raise Refused("params", params, allowed="a table of values")
     declared = _declared(options.get("space", {}))
-    single: dict[str, Any] = {}
-    lasting: dict[str, Any] = {}
+    single: dict[str, Value] = {}
+    lasting: dict[str, object] = {}
     for name, value in params.items():
         if name in {each["name"] for each in declared}:
             raise Refused(f"params.{name}", value, f"space has {name}, with its default")
         check_param(f"params.{name}", value)
-        (lasting if isinstance(value, Mapping | list) else single)[name] = value
+        if isinstance(value, Mapping | list):
+            lasting[name] = value
+        else:
+            single[name] = value
     if form == "command" and lasting:
         name, value = next(iter(lasting.items()))
         raise Refused(f"params.{name}", value, allowed="text, a number, true or false")
@@ -183,7 +186,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
             reason = "is how it is trained, no parameter of the module"
             needs = {"hparams": {given.name: value}}
             raise Refused(f"params.{given.name}", value, reason, needs=needs)
-    training: dict[str, Any] = {}
+    training: dict[str, Json] = {}
     snapshots = tuple[int, ...]()
     if form == "module":
         from manyseed.jobs.own.network import EPOCHS, OPTIMIZER
@@ -209,7 +212,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     )
 
 
-def _command(options: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Any]:
+def _command(options: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Json]:
     found = words.split("command", options["command"])
     words.check("command", found, hparams)
     timeout(options)
@@ -276,13 +279,13 @@ def hparam(declared: Mapping[str, Any]) -> Hparam:
     return Continuous(name, low, high, default, log=declared.get("log", False))
 
 
-def _declared(space: object) -> list[dict[str, Any]]:
+def _declared(space: object) -> list[dict[str, Json]]:
     if not isinstance(space, Mapping):
         raise Refused("space", space, allowed="a table of hparams")
     return [_declaration(name, space[name]) for name in sorted(space)]
 
 
-def _declaration(name: str, given: object) -> dict[str, Any]:
+def _declaration(name: str, given: object) -> dict[str, Json]:
     option = f"space.{name}"
     if not name.isidentifier():
         raise Refused(option, given, f"{name!r} is no name of a parameter")
@@ -304,7 +307,7 @@ def _declaration(name: str, given: object) -> dict[str, Any]:
     return {**found, "default": checked}
 
 
-def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
     levels = given["levels"]
     kinds = {type(level) for level in levels} if isinstance(levels, list) else set()
     if len(kinds) != 1 or not kinds <= {int, float, str, bool} or len({*levels}) < len(levels):
@@ -314,7 +317,7 @@ def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, 
     return {"name": name, "levels": [*levels], "default": given["default"]}
 
 
-def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
     low, high = given["low"], given["high"]
     is_log = _flag(f"{option}.log", given.get("log", False))
     if type(low) is int and type(high) is int and not is_log:

@@ -78,7 +78,7 @@ class Asked:
             found[-1] = ROTATE_END
         return tuple(found)
 
-    def to_attributes(self) -> dict[str, Any]:
+    def to_attributes(self) -> dict[str, object]:
         """Return it as JSON has it; what came later is left out where it was not asked for."""
         value = {**asdict(self), "responses": [list(each) for each in self.responses]}
         return value if self.dbi else {k: v for k, v in value.items() if k != DBI}

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,7 @@ class Course(Protocol):
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return what is kept of them besides."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that goes on from here, as numbers and tensors.
 
         What is kept of single members is the list ``members``, which only grows.
@@ -173,7 +173,9 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
 
     trajectory = None if parts.trajectory is None else parts.trajectory.state()
     if trajectory is not None:
-        trajectory["members"] = parts.beside.put(checkpoint.path, trajectory["members"])
+        trajectory["members"] = parts.beside.put(
+            checkpoint.path, cast("list[torch.Tensor]", trajectory["members"])
+        )
     content = {
         "made": [checkpoint.key, *parts.terms],
         "model": parts.model.state_dict(),

@@ -108,7 +108,7 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
     return write(columns, rows, [*remarks, *notes]).encode()
 
 
-def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, object]:
     """Return rows as a JSON object: schema, what was asked, rows and notes; no NaN, no infinity."""
     rows = [{key: _plain(value) for key, value in row.items()} for row in frame.to_dicts()]
     return {"schema": SCHEMA, **of, "rows": rows, "notes": list(notes)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -91,7 +91,7 @@ def howmany(
     from manyseed.orchestrator.sweep import Sweep
 
     if until is not None:
-        options = {"confidence": confidence, "most": most, "block": block, "where": where}
+        options: _Driven = {"confidence": confidence, "most": most, "block": block, "where": where}
         _until(Sweep(directory), until, options, (cluster, workers), dry=dry_run, as_json=as_json)
         return
     if dry_run:
@@ -130,10 +130,17 @@ def howmany(
             say(answer.words, indent=2)
 
 
+class _Driven(TypedDict):
+    confidence: float
+    most: int
+    block: int
+    where: str | None
+
+
 def _until(
     sweep: Sweep,
     half_width: float,
-    options: dict[str, Any],
+    options: _Driven,
     where: tuple[str, int | None],
     *,
     dry: bool,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Of what ``--json`` prints: keys may come; one that goes, or means something else, raises it."""
 
-answers: list[dict[str, Any]] = []
+answers: list[dict[str, object]] = []
 """What this command has printed as JSON: one object, its answer or its error."""
 
 _UNLIMITED = 10_000
@@ -66,7 +66,7 @@ def say_steps(state: Mapping[str, Any]) -> None:
         console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
 
 
-def print_json(value: dict[str, Any]) -> None:
+def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON object, which begins with the version of what its keys mean."""
     value = {"schema": SCHEMA, **value}
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str)

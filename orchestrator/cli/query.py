@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,7 +207,7 @@ def _show(
     form: str,
     output: Path | None,
     limit: int | None,
-    of: dict[str, Any],
+    of: Mapping[str, object],
     notes: list[str],
     nothing: str,
     *,

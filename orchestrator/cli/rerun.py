@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +17,8 @@ from manyseed.orchestrator.cli.show import print_values
 from manyseed.orchestrator.errors import RunsError, UserError
 
 if TYPE_CHECKING:
+    from manyseed.orchestrator.runs.rerun import Comparison
     from manyseed.orchestrator.runs.several import Rerun
-    from manyseed.orchestrator.sweep import Sweep
 
 
 def rerun(
@@ -89,8 +91,15 @@ def rerun(
         if where is None and best is None:
             remedy = "a run, as 12:0:3; or several: --where SQL, --best N"
             raise UserError("which run?", key="RUN", remedy=remedy)
-        options: dict[str, Any] = {"overwrite": overwrite, "other_recipe": other_recipe}
-        _several(sweep, {"where": where, "best": best, "save": save, **options}, check, as_json)
+        again = partial(
+            sweep.rerun_where,
+            where,
+            best=best,
+            save=save,
+            overwrite=overwrite,
+            other_recipe=other_recipe,
+        )
+        _several(again, save, check, as_json)
         return
     for key, given in (several | of_several).items():
         if given not in (None, False):
@@ -107,7 +116,9 @@ def rerun(
         )
 
 
-def _several(sweep: Sweep, options: dict[str, Any], check: bool, as_json: bool) -> None:
+def _several(
+    again: Callable[..., list[Rerun]], save: Path | None, check: bool, as_json: bool
+) -> None:
     """Train several runs again, tell of each, and end with 1 where something is wrong."""
     progress = bar()
     progress.disable = as_json or not console.is_terminal
@@ -119,11 +130,11 @@ def _several(sweep: Sweep, options: dict[str, Any], check: bool, as_json: bool) 
             if not as_json:
                 say(_line(one))
 
-        done = sweep.rerun_where(**options, tell=tell)
+        done = again(tell=tell)
     if as_json:
         print_json({"runs": [one.to_json() for one in done]})
     else:
-        for text in _summary(done, options["save"]):
+        for text in _summary(done, save):
             say(text)
     unequal = [one for one in done if check and _is_wrong(one)]
     if wrong := [one for one in done if one.problem or one in unequal]:
@@ -153,7 +164,7 @@ def _line(one: Rerun) -> str:
     return f"{one.address}  {'; '.join(parts)}"
 
 
-def _difference(found: dict[str, Any]) -> str:
+def _difference(found: Comparison) -> str:
     largest = found["largest_difference"]
     scores = "" if largest is None else f", scores by {largest:.2g} at most"
     where = "" if found["same_recipe"] else ", in another recipe"

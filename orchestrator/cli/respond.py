@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -70,7 +70,7 @@ def respond(
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    options: dict[str, Any] = {"rows": rows, "draws": draws}
+    options: dict[str, object] = {"rows": rows, "draws": draws}
     options["transforms"] = None if transforms is None else names(transforms)
     options["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
     given = {key: value for key, value in options.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +40,7 @@ def show(directory: Directory, run: Address, as_json: Json = False) -> None:
         print_values(value)
 
 
-def print_values(value: dict[str, Any]) -> None:
+def print_values(value: Mapping[str, object]) -> None:
     """Print a dict of values and dicts, a line each."""
     for name, part in value.items():
         if isinstance(part, dict) and part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from manyseed.orchestrator.errors import NOT_FINISHED, UnavailableError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
+    from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
@@ -81,12 +82,12 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
     raise typer.Exit(_exit_code(state))
 
 
-def _exit_code(state: dict[str, Any]) -> int:
+def _exit_code(state: Status) -> int:
     runs = state["runs"]
     return 1 if runs["failed"] else NOT_FINISHED if runs["missing"] else 0
 
 
-def _print(sweep: Sweep, state: dict[str, Any]) -> None:
+def _print(sweep: Sweep, state: Status) -> None:
     runs = state["runs"]
     print_table(
         sweep.name,
@@ -116,7 +117,7 @@ def _print(sweep: Sweep, state: dict[str, Any]) -> None:
     say_steps(state)
 
 
-def _tasks(state: dict[str, Any], name: str) -> str:
+def _tasks(state: Status, name: str) -> str:
     """Return how many tasks are in a state, and as which jobs where something is to be done."""
     text = f"{state['tasks'][name]:,} {name.replace('_', ' ')}"
     jobs = state["jobs"].get(name, [])
@@ -126,8 +127,8 @@ def _tasks(state: dict[str, Any], name: str) -> str:
     return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more})"
 
 
-def _training(state: dict[str, Any]) -> str:
-    rate, left = state["runs_per_hour"], duration(state["seconds_left"])
+def _training(state: Status) -> str:
+    rate, left = state["runs_per_hour"], duration(state["seconds_left"] or 0.0)
     done = f"{rate:,.0f} runs per hour" if rate else "no run has ended yet"
     return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from manyseed.orchestrator.cli.common import Directory, Json
 from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
 from manyseed.orchestrator.cli.progress import shards_done
 from manyseed.orchestrator.errors import RunsError
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.keeping import Verified
 
 _NAMED = 20
 """Runs that are named; ``--json`` names all."""
@@ -65,7 +68,7 @@ def verify(
         )
 
 
-def _verdict(result: dict[str, int]) -> str:
+def _verdict(result: Verified) -> str:
     if not result["findings"]:
         return "nothing is wrong."
     if "runs_set_back" not in result:

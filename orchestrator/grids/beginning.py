@@ -162,7 +162,7 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
     return [*kinds], odd
 
 
-def _model(model: str) -> dict[str, Any]:
+def _model(model: str) -> dict[str, object]:
     """Return the table of a model; empty for a classifier that has a name."""
     if model in classifiers.names():
         return {}

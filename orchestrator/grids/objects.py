@@ -24,7 +24,7 @@ from manyseed.orchestrator.grids.registered import with_registered
 TARGET, GROUP = "y", "group"
 
 
-def table_of(estimator: Any) -> dict[str, Any]:
+def table_of(estimator: Any) -> dict[str, object]:
     """Return the table ``[classifier.NAME]`` of an estimator, which is only described, not kept.
 
     Seeds that it has are left out: each run has its own.
@@ -49,7 +49,7 @@ def table_of(estimator: Any) -> dict[str, Any]:
     return _described(estimator)
 
 
-def _described(estimator: Any) -> dict[str, Any]:
+def _described(estimator: Any) -> dict[str, object]:
     kind = type(estimator)
     given = estimator.get_params(deep=False)
     defaults = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.identity import Json, canonical_json, text_identity
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
@@ -186,7 +186,7 @@ class OwnCode:
 
 def _key(own: Own, dataset: DatasetInfo) -> str:
     """Return what a probe depends on besides the code: the table, and the kind of data."""
-    asked: dict[str, Any] = {
+    asked: dict[str, Json] = {
         "form": own.form,
         "entry": own.entry,
         "version": own.version,

@@ -57,7 +57,7 @@ def _called(made: Any) -> str:
 
 def with_registered(
     sweep: Mapping[str, Any], describe: Callable[[Any], str], plain: Callable[[Any, str], Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return a sweep with the tables of registered classifiers that its grids name.
 
     What a table of that name says by itself goes first.

@@ -110,7 +110,7 @@ class Resolver:
         self.datasets: dict[str, DatasetInfo] = {}
         self.configurations: dict[str, tuple[str, ...]] = {}
         self._pairs: dict[tuple[str, str], Pair] = {}
-        self._methods: dict[str, dict[str, Any] | None] = {}
+        self._methods: dict[str, Mapping[str, Any] | None] = {}
         self._check_tables()
 
     def dataset(self, name: str, where: str) -> DatasetInfo:
@@ -244,7 +244,7 @@ class Resolver:
         UserError
         """
         pair = self.pair(names["dataset"], names["classifier"])
-        asked: dict[str, Any] = {} if axis == "hparams" else {axis: value}
+        asked: dict[str, object] = {} if axis == "hparams" else {axis: value}
         if axis == "ensembling":
             asked = {axis: self.method(value, f"{where}.{axis}")}
         try:
@@ -271,7 +271,7 @@ class Resolver:
                 remedy="\n  ".join(remedies) or None,
             ) from None
 
-    def method(self, name: str, key: str) -> dict[str, Any] | None:
+    def method(self, name: str, key: str) -> Mapping[str, Any] | None:
         """Return the description of an ensembling method that a file names; None for none.
 
         Raises

@@ -84,7 +84,7 @@ def _parsed(setting: str) -> tuple[Key, Any]:
         ) from None
 
 
-def _set(table: dict[str, Any], key: Key, value: Any, setting: str) -> dict[str, Any]:
+def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[str, object]:
     place: Any = table
     for number, part in enumerate(key):
         if isinstance(place, list) and isinstance(part, str) and len(place) == 1:

@@ -276,7 +276,7 @@ def _convention(name: str, declared: Convention) -> Any:
     kind = {bool: "boolean", int: "integer", float: "number", str: "string"}[declared.kind]
     limits = {"minimum": declared.least, "maximum": declared.most}
     limits |= {"exclusiveMinimum": declared.above, "exclusiveMaximum": declared.below}
-    schema: dict[str, Any] = {"type": kind} | {
+    schema: dict[str, object] = {"type": kind} | {
         key: limit for key, limit in limits.items() if limit is not None
     }
     if declared.choices:

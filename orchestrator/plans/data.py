@@ -9,9 +9,9 @@ from typing import Any
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.run import MachineError
+from manyseed.jobs.run import MachineError, NotFetched
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused
-from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
 
 _ANEW = "plan what it holds now into another directory with --out"
 
@@ -62,8 +62,17 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         )
 
 
+def remedy(error: BaseException, paths: SweepPaths) -> str:
+    """Return what ends a message about a machine's fault: a line with the command, or nothing."""
+    if isinstance(error, NotFetched):
+        return f"\n  fetch the data with: manyseed datasets fetch {paths.sweep_file}"
+    return ""
+
+
 def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path) -> None:
     """Refuse a table whose file is gone or changed: what is fetched now would be other data."""
+    from manyseed.orchestrator.grids.loading import read_sweep_file  # a task does without
+
     table = read_sweep_file(sweep_file).dataset.get(name)
     if canonical["source"] != "file" or table is None or table.source is None:
         return

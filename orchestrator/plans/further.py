@@ -83,9 +83,8 @@ def with_parameters(
     cells = (Cell.from_text(text) for text in canonicals)
     found = layouts(cells, dataset, classifier)
     length, dtype = max(one.numbers for one in found), found[0].dtype
-    described = sorted(
-        (one.to_attributes() for one in found), key=lambda one: sorted(one["hparams"].items())
-    )
+    by_hparams = sorted(found, key=lambda one: sorted(one.hparams.items()))
+    described = [one.to_attributes() for one in by_hparams]
     return replace(
         further,
         optional=(*further.optional, PARAMETERS.of((length,), dtype)),

@@ -64,7 +64,7 @@ class Twin:
     cells: int
     runs: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return it as ``plan --json`` prints it."""
         return {key.rstrip("_"): value for key, value in asdict(self).items()}
 
@@ -220,7 +220,7 @@ def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_Row = dict[str, Any]
+_Row = dict[str, Any]  # of a frame: a value of each column's type
 
 
 def _kept(rows: Sequence[_Row]) -> tuple[list[_Row], list[tuple[_Row, _Row, State]]]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
@@ -28,24 +28,87 @@ from manyseed.slurm.control import compact
 _FAILURES_SHOWN = 3
 
 
-def status(paths: SweepPaths) -> dict[str, Any]:
+class TaskStatus(TypedDict):
+    """A task, and what its last attempt reported."""
+
+    submission: int
+    task: int
+    state: str
+    job: str | None
+    node: str | None
+    note: str | None
+    done: int
+    failed: int
+
+
+class SubmissionStatus(TypedDict):
+    """A submission, and what its tasks reported together."""
+
+    number: int
+    cluster: str
+    state: str
+    tasks: dict[str, int]
+    """By state."""
+    runs: int
+    done: int
+    failed: int
+    set_aside: int
+    workers: int
+    submitted: float
+    """Seconds since 1970."""
+    reason: str
+
+
+class FailureStatus(TypedDict):
+    """An error: how many runs failed with it, and where its traceback is."""
+
+    error: str
+    count: int
+    file: str
+
+
+class Status(TypedDict):
+    """How far a sweep is, as JSON values."""
+
+    directory: str
+    runs: dict[str, int]
+    """By state."""
+    duplicates: int
+    """Fits that were trained more than once."""
+    groups: list[dict[str, Any]]
+    """Runs by state of each dataset and classifier, which are named."""
+    tasks: dict[str, int]
+    """By state."""
+    jobs: dict[str, list[str]]
+    """SLURM's, by state of their tasks, as ``77_[0-2]``."""
+    each_task: list[TaskStatus]
+    workers: int
+    """Training processes."""
+    runs_per_hour: float
+    """Now."""
+    seconds_left: float | None
+    """None where nothing trains."""
+    submissions: list[SubmissionStatus]
+    problems: list[str]
+    """A sentence each."""
+    failures: list[FailureStatus]
+    """The most frequent errors."""
+    analysis: dict[str, Any] | None
+    """The job that was submitted last, an `orchestrator.results.job.AnalysisJob`."""
+    cluster_silent: str | None
+    """Why the scheduler was not heard."""
+    report: str | None
+    """The page; None unless it shows the results that there are."""
+    outdated: list[str]
+    """Why results, or the page, do not show all that is finished."""
+    next: list[dict[str, str]]
+    """``what`` and ``command`` of each step that goes on from here."""
+
+
+def status(paths: SweepPaths) -> Status:
     """Look at a sweep's files, and ask its scheduler once.
 
     Where that does not answer, what tasks report must do.
-
-    Returns
-    -------
-    dict
-        directory; runs (by state); groups (runs by state of each dataset and classifier);
-        duplicates (fits trained more than once); tasks (by state); jobs (SLURM's, by state of their
-        tasks, as ``77_[0-2]``); each_task (submission, task, state, job, node, note, done, failed);
-        workers (training processes);
-        runs_per_hour (now); seconds_left (None where nothing trains); submissions; problems (one
-        sentence each); failures (the most frequent errors: error, count, file); analysis (the job
-        that was submitted last, an `orchestrator.results.job.AnalysisJob`, or None); cluster_silent
-        (why the scheduler was not heard, or None); report (the page, None unless it shows the
-        results that there are); outdated (why results, or the page, do not show all that is
-        finished); next (what and command of each step that goes on from here).
     """
     state = survey(paths)
     listed = submissions(paths)
@@ -109,7 +172,7 @@ def _jobs(tasks: Sequence[TaskState]) -> dict[str, list[str]]:
     return {state: compact(ids) for state, ids in found.items()}
 
 
-def _task(submission: Submission, task: TaskState) -> dict[str, Any]:
+def _task(submission: Submission, task: TaskState) -> TaskStatus:
     return {
         "submission": submission.number,
         "task": task.number,
@@ -134,7 +197,7 @@ def _runs_per_hour(attempt: Attempt) -> float:
     return 3600 * attempt.n_done / max(1.0, time.time() - attempt.started)
 
 
-def _submission(submission: Submission, tasks: Sequence[TaskState]) -> dict[str, Any]:
+def _submission(submission: Submission, tasks: Sequence[TaskState]) -> SubmissionStatus:
     now = summed(submission, tasks)
     return {
         "number": submission.number,

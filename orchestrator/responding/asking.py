@@ -32,9 +32,8 @@ from manyseed.orchestrator.errors import UnavailableError, UserError, nothing_fi
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
-from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.data import require_fetched
+from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
@@ -164,12 +163,11 @@ def respond(
         return Responded(file, len(open_jobs), table.runs, transforms, from_gpu)
 
 
-def _options(paths: SweepPaths, options: Mapping[str, Any]) -> dict[str, Any]:
+def _options(paths: SweepPaths, options: Mapping[str, Any]) -> Mapping[str, Any]:
     file = read_sweep_file(paths.sweep_file)
     known = {} if file.response is None else dict(file.response.options())
     merged = {"transforms": [*DEFAULT], **known, **options}
-    merged["transforms"] = [_transform(each) for each in merged["transforms"]]
-    return merged
+    return merged | {"transforms": [_transform(each) for each in merged["transforms"]]}
 
 
 def _transform(text: str) -> str:

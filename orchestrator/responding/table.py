@@ -20,7 +20,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
-Counts = dict[str, Any]
+Counts = dict[str, list[Any]]
 """What a model answered: each array as nested lists, None for NaN."""
 
 Key = tuple[str, int, int, int]
@@ -56,7 +56,7 @@ class ModelAnswers:
     run: int = -1
     crc: int = -1
     found: Counts | None = None
-    asked: dict[str, Any] | None = None
+    asked: dict[str, dict[str, object]] | None = None
 
     @property
     def key(self) -> Key:
@@ -131,7 +131,7 @@ class AnswerTable:
                 )
         self._before = read_parquet(self._file, SCHEMA, remedy=remedy_)
 
-    def _to_json(self) -> dict[str, Any]:
+    def _to_json(self) -> dict[str, dict[str, object]]:
         return {path: one.to_attributes() for path, one in sorted(self._asked.items())}
 
     def _answered_before(self) -> dict[Key, ModelAnswers]:

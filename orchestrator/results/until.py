@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import polars as pl
 
@@ -86,7 +85,7 @@ class Answered:
         more = "not enough with the most allowed" if self.state == "most" else "more are needed"
         return f"{level} ({self.planned:,} planned): {more}{about}."
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return it as JSON values: what is not known is null."""
         decision = {
             name: value if value is None or math.isfinite(value) else None
@@ -100,7 +99,7 @@ class UntilRecord:
     """What is kept of it: the question, and the cells by their identity."""
 
     asked: Target
-    cells: Mapping[str, dict[str, Any]]
+    cells: Mapping[str, dict[str, object]]
 
 
 def until(

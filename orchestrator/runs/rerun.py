@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,9 @@ from manyseed.orchestrator.errors import (
     UserError,
     first_line,
 )
-from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import timeout_of
+from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
@@ -38,23 +38,39 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_rows
 
 
+class Comparison(TypedDict):
+    """How a run that was trained again compares with what is stored of it."""
+
+    same_recipe: bool
+    recipe_changes: dict[str, list[object]]
+    """Then and now, by name."""
+    equal: bool
+    """Bit for bit."""
+    labels: int
+    """Points and epochs compared."""
+    labels_differ: int
+    largest_difference: float | None
+    """Of scores or margins; None where labels alone are kept."""
+    recipe_unknown: NotRequired[str]
+    """Where the file of its recipe is damaged or lost: what is wrong with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """A run that was trained again.
 
     Attributes
     ----------
-    comparison : dict
-        With what is stored, as `rerun` returns it.
+    comparison : Comparison
     model : Alive or None
         Where it was asked for.
     """
 
-    comparison: dict[str, Any]
+    comparison: Comparison
     model: Alive | None = None
 
 
-def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str, Any]:
+def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Comparison:
     """Train a run again on this machine's CPU, and compare.
 
     Parameters
@@ -64,13 +80,6 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> dict[str
     save : Path, optional
         A new file outside of the sweep for the model; its name's ending says in which form
         (`jobs.saving`).
-
-    Returns
-    -------
-    dict
-        same_recipe, recipe_changes (name: [then, now]), equal (bit for bit), labels (points and
-        epochs compared), labels_differ, largest_difference (of scores or margins; None where
-        labels alone are kept); recipe_unknown where the file of its recipe is damaged or lost.
 
     Raises
     ------
@@ -164,7 +173,7 @@ def train_again(
         now = np.frombuffer(again.score, before[found.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
     changes = (was_made.recipe or Recipe()).changes(Recipe.here())
-    comparison = {
+    comparison: Comparison = {
         "same_recipe": not changes,
         "recipe_changes": {name: list(pair) for name, pair in changes.items()},
         "equal": again.crc == was_made.crc32c,

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from manyseed.jobs.saving import READ, endings
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import ManyseedError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.runs.rerun import published, require_saved, train_again, write_model
+from manyseed.orchestrator.runs.rerun import (
+    Comparison,
+    published,
+    require_saved,
+    train_again,
+    write_model,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,8 @@ class Rerun:
     ----------
     address : str
         CELL:REPEAT:RUN.
-    comparison : dict or None
-        As `orchestrator.runs.rerun.rerun` returns it; None where it was not trained.
+    comparison : Comparison or None
+        None where it was not trained.
     file : Path or None
         That holds its model.
     was_there : bool
@@ -34,12 +39,12 @@ class Rerun:
     """
 
     address: str
-    comparison: dict[str, Any] | None = None
+    comparison: Comparison | None = None
     file: Path | None = None
     was_there: bool = False
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return it as JSON values."""
         return {
             "address": self.address,
@@ -126,7 +131,7 @@ def _each(
             yield Rerun(address, again.comparison, problem=problem)
 
 
-def _differs(comparison: dict[str, Any], other_recipe: bool) -> str:
+def _differs(comparison: Comparison, other_recipe: bool) -> str:
     """Return why a model is not that of the stored predictions."""
     differ, of = comparison["labels_differ"], f"of {comparison['labels']:,} labels"
     if comparison["same_recipe"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_rows
 
 
-def show(paths: SweepPaths, address: str) -> dict[str, Any]:
+def show(paths: SweepPaths, address: str) -> dict[str, object]:
     """Return what defines a run, what it is fitted with, and how it was made.
 
     Raises
@@ -61,7 +60,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, Any]:
     }
 
 
-def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, Any]:
+def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, object]:
     """Return how the run's model is written to a file, and this read; nothing where it is not."""
     known = endings(found.run.cell.classifier)
     if not known or found.run.cell.ensembling is not None:

@@ -22,8 +22,8 @@ from manyseed.jobs.training.device import gpu_model
 from manyseed.jobs.training.handling import Device, Handling
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError
-from manyseed.orchestrator.machine import remedy
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_key, register
 from manyseed.orchestrator.store.journals.index import JournalFolder

@@ -302,7 +302,7 @@ def _coordinates(kept: Kept) -> list[ArraySpec]:
         array("trained_epoch", "int32", 0, "number of the epoch", "", ("trained_epoch",))
     for one in kept.coordinates:
         known, words = one.declared, one.meanings
-        attributes: dict[str, Any] = {"long_name": known.long_name, "units": known.units}
+        attributes: dict[str, object] = {"long_name": known.long_name, "units": known.units}
         attributes |= {"comment": known.comment} if known.comment else {}
         if words:
             attributes |= {"flag_values": [*range(len(words))], "flag_meanings": " ".join(words)}

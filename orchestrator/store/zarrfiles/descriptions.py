@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def _describes_folder(folder: Path) -> bool:
     return _without_sizes(document) == _A_GROUP or _opens(document, content)
 
 
-def _without_sizes(document: dict[str, Any]) -> dict[str, Any]:
+def _without_sizes(document: dict[str, object]) -> dict[str, object]:
     """Return what a description says beside how long the array is, and in words."""
     apart = ("shape", "attributes")
     return {key: value for key, value in document.items() if key not in apart}

@@ -39,7 +39,16 @@ def chosen(
 ) -> pl.DataFrame:
     """Return the cells that meet a condition in SQL, or all where there is none.
 
-    With `one_snapshot` those of a result table as `at_one_snapshot` returns them.
+    Parameters
+    ----------
+    cells : polars frame
+        A row per cell, or per cell and snapshot.
+    where : str or None
+        The condition.
+    option : str
+        That gave it, for messages.
+    one_snapshot : bool
+        Whether `cells` are a result table's: of each the rows that `at_one_snapshot` returns.
 
     Raises
     ------

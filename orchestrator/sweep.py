@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.until import Answered
-    from manyseed.orchestrator.runs.rerun import Comparison
+    from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.care.compact import Compaction
 
@@ -264,7 +264,7 @@ class Sweep(Executing, Learning):
 
         return show(self.paths, address)
 
-    def rerun(self, address: str, save: str | Path | None = None) -> Comparison:
+    def rerun(self, address: str, save: str | Path | None = None) -> Differences:
         """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored.
 
         With `save` the model is written to that file, a new one: ``.pt`` or ``.npz`` of a network,

@@ -180,6 +180,17 @@ def images(
 
     Pixels keep their type, and an array that is memory-mapped stays so; `converted` follows.
 
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : mapping
+        Its arrays by name: ``X``, and the target's.
+    target : str
+        The name of the classes' array.
+    lists : mapping
+        What the user says of columns, which images have none of.
+
     Raises
     ------
     Refused
@@ -233,6 +244,19 @@ def columns(
     lists: Mapping[str, set[str]],
 ) -> dict[str, DataColumn | None]:
     """Return the columns of ``X`` (sample, feature), named by number, and the others.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    arrays : mapping
+        Its arrays by name: ``X``, and the target's.
+    target : str
+        The name of the classes' array.
+    aside : set of str
+        Arrays that are no columns: what says which rows are the test set, or belong together.
+    lists : mapping of set of str
+        Under ``ignore`` and ``categorical``, which columns are left out, and are categorical.
 
     Raises
     ------

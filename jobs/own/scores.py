@@ -59,9 +59,15 @@ def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: in
 
 
 def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
-    """Return decision values (sample, class), or of two classes their gap; as `of_probabilities`.
+    """Return decision values (sample, class), or of two classes their gap.
 
     Those of absent classes lie one below the row's lowest.
+
+    Parameters
+    ----------
+    value : array (n, present class), or of two classes (n,) or (n, 1)
+    what, n, present, k
+        As of `of_probabilities`.
     """
     values = array(value, what)
     if len(present) == 2 and values.shape in ((n,), (n, 1)):

@@ -17,7 +17,7 @@ from manyseed.orchestrator.cli.show import print_values
 from manyseed.orchestrator.errors import RunsError, UserError
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.runs.rerun import Comparison
+    from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
 
 
@@ -164,7 +164,7 @@ def _line(one: Rerun) -> str:
     return f"{one.address}  {'; '.join(parts)}"
 
 
-def _difference(found: Comparison) -> str:
+def _difference(found: Differences) -> str:
     largest = found["largest_difference"]
     scores = "" if largest is None else f", scores by {largest:.2g} at most"
     where = "" if found["same_recipe"] else ", in another recipe"

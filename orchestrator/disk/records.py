@@ -116,7 +116,15 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
 def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = None) -> None:
     """Refuse a file that was written for another plan: those of a like sweep look like its own.
 
-    Identities that earlier versions left out are empty, and fit any.
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    written, plan : str
+        Identities of the plan that it was written for, and of the sweep's; those that earlier
+        versions left out are empty, and fit any.
+    remedy : str, optional
+        What to do, if not to restore it.
 
     Raises
     ------

@@ -23,11 +23,11 @@ from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
-from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    DRAWN_PAIRS,
     DRAWS,
     ENSEMBLES,
     MARGINS,
@@ -46,7 +46,6 @@ _DEEP = (UNCERTAINTY, DEE, TACE)
 FURTHER = (CURVES, ENSEMBLES, DRAWS, MARGINS, *_DEEP, RESPONSES, RESPONSE_CURVES, CMI)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
-_PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
 
 
 def plots(
@@ -213,7 +212,7 @@ class Plots:
 def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
     """Read what a kind is drawn of, of the cells that are asked for."""
     column = kind.replace("-", "_")
-    tables = results.of_analysis(tuple(dict.fromkeys((*_PAIRS, column))), whole=True)
+    tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
     further: dict[str, pl.DataFrame | None] = {name: results.get(name) for name in FURTHER}
     every = once(tables)
     if where is None:

@@ -19,13 +19,13 @@ from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.effects import compared
-from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
     DEE,
+    DRAWN_PAIRS,
     DRAWS,
     ENSEMBLES,
     MARGINS,
@@ -40,9 +40,6 @@ from manyseed.orchestrator.submissions.lost import lost_failures
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
 
-PAIRS = (*KEY, "run_i", "run_j", "dataset", "classifier", "ec_local", "ec_global", "churn")
-"""Columns of pairs that the page is made of."""
-
 
 def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
     """Write the page of a sweep that was analysed; return where it is.
@@ -50,7 +47,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
     What is lost, so that the page says less or counts otherwise, stands on it, and `tell` gets it.
     """
     results = read_results(paths)
-    tables = results.of_analysis(PAIRS, whole=True)
+    tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options, record = read_analysis(paths)
     ensembles = results.get(ENSEMBLES)
     counts = _counts(paths, record)
@@ -102,7 +99,7 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     Each has its `text`, what it is `about`, and `links`: what of the page shows it.
     """
     results = read_results(paths)
-    tables = results.of_analysis(PAIRS, whole=True)
+    tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options, record = read_analysis(paths)
     tables = at_last(tables)
     pairs = compared(results) or paired(tables)

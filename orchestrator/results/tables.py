@@ -11,6 +11,7 @@ import polars as pl
 from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES, LATER
+from manyseed.analysis.tables.keys import PAIR_KEY
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,
@@ -58,6 +59,9 @@ EFFECTS, VARIANCE = "effects", "variance"
 
 OF_EFFECT = ("axis", "level", "reference", "metric")
 """What effects are never averaged over."""
+
+DRAWN_PAIRS = (*PAIR_KEY, "dataset", "classifier", "ec_local", "ec_global", "churn")
+"""Columns of pairs that figures and the page are made of."""
 
 INPUTS = "inputs"
 """What the tables were computed from: a digest for each repeat."""

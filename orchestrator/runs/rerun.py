@@ -38,7 +38,7 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_rows
 
 
-class Comparison(TypedDict):
+class Differences(TypedDict):
     """How a run that was trained again compares with what is stored of it."""
 
     same_recipe: bool
@@ -61,16 +61,16 @@ class Again:
 
     Attributes
     ----------
-    comparison : Comparison
+    comparison : Differences
     model : Alive or None
         Where it was asked for.
     """
 
-    comparison: Comparison
+    comparison: Differences
     model: Alive | None = None
 
 
-def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Comparison:
+def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differences:
     """Train a run again on this machine's CPU, and compare.
 
     Parameters
@@ -128,7 +128,24 @@ def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
 def train_again(
     paths: SweepPaths, found: PlannedRun, was_made: StoredRun, trainer: Trainer, *, keep: bool
 ) -> Again:
-    """Train a run again; with `keep`, hand over its model, too; raises as `rerun`."""
+    """Train a run again.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    found : PlannedRun
+    was_made : StoredRun
+        As `published` returns it.
+    trainer : Trainer
+        Keeps data between calls.
+    keep : bool
+        Whether the model is handed over, too.
+
+    Raises
+    ------
+    UserError, UnavailableError, RunsError
+        As `rerun`.
+    """
     address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
     run, models = found.fitted, list[Alive]()
     if was_made.recipe_unknown and is_own(run.cell.classifier):
@@ -173,7 +190,7 @@ def train_again(
         now = np.frombuffer(again.score, before[found.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
     changes = (was_made.recipe or Recipe()).changes(Recipe.here())
-    comparison: Comparison = {
+    comparison: Differences = {
         "same_recipe": not changes,
         "recipe_changes": {name: list(pair) for name, pair in changes.items()},
         "equal": again.crc == was_made.crc32c,

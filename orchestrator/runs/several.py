@@ -12,7 +12,7 @@ from manyseed.orchestrator.errors import ManyseedError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.runs.rerun import (
-    Comparison,
+    Differences,
     published,
     require_saved,
     train_again,
@@ -28,7 +28,7 @@ class Rerun:
     ----------
     address : str
         CELL:REPEAT:RUN.
-    comparison : Comparison or None
+    comparison : Differences or None
         None where it was not trained.
     file : Path or None
         That holds its model.
@@ -39,7 +39,7 @@ class Rerun:
     """
 
     address: str
-    comparison: Comparison | None = None
+    comparison: Differences | None = None
     file: Path | None = None
     was_there: bool = False
     problem: str = ""
@@ -131,7 +131,7 @@ def _each(
             yield Rerun(address, again.comparison, problem=problem)
 
 
-def _differs(comparison: Comparison, other_recipe: bool) -> str:
+def _differs(comparison: Differences, other_recipe: bool) -> str:
     """Return why a model is not that of the stored predictions."""
     differ, of = comparison["labels_differ"], f"of {comparison['labels']:,} labels"
     if comparison["same_recipe"]:

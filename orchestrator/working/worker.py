@@ -79,7 +79,20 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
 
 
 class TaskAttempt:
-    """One execution of a task."""
+    """One execution of a task.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    submission : Path
+        The submission's folder.
+    number : int
+        Of the task.
+    workers : int
+        Training processes.
+    node : Node
+        Where it runs.
+    """
 
     def __init__(
         self, paths: SweepPaths, submission: Path, number: int, workers: int, node: Node

@@ -35,7 +35,7 @@ from manyseed.orchestrator.tasks.setback import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
-class Wrong(TypedDict):
+class WrongRows(TypedDict):
     """A finding: the group, what is wrong there, and of how many rows."""
 
     group: str
@@ -48,7 +48,7 @@ class Verified(TypedDict):
 
     runs_checked: int
     runs_wrong: int
-    findings: list[Wrong]
+    findings: list[WrongRows]
     runs_healed: NotRequired[int]
     """Restored from journals."""
     runs_set_back: NotRequired[int]

@@ -80,7 +80,7 @@ def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     if own.training:
         whole = own.training["epochs"] / min(own.training["epochs"], _EPOCHS)
         settings["epochs"] = min(own.training["epochs"], _EPOCHS)
-    data = _rows(request)
+    data, handling = _rows(request), replace(PLAIN, timeout=table.timeout(own.options))
 
     def fitted(seed: int) -> tuple[Prediction, float]:
         generators = Generators(
@@ -90,7 +90,7 @@ def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         )
         started = perf_counter()
         try:
-            made = fit(settings, request.hparams, data, generators, PLAIN)
+            made = fit(settings, request.hparams, data, generators, handling)
             return prediction(made.scores, "none", made.seconds), perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"

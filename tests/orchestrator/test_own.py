@@ -271,6 +271,20 @@ def test_mistakes_are_one_message_when_planned(project: Path, tmp_path: Path, mi
     assert not (tmp_path / "sweep").exists()
 
 
+def test_code_that_hangs_is_one_message(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.jobs.own.findings._MOST_SECONDS", 8)
+    (tmp_path / "mymodel.py").write_text(
+        MODEL.replace("super().fit", "__import__('threading').Event().wait()\n        super().fit")
+    )
+    code, printed = inside("plan", project, "--out", tmp_path / "sweep")
+    assert code == 2, printed
+    assert "a fit to 64 rows took more than 8 s" in " ".join(printed.split())
+    assert "probe = false" in printed
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_code_that_is_nowhere_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"there is no module mymodel.*{tmp_path}"):
         plan_change(write(tmp_path / "own.toml", SWEEP), tmp_path / "sweep")
@@ -390,6 +404,8 @@ MISTAKEN = {
         "streams (none)"
     ),
     "def fit(X_test): open('/nowhere/at/all')": "FileNotFoundError: [Errno 2]",
+    "import nowhere_at_all": "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at",
+    "def fit(X_test): return [[float('nan')] * 3] * len(X_test)": "99 of 99 scores are not finite",
 }
 
 

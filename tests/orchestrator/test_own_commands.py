@@ -181,13 +181,20 @@ MISTAKES = {
     "import sys, numpy as np\nnp.save(sys.argv[-1], np.zeros((33, 4)))": (
         "the command returned shape (33, 4); (33, 3) is needed"
     ),
+    "import sys, numpy as np\nnp.save(sys.argv[-1], np.full((33, 3), np.nan))": (
+        "the command returned scores that are not finite"
+    ),
+    "import threading\nprint('stuck', flush=True)\nthreading.Event().wait()": (
+        "the command was ended after 5 s, its timeout It printed last: stuck"
+    ),
 }
 
 
 @pytest.mark.parametrize("text", MISTAKES)
 def test_mistakes_in_a_program_are_one_message(project: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "train.py").write_text(text)
-    file = write(project, SWEEP.replace('"net", "program"', '"program"'))
+    text_of_sweep = SWEEP.replace('"net", "program"', '"program"')
+    file = write(project, text_of_sweep.replace("encode  =", "timeout = 5\nencode ="))
     code, printed = inside("plan", file, "--out", tmp_path / "sweep")
     assert code == 2, printed
     assert MISTAKES[text] in " ".join(printed.split())
@@ -196,12 +203,24 @@ def test_mistakes_in_a_program_are_one_message(project: Path, tmp_path: Path, te
     assert not left(tmp_path)
 
 
+NOT_FINITE = """
+from torch import nn
+class Flat(nn.Linear):
+    def __init__(self, shape):
+        super().__init__(shape[0], 3)
+    def forward(self, x):
+        return super().forward(x) / 0
+"""
+
+
 def test_mistakes_in_a_factory_are_one_message(project: Path, tmp_path: Path) -> None:
     for text, said in {
         "def Flat(shpae): ...": "it asks for shpae; there are shape, n_classes, hparams",
         "from torch import nn\ndef Flat(shape): return nn.Linear(shape[0], 7)": (
             "returned shape (32, 7); (32, 3) is needed"
         ),
+        "import nowhere_at_all": "cannot be imported: ModuleNotFoundError: No module named 'now",
+        NOT_FINITE: "of 99 scores are not finite",
     }.items():
         (tmp_path / "flat.py").write_text(text)
         code, printed = inside("plan", project, "--out", tmp_path / "sweep")

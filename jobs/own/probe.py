@@ -33,6 +33,14 @@ _LONG_SECONDS = 60.0
 """Of a fit: after one that takes longer no other is made."""
 
 
+_WITHOUT: Mapping[str, str] = {
+    "estimator": "say so by seeds = {}",
+    "train": "the function should not take it",
+    "module": "it needs no runs of its own",
+    "command": "the command should not name it",
+}
+
+
 class _Wrong(Exception):
     def __init__(self, reason: str, option: str = "") -> None:
         super().__init__(reason)
@@ -108,10 +116,9 @@ def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         )
     other, _ = fitted(2)
     if draws and np.array_equal(first.scores, other.scores):
-        of = "no parameter should be given a seed" if seeds else "the function should not take it"
         notes.append(
-            f"fits with other seeds were equal in a probe; if {draws} never matters, {of}: then "
-            "one run of a repeat is trained"
+            f"fits with other seeds were equal in a probe; if {draws} never matters, "
+            f"{_WITHOUT[own.form]}: then one run of a repeat is trained"
         )
     return replace(found, seconds=whole * seconds, notes=tuple(notes))
 

@@ -462,3 +462,47 @@ def test_a_training_function_in_a_sweep(tmp_path: Path) -> None:
         np.testing.assert_allclose(scores[found.row], expected, rtol=1e-4, atol=1e-5)
     assert sweep.rerun("0:0:1")["labels_differ"] == 0
     assert not [*sweep.paths.checkpoints.glob("*")]
+
+
+ALIKE = """
+name = "alike"
+seed = 2
+repeats = 1
+runs = 3
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["linear", "net", "program"]
+[classifier.linear]
+estimator = "sklearn.linear_model:LogisticRegression"
+params = { max_iter = 5 }
+[classifier.net]
+train = "mytrain:fit"
+[classifier.program]
+command = "python mytrain.py {seed} {train} {test} {out}"
+"""
+EVEN = """
+import sys
+import numpy as np
+def fit(X_test, batch):
+    return np.ones((len(X_test), 3))
+if __name__ == "__main__":
+    np.save(sys.argv[4], fit(np.load(sys.argv[3])["X"], None))
+"""
+
+
+def test_a_plan_says_where_seeds_never_matter(tmp_path: Path) -> None:
+    (tmp_path / "mytrain.py").write_text(EVEN)
+    change = plan_change(write(tmp_path / "alike.toml", ALIKE), tmp_path / "sweep")
+    same = "fits with other seeds were equal in a probe; if"
+    for name, said in {
+        "linear": "random_state never matters, say so by seeds = {}",
+        "net": "batch never matters, the function should not take it",
+        "program": "batch never matters, the command should not name it",
+    }.items():
+        told = f"{name}: {same} {said}: then one run of a repeat is trained"
+        assert told in change.summary()["notes"]
+    text = ALIKE.replace("params =", "seeds = {}\nparams =").replace("{seed} ", "0 ")
+    (tmp_path / "mytrain.py").write_text(EVEN.replace(", batch", "").replace(", None", ""))
+    change = plan_change(write(tmp_path / "alike.toml", text), tmp_path / "sweep")
+    assert not any(same in note for note in change.summary()["notes"])
+    assert change.summary()["runs_identical"] == 3 * 2

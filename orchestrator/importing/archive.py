@@ -31,7 +31,8 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import BESIDE, METADATA, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import Plan, mark
+from manyseed.orchestrator.plans.marks import mark
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.arrays import itemsize
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 

@@ -16,7 +16,8 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of, mark
+from manyseed.orchestrator.plans.marks import mark
+from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of
 from manyseed.orchestrator.store.care.repair import drop as drop_rows
 from manyseed.orchestrator.store.care.repair import require_rest
 from manyseed.orchestrator.store.journals.index import JournalIndex

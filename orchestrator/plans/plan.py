@@ -16,10 +16,11 @@ from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
-from manyseed.orchestrator.disk.placing import place_new, unavailable
+from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
-from manyseed.orchestrator.paths import GIVEN, SweepPaths
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.marks import lost, mark
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.arrays import SEEN
 
@@ -141,7 +142,7 @@ class Plan:
         files, lists = paths.parts(), paths.all_dropped()
         for file in marked:
             if file not in {*files, *lists}:
-                raise _lost(file)
+                raise lost(file)
         for number, file in enumerate(files, 1):
             if file != paths.part(number):
                 raise DamagedFile(paths.part(number), "is absent, though later parts are there")
@@ -302,36 +303,6 @@ def _dropped(lists: Sequence[Path], plan: str) -> list[int]:
         require_same_plan(file, one.plan, plan)
         cells += one.cells
     return cells
-
-
-def _lost(file: Path) -> DamagedFile:
-    """Return the error of a part or list that its mark shows to have been there."""
-    mark, remedy = marker(file), "restore it from a copy of the sweep"
-    if file.suffix == ".json":
-        remedy += f"; or remove {mark.name} beside it: the cells that it took out are planned again"
-    return DamagedFile(file, f"is absent, though {mark.name} shows that it was made", remedy)
-
-
-def marker(file: Path) -> Path:
-    """Return the empty file that marks a part or a list of dropped cells as made, for good."""
-    return file.with_name(file.name + GIVEN)
-
-
-def mark(paths: SweepPaths) -> None:
-    """Mark the parts and the lists of dropped cells that are there, so that a loss is noticed.
-
-    Nothing else shows that the last of them are gone. Sweeps of earlier versions have no marks
-    until they are planned or dropped from.
-
-    Raises
-    ------
-    StoreUnavailable
-        Where the file system refuses.
-    """
-    for file in (*paths.parts(), *paths.all_dropped()):
-        if not (made := marker(file)).exists():
-            with unavailable("write", made):
-                made.touch()
 
 
 def identity_of(paths: SweepPaths) -> str:

@@ -12,8 +12,6 @@ from manyseed.jobs.datasets.info import DatasetInfo
 if TYPE_CHECKING:
     import torch
 
-_BATCH = 32  # of the measured times
-
 
 def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
     """Build convolutions 3×3 to 32 and 16 channels, each with 2×2 max-pooling; 64 hidden; logits.
@@ -43,7 +41,8 @@ def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    return float(info.canonical["epochs"]) * rows * (2.5e-3 / _BATCH + 2e-7 * dataset.n_features)
+    step = 1e-3 / min(float(info.hparams["batch"]), rows)
+    return float(info.canonical["epochs"]) * rows * (step + 1.2e-7 * dataset.n_features)
 
 
 CNN = network_on_pixels("cnn", network, core_seconds=_core_seconds, first_block="relu1")

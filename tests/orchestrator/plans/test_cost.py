@@ -164,6 +164,39 @@ def test_rows_are_predicted_at_once_as_the_price_has_it():
 
 
 @pytest.mark.parametrize(
+    ("source", "options", "rows", "measured"),
+    [
+        ("torchvision:CIFAR10", {"epochs": 3}, 4096, 60 / 12.7),  # benchmarks/README.md
+        ("sklearn:digits", {"epochs": 3}, 1348, 0.148),  # the quickest of 20
+        ("sklearn:digits", {"epochs": 2}, 719, 0.056),  # of 72
+    ],
+)
+def test_a_cnn_is_priced_as_it_was_recorded(source, options, rows, measured):
+    """Within a fourth of the seconds of a fit."""
+    images = datasets.resolve(source)
+    found = classifiers.core_seconds(images, info("cnn", images, **options), rows)
+    assert found == pytest.approx(measured, rel=0.25)
+
+
+def test_the_study_on_images_is_priced_as_it_was_recorded():
+    """2 h 15 min of training in docs/fashion.md, within three tenths."""
+    images = datasets.resolve("torchvision:FashionMNIST")
+    fits = {"cnn": 600, "mlp": 60, "vit": 10, "xgb": 10, "lr-sgd": 10}
+    options = {"cnn": {"epochs": 2}, "mlp": {"epochs": 2}, "vit": {"epochs": 1}}
+    found = sum(
+        n * classifiers.core_seconds(images, info(name, images, **options.get(name, {})), 48_000)
+        for name, n in fits.items()
+    )
+    assert found == pytest.approx(135 * 60, rel=0.3)
+
+
+def test_the_batch_of_a_cnn_is_in_its_price():
+    digits = datasets.resolve("sklearn:digits")
+    small, large = (whole(digits, "cnn", hparams={"batch": n}) for n in (16, 128))
+    assert 3 < small / large < 8
+
+
+@pytest.mark.parametrize(
     ("hparams", "measured"),
     [
         ({"depth": 1, "width": 8}, 25.1),

@@ -185,7 +185,7 @@ def test_on_slurm_killed_and_resumed_they_are_the_same(
     slurm: Slurm, file: Path, undisturbed: Sweep, tmp_path: Path
 ) -> None:
     sweep = Sweep.plan(file, tmp_path / "sweep")
-    here = profile(slurm, tmp_path, time='time = "0:20:00"', mem='mem = "2000M"')
+    here = profile(slurm, tmp_path, time='time = "0:20:00"', mem='mem = "4000M"')
     submission = sweep.submit(cluster=here)
     assert submission is not None
     wait_for(sweep, TOTAL // 3)

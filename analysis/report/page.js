@@ -125,7 +125,10 @@
     return [line(heads.map((head) => [clean(head), clean(`${head} ±`)])), ...all.map(line)].join("\n") + "\n";
   }
 
+  const TELLS = 1.5; // how much words matter that tell rows apart
+
   // On a narrow screen the last columns that matter least are left out, and named; files have all.
+  // What tells rows apart, or matters more, stays: the rest scrolls.
   function fitting(table, bar) {
     const region = table.closest(".scroll");
     const heads = [...table.tHead.rows[0].cells];
@@ -133,7 +136,7 @@
     const tells = (column) => rows.some((row) => text(row.cells[column]) !== text(rows[0].cells[column]));
     const matters = heads.map((head, column) => {
       if (head.dataset.matters) return Number(head.dataset.matters);
-      return head.classList.contains("num") ? 0 : tells(column) ? 1.5 : 0.5; // words that are all the same
+      return head.classList.contains("num") ? 0 : tells(column) ? TELLS : 0.5; // words that are all the same
     });
     const order = heads.map((_, column) => column).slice(1);
     order.sort((a, b) => matters[a] - matters[b] || b - a);
@@ -153,7 +156,7 @@
       line.hidden = over <= 0 || region.clientWidth === 0;
       if (!line.hidden && !whole) {
         for (const column of order) {
-          if (over <= 0) break;
+          if (over <= 0 || matters[column] >= TELLS) break;
           over -= width(heads[column]);
           out.push(column);
         }

@@ -84,6 +84,14 @@ window.addEventListener("load", async () => {
   found.all_columns = [seen_heads().length, whole.getAttribute("aria-pressed")];
   whole.click();
   found.again = seen_heads();
+  const room = (width) => {
+    table.parentElement.style.width = width;
+    whole.click();
+    whole.click();
+  };
+  room("120px");
+  found.tight = seen_heads();
+  room("");
   const arrow = (name) => getComputedStyle(head(name).querySelector("button"), "::before").content;
   found.arrows = ["Accuracy", "Churn", "EC local"].map(arrow);
   const region = one.querySelector(".scroll");
@@ -287,6 +295,7 @@ def test_columns_that_there_is_no_room_for_are_left_out_and_named(found):
     assert found["all_columns"] == [len(every), "true"]
     assert found["columns_on_paper"] == len(every)
     words = ["Dataset", "Classifier", "Perturb continuous"]
+    assert found["tight"] == [*words, "Accuracy ± seeds"]
     if found["width"] > 1000:
         assert heads[:3] == words
         assert len(heads) >= 12

@@ -1,20 +1,16 @@
-"""The command at a real terminal: watching ends by Ctrl-C, and the shell completes by Tab."""
+"""The command at a real terminal: watching ends by Ctrl-C."""
 
 from __future__ import annotations
 
 import os
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from manyseed import Sweep
-from manyseed.analysis.options import Options
 from tests.orchestrator.conftest import MANYSEED, write
 
 HELD = """
@@ -113,35 +109,3 @@ def test_watching_ends_by_ctrl_c_and_the_sweep_goes_on(
         (tmp_path / "go").touch()
     sweep.wait()
     assert sweep.status()["runs"]["missing"] == 0
-
-
-@pytest.fixture(scope="module")
-def shell(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A bash that completes the command, in a folder with an analysed sweep."""
-    folder = tmp_path_factory.mktemp("shell")
-    copy = Sweep(shutil.copytree(quick.directory, folder / "sweep"))
-    copy.analyze(Options(resamples=5), workers=1)
-    with terminal("bash", "--norc", "--noprofile", "-i", cwd=folder, kind="dumb") as opened:
-        opened.keys(f"PATH={MANYSEED.parent}:$PATH\n")
-        opened.keys('eval "$(manyseed --show-completion bash)"; echo "rea"dy\n')
-        opened.read("ready")
-        yield opened
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("que", "ry "),
-        ("query sweep --table rank", "ing "),
-        ("query sweep --columns cell,perturb_cont", "inuous "),
-        ("query sweep --where perturb_cont", "inuous "),
-        ("query sweep -w \"perturb_continuous = 'rel", "ative:0.5'\" "),
-        ("query sweep -w \"classifier IN ('lr-sgd', 'x", "gb'\" "),
-        ("plot sweep accuracy_r", "ange "),
-    ],
-)
-def test_the_shell_completes_by_tab(shell: Terminal, typed: str, expected: str) -> None:
-    shell.keys(f"manyseed {typed}\t")
-    shell.read(typed + expected)
-    shell.keys("\x03")  # another line
-    shell.read("> ")

@@ -10,8 +10,8 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles
-from manyseed.analysis.figures.margins import axis_of_margins, places_of
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles, with_names
+from manyseed.analysis.figures.margins import axis_of_margins, begin, places_of
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
@@ -19,6 +19,7 @@ from manyseed.analysis.tables.schema import Tables
 MAX_PANELS = 9  # a cell each
 TAIL = 0.002  # of the points, beyond which no eCDF is drawn
 ENDS = ("nearest", "furthest")
+_SHARES = tuple(f"{end}{of}" for end in ENDS for of in ("", "_loo"))
 TOLD = {
     "accuracy": "accuracy",
     "churn_loo_ensemble": "churn against the others",
@@ -66,6 +67,12 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
         f"{'; '.join(told)}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
         2 * len(axes),
         figure,
+        data=with_names(
+            own.filter(pl.col("cell").is_in([*axes]))
+            .sort("cell", "bin")
+            .select("cell", "repeat_index", *(f"{end}_run" for end in ENDS), begin(), *_SHARES),
+            there,
+        ),
     )
 
 

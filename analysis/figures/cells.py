@@ -19,7 +19,14 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.described import AXES_TOLD, described, differing, not_drawn
+from manyseed.analysis.figures.described import (
+    AXES_TOLD,
+    QUANTILES,
+    described,
+    differing,
+    not_drawn,
+    with_names,
+)
 from manyseed.analysis.figures.levels import (
     LEVELS,
     NOTHING,
@@ -179,7 +186,15 @@ def of_dataset(
     n = own.runs.filter(~pl.col("identical")).height if of is MAIN else shown[0].values.height
     words = " ".join(filter(None, said))
     bands = [Band(axes[0], top, end, levels) for top, end, levels in rows.bands()]
-    return Plot(name, f"{dataset}{part}", words, n, figure, marks, dataset, bands)
+    data = pl.concat(described_by_quantiles(one, own.cells) for one in drawn)
+    return Plot(name, f"{dataset}{part}", words, n, figure, marks, dataset, bands, data)
+
+
+def described_by_quantiles(quantity: Quantity, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return what bars and strokes show of a quantity, a row per cell."""
+    found = quantity.values.group_by("cell").agg(**QUANTILES).sort("cell")
+    of = found.select("cell", pl.lit(quantity.name).alias("quantity"), *QUANTILES)
+    return with_names(of, cells)
 
 
 def _legend_columns(names: Sequence[str]) -> int:

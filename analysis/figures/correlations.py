@@ -116,4 +116,13 @@ def correlations(tables: Tables) -> Plot | None:
         f"undefined. n = {counted(total, 'run')} of repeats whose runs vary.",
         total,
         figure,
+        data=pl.DataFrame(
+            [
+                (classifier, names[row], names[column], float(values[row, column]), n)
+                for classifier, (values, n) in found.items()
+                for row, column in zip(*np.tril_indices(len(names), -1), strict=True)
+            ],
+            schema=["classifier", "metric", "other", "correlation", "n_runs"],
+            orient="row",
+        ).with_columns(pl.col("correlation").fill_nan(None)),
     )

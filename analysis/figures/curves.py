@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.described import not_drawn, panel_per_cell
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.means import pooled
 
@@ -53,6 +53,18 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
         f"n = {counted(runs, 'run')}, copies of identical ones left out.{not_drawn(left)}",
         runs,
         figure,
+        data=with_names(
+            pl.concat(
+                over_repeats(shown.filter(cell=cell), f"{of}_{quantity}").select(
+                    pl.lit(cell, there.schema["cell"]).alias("cell"),
+                    pl.lit(of).alias("data"),
+                    pl.all(),
+                )
+                for cell in axes
+                for of in KINDS
+            ),
+            there,
+        ),
     )
 
 

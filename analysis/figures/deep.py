@@ -10,7 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.described import first_of_each, not_drawn, panel_per_cell, titles
+from manyseed.analysis.figures.described import (
+    first_of_each,
+    not_drawn,
+    panel_per_cell,
+    titles,
+    with_names,
+)
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
@@ -46,10 +52,10 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     handles: dict[str, Handle] = {}
     for cell, axis in axes.items():
         own = shown.filter(cell=cell)
-        own = own.filter(pl.col("members") <= own["pool"].min())
         for index, (name, said) in enumerate(LIKELIHOODS.items()):
             handles[said] = _curve(axis, own, name, index)
-        sizes(axis, int(own["members"].max()), "runs averaged, k")  # type: ignore[arg-type]
+        within = own.filter(pl.col("members") <= own["pool"].min())
+        sizes(axis, int(within["members"].max()), "runs averaged, k")  # type: ignore[arg-type]
     legend(figure, handles, "")
     repeats, draws = shown.select(KEY).unique().height, shown["draw"].n_unique()
     bounded = float(shown["temperature_bounded"].to_numpy().mean())
@@ -66,11 +72,25 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         f"{draws:,} draws each.{at}{not_drawn(left)}",
         repeats,
         figure,
+        data=with_names(
+            pl.concat(
+                _over_draws(shown.filter(cell=cell), name).select(
+                    pl.lit(cell, shown.schema["cell"]).alias("cell"),
+                    pl.lit(name).alias("metric"),
+                    pl.all(),
+                )
+                for cell in axes
+                for name in LIKELIHOODS
+            ),
+            shown,
+        ),
     )
 
 
-def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Handle:
-    over = (
+def _over_draws(own: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return mean and spread by the number of runs averaged, up to the smallest pool."""
+    own = own.filter(pl.col("members") <= own["pool"].min())
+    return (
         own.filter(pl.col(name).is_finite())
         .group_by(*KEY, "members", maintain_order=True)
         .agg(mean_of(pl.col(name)).alias("mean"), std_of(pl.col(name)).alias("std"), pl.len())
@@ -79,6 +99,10 @@ def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Handle:
         .agg(mean_of(pl.col("mean")), pooled(pl.col("std"), pl.col("len") - 1).alias("std"))
         .sort("members")
     )
+
+
+def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Handle:
+    over = _over_draws(own, name)
     size, mean = over["members"].to_numpy(), over["mean"].to_numpy()
     std = over["std"].fill_null(0).to_numpy()
     axis.fill_between(size, mean - std, mean + std, color=colour(index), alpha=0.2, linewidth=0)
@@ -152,6 +176,12 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
         f"the pool. n = {counted(repeats, 'compared repeat')}.{out}{not_drawn(left + crowded)}",
         repeats,
         figure,
+        data=with_names(
+            over_repeats(own, "deep_cell", "value").rename(
+                {"deep_cell": "cell", "value": "averaged"}
+            ),
+            deep,
+        ),
     )
 
 
@@ -182,17 +212,9 @@ def worth_by_size(
 
 
 def _line(axis: Axes, own: pl.DataFrame, index: int) -> Handle | None:
-    known = own.filter(pl.col("dee").is_not_null()).with_columns(
-        pl.col("dee_lower").fill_null(pl.col("dee")),
-        pl.col("dee_upper").fill_null(pl.col("pool")),
-    )
-    if known.is_empty():
+    over = over_repeats(own)
+    if over.is_empty():
         return None
-    over = (
-        known.group_by("members", maintain_order=True)
-        .agg(mean_of(pl.col(name)) for name in ("dee", "dee_lower", "dee_upper"))
-        .sort("members")
-    )
     size, mean = over["members"].to_numpy(), over["dee"].to_numpy()
     bars = [mean - over["dee_lower"].to_numpy(), over["dee_upper"].to_numpy() - mean]
     return axis.errorbar(
@@ -204,6 +226,19 @@ def _line(axis: Axes, own: pl.DataFrame, index: int) -> Handle | None:
         markersize=3.5,
         linewidth=1.2,
         capsize=2,
+    )
+
+
+def over_repeats(own: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Return what ensembles are worth by their size, means over what `by` does not tell apart."""
+    known = own.filter(pl.col("dee").is_not_null()).with_columns(
+        pl.col("dee_lower").fill_null(pl.col("dee")),
+        pl.col("dee_upper").fill_null(pl.col("pool")),
+    )
+    return (
+        known.group_by(*by, "members", maintain_order=True)
+        .agg(mean_of(pl.col(name)) for name in ("dee", "dee_lower", "dee_upper"))
+        .sort(*by, "members")
     )
 
 
@@ -264,6 +299,13 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
         own.height,
         figure,
+        data=with_names(
+            own.select(
+                *("cell", "repeat_index", "run_index"),
+                *dict.fromkeys(name for names in forms.values() for name in names),
+            ),
+            several,
+        ),
     )
 
 

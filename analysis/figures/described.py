@@ -10,6 +10,16 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.style import panels
 
 AXES_TOLD = " · "
+_VALUE = pl.col("value").cast(pl.Float64)
+QUANTILES = {
+    "n": _VALUE.count().cast(pl.Int64),
+    "min": _VALUE.min(),
+    "q25": _VALUE.quantile(0.25, "linear"),
+    "median": _VALUE.median(),
+    "q75": _VALUE.quantile(0.75, "linear"),
+    "max": _VALUE.max(),
+}
+"""What bars and strokes show of `value`."""
 
 
 def differing(cells: pl.DataFrame) -> list[str]:
@@ -33,6 +43,14 @@ def titles(cells: pl.DataFrame) -> dict[int, str]:
     )
     rows = named.unique("cell").join(of, on="cell").iter_rows()
     return {cell: AXES_TOLD.join(filter(None, parts)) for cell, *parts in rows}
+
+
+def with_names(data: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of cells with what these are in front: dataset, classifier, what differs."""
+    apart = [name for name in differing(cells) if name not in data.columns]
+    names = cells.select("cell", "dataset", "classifier", *apart).unique("cell")
+    found = data.join(names, on="cell", how="left", maintain_order="left")
+    return found.select(*names.columns, pl.exclude(names.columns))
 
 
 def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:

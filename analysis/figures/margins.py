@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.described import not_drawn, panel_per_cell
+from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
@@ -57,6 +57,12 @@ def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
         f"{not_drawn(left)}",
         n,
         figure,
+        data=with_names(
+            finite.filter(pl.col("cell").is_in([*axes]))
+            .sort("cell", "bin")
+            .select("cell", begin(), "share", "share_min", "share_max", "ensemble"),
+            there,
+        ),
     )
 
 
@@ -108,6 +114,14 @@ def axis_of_margins(axis: Axes, first: float, last: float) -> None:
     marks += [0.0] if first <= 0 <= last else []
     names = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in marks]
     axis.set_xticks([_at(tick) for tick in marks], names)
+
+
+def begin() -> pl.Expr:
+    """Return where each `bin` begins, in units of the margin: `begin`, -inf of the first."""
+    ends = [-np.inf, *EDGES.tolist()]
+    return (
+        pl.col("bin").replace_strict(range(len(ends)), ends, return_dtype=pl.Float64).alias("begin")
+    )
 
 
 def places_of(first: int, last: int) -> NDArray[np.float64]:

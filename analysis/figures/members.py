@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.tables.keys import IS_METHOD
 from manyseed.analysis.tables.means import mean_of
 
 DEEP = "none: deep ensembles"
+_LINE = ["of", "value", "members"]
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 
 
@@ -61,6 +62,8 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         sizes(axis, int(own["members"].max()), "models averaged, k")  # type: ignore[arg-type]
     legend(figure, {value: handles[value] for value in values if value in handles}, "ensembling")
     runs = methods.select("cell", "repeat_index", "run_index").unique().height
+    drawn = here.filter(pl.col("of").is_in(chosen))
+    finite = drawn.filter(pl.col("log_likelihood").is_finite())
     return Plot(
         "member-likelihood",
         "Log-likelihood by number of members",
@@ -70,18 +73,30 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         f"draws), then over repeats. n = {counted(runs, 'run')} with members.{not_drawn(left)}",
         runs,
         figure,
+        data=with_names(
+            _over_runs(drawn, "cll", "of", "value")
+            .join(_over_runs(finite, "log_likelihood", "of", "value"), on=_LINE, how="left")
+            .sort(_LINE)
+            .rename({"of": "cell", "value": "ensembling"}),
+            panel.drop("ensembling"),
+        ),
+    )
+
+
+def _over_runs(own: pl.DataFrame, name: str, *by: str) -> pl.DataFrame:
+    """Return means over runs, then over repeats, of what `by` tells apart."""
+    return (
+        own.group_by(*by, "cell", "repeat_index", "members", maintain_order=True)
+        .agg(mean_of(pl.col(name)))
+        .sort(*by, "members", "cell", "repeat_index")
+        .group_by(*by, "members", maintain_order=True)
+        .agg(mean_of(pl.col(name)))
+        .sort(*by, "members")
     )
 
 
 def _line(axis: Axes, own: pl.DataFrame, name: str, look: tuple[str, str], dashes: str) -> Any:
-    over = (
-        own.group_by("cell", "repeat_index", "members", maintain_order=True)
-        .agg(mean_of(pl.col(name)))
-        .sort("members", "cell", "repeat_index")
-        .group_by("members", maintain_order=True)
-        .agg(mean_of(pl.col(name)))
-        .sort("members")
-    )
+    over = _over_runs(own, name)
     (line,) = axis.plot(
         over["members"].to_numpy(),
         over[name].to_numpy(),

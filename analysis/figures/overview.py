@@ -88,4 +88,7 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         f"finished or undefined. n = {counted(shown.height, 'cell')}.",
         shown.height,
         figure,
+        data=shown.filter(pl.col("dataset").cast(pl.String).is_in(datasets)).select(
+            "cell", "dataset", "classifier", *differing(cells), name
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
@@ -59,4 +60,9 @@ def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
         f"Datasets are taken as independent draws. n = {counted(found.datasets, 'dataset')}.",
         found.datasets,
         figure,
+        data=pl.DataFrame(
+            [(row.classifier, row.rank, row.wins) for row in found.rows],
+            schema=["classifier", "mean_rank", "wins"],
+            orient="row",
+        ).with_columns(critical_difference=pl.lit(found.critical)),
     )

@@ -74,12 +74,16 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
         [named(*one) for one in of], "cumulative accuracy" if integral else "accuracy"
     )
     handles: dict[str, Handle] = {}
+    drawn: list[pl.DataFrame] = []
     for axis, (transform, layer) in zip(axes, of, strict=True):
         own = table.filter(transform=transform, layer=layer)
         for index, level in enumerate(levels):
             here = own.filter(pl.col(by).cast(pl.String) == level)
             if here.height:
-                handles[level] = _line(axis, here, index, integral=integral)
+                points = _points(here, integral=integral)
+                handles[level] = _line(axis, points, index)
+                of_line = pl.lit(transform).alias("transform"), pl.lit(layer).alias("layer")
+                drawn.append(points.select(*of_line, pl.lit(level).alias(by), pl.all()))
         if integral:
             (handles["never wrong"],) = axis.plot([0, 1], [0, 1], color="black", lw=0.9, ls="--")
         axis.set_xlabel("share of the magnitudes" if integral else _unit(transform))
@@ -104,6 +108,11 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
         runs,
         figure,
         dataset=dataset,
+        data=pl.concat(drawn).select(
+            pl.lit(dataset).alias("dataset"),
+            pl.lit(classifier).alias("classifier"),
+            pl.exclude(GROUP),
+        ),
     )
 
 
@@ -112,12 +121,8 @@ def _n_runs(table: pl.DataFrame) -> int:
     return int(each["n_runs"].sum())
 
 
-def _unit(transform: str) -> str:
-    return "degrees" if transform.startswith("rotate") else "share"
-
-
-def _line(axis: Axes, table: pl.DataFrame, index: int, *, integral: bool) -> Any:
-    """Draw the mean of models, and of accuracy their range; return the line."""
+def _points(table: pl.DataFrame, *, integral: bool) -> pl.DataFrame:
+    """Return mean and range of accuracy over models, or the area under the mean, along a line."""
     n = pl.col("n_runs")
     over = (
         table.group_by("magnitude")
@@ -128,12 +133,23 @@ def _line(axis: Axes, table: pl.DataFrame, index: int, *, integral: bool) -> Any
         )
         .sort("magnitude")
     )
+    if not integral:
+        return over
     x, y = over["magnitude"].to_numpy(), over["mean"].to_numpy()
-    if integral:
-        x, y = (x - x[0]) / (x[-1] - x[0]), cumulative(x, y)
-    else:
+    share = (x - x[0]) / (x[-1] - x[0])
+    return pl.DataFrame({"share_of_magnitudes": share, "cumulative": cumulative(x, y)})
+
+
+def _unit(transform: str) -> str:
+    return "degrees" if transform.startswith("rotate") else "share"
+
+
+def _line(axis: Axes, points: pl.DataFrame, index: int) -> Any:
+    """Draw the mean of models, and of accuracy their range; return the line."""
+    x, y = (points[name].to_numpy() for name in points.columns[:2])
+    if "low" in points.columns:
         axis.fill_between(
-            x, over["low"], over["high"], color=colour(index), alpha=0.15, linewidth=0
+            x, points["low"], points["high"], color=colour(index), alpha=0.15, linewidth=0
         )
     (line,) = axis.plot(
         x, y, color=colour(index), linewidth=1.4, marker=marker(index), markersize=2.5
@@ -231,4 +247,8 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
         2 * runs,
         figure,
         dataset=dataset,
+        data=shown.filter(
+            pl.col("transform") == transform,
+            pl.col("layer") == layer,
+        ).select("cell", *dict.fromkeys(axes_apart), "repeat_index", "magnitude", "accuracy"),
     )

@@ -117,12 +117,14 @@ def alpha_hat_of_pairs(
     names = ["least churn", "middle third", "most churn"]
     handles: dict[str, Handle] = {}
     told = []
+    pieces: list[pl.DataFrame] = []
     for axis, dataset in zip(axes, datasets, strict=True):
         here = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
         parts = np.array_split(np.arange(here.height), RANGES)
         for part, shade, name in zip(parts, shades(RANGES), names, strict=True):
             drawn = here[part]
             drawn = drawn[thinned(np.arange(drawn.height, dtype=np.float64)).astype(np.int64)]
+            pieces.append(drawn)
             handles[name] = axis.scatter(
                 drawn["smaller"].to_numpy(),
                 drawn["larger"].to_numpy(),
@@ -152,6 +154,7 @@ def alpha_hat_of_pairs(
         f"Dashed: resolution δ. {resolution(repeats)}{left}",
         joined.height,
         figure,
+        data=pl.concat(pieces).drop("alpha_hat"),
     )
 
 

@@ -84,6 +84,11 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
         f"first {EACH} of each size{out}.{axis}{line}",
         found.n,
         found.figure,
+        data=shown.join(
+            shown.select(GROUP).unique().sort(GROUP).head(MAX_PANELS), on=GROUP, how="semi"
+        )
+        .sort(*GROUP, "size", "accuracy", "draw")
+        .select(*GROUP, "size", "draw", "accuracy", name),
     )
 
 

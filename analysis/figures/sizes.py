@@ -51,6 +51,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
         f"{_resolution(ensembles)}{left}",
         int(ensembles["draws"].sum()),
         figure,
+        data=ensembles.select("dataset", "classifier", "size", "close", "accepted", "draws"),
     )
 
 
@@ -69,6 +70,9 @@ def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
         f"mean, and bars of ± one standard deviation over the draws. {_drawn(ensembles)}{left}",
         int(ensembles["draws"].sum()),
         figure,
+        data=ensembles.select(
+            *("dataset", "classifier", "size", "accuracy", "accuracy_std", "draws")
+        ),
     )
 
 

@@ -77,6 +77,7 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
         f"n = {counted(runs, 'run')}.{not_drawn(left)}",
         runs,
         figure,
+        data=first.filter(pl.col("_panel").is_in([*axes])).select(*same, "vary", "epoch", name),
     )
 
 

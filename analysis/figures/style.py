@@ -115,6 +115,8 @@ class Plot:
         Which one it is of, where it is of the cells of one.
     bands : sequence of Band
         Its rows, where these are combinations of what cells differ in.
+    data : polars frame or None
+        The numbers that are drawn, where not all of them are dots with a name.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Plot:
     marks: Sequence[Mark] = field(default=(), repr=False)
     dataset: str = ""
     bands: Sequence[Band] = field(default=(), repr=False)
+    data: pl.DataFrame | None = field(default=None, repr=False)
 
     @property
     def of_cells(self) -> bool:

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 from manyseed.analysis.tables.means import mean_of
@@ -99,6 +99,10 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
         f"orders none.{order} n = {counted(repeats, 'repeat')}.{not_drawn(left)}",
         repeats,
         figure,
+        data=with_names(
+            means.rename({"of": "cell", "value": "ensembling", "mean": "c_tace"}),
+            panel.drop("ensembling"),
+        ),
     )
 
 

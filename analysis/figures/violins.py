@@ -19,7 +19,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.described import AXES_TOLD, differing
+from manyseed.analysis.figures.described import AXES_TOLD, QUANTILES, differing
 from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
 from manyseed.analysis.figures.quantities import Quantities, Quantity
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
@@ -170,6 +170,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
         f"{_said(drawn, n)} {_how()}{_together(drawn, [by])}",
         n,
         figure,
+        data=_quantiles(drawn.values.filter(*here.values()), [by]),
     )
 
 
@@ -228,7 +229,14 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
         f"{_how()}{_together(drawn, [by, across])}",
         own.height,
         figure,
+        data=_quantiles(own, [by, across]),
     )
+
+
+def _quantiles(values: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return what violins show, a row each."""
+    names = list(dict.fromkeys(["dataset", *by, "classifier"]))
+    return values.group_by(names).agg(**QUANTILES).sort(names)
 
 
 def _said(drawn: _Violins, n: int) -> str:

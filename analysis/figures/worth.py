@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.deep import MAX_PANELS, worth_by_size
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles
+from manyseed.analysis.figures.deep import MAX_PANELS, over_repeats, worth_by_size
+from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.questions.dee import METRICS
 
@@ -52,6 +52,7 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         f"there are many, means are too low. n = {counted(rows, 'compared repeat')}.",
         rows,
         figure,
+        data=over_repeats(own, "dataset", "test_augment", "value").rename({"value": "ensembling"}),
     )
 
 
@@ -95,6 +96,12 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
         f"out. n = {counted(rows, 'compared repeat')}.{not_drawn(left)}",
         rows,
         figure,
+        data=with_names(
+            over_repeats(own, "deep_cell", "metric", "value").rename(
+                {"deep_cell": "cell", "value": "ensembling"}
+            ),
+            deep.drop("ensembling"),
+        ),
     )
 
 

@@ -328,6 +328,9 @@
     };
     const dots = element.querySelector("script.marks");
     if (dots) files.CSV = () => save(`${name}.csv`, "text/csv", dotted(JSON.parse(dots.textContent)));
+    const numbers = element.querySelector("script.numbers");
+    const [form, end] = dots ? ["Quantiles", "-quantiles"] : ["CSV", ""]; // of rows, beside their runs
+    if (numbers) files[form] = () => save(`${name}${end}.csv`, "text/csv", JSON.parse(numbers.textContent));
     for (const [form, act] of Object.entries(files)) {
       element.querySelector("figcaption").append(" ", button(form, `Download ${name} as ${form}`, act));
     }

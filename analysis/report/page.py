@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+from polars import selectors
 
 from manyseed.analysis.figures.style import Plot, heights, places, values
 from manyseed.analysis.report.context import Context, Rows
@@ -16,6 +17,8 @@ from manyseed.analysis.report.worded import better
 
 MINUS = "\N{MINUS SIGN}"
 MARKS = 8000  # dots of a page that name their run
+NUMBERS = 8000  # rows of figures' numbers, of a page
+DIGITS = 6  # of these
 MAX_ROWS = 2000  # of a table; others are in the result tables alone
 
 
@@ -36,6 +39,7 @@ def render(context: Context) -> str:
         difference=difference,
         picture=picture,
         marks=Marks().of,
+        numbers=Numbers().of,
         bands=Bands(context.switches).of,
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
@@ -71,10 +75,29 @@ class Marks:
         of = values(plot)
         panels = list(dict.fromkeys(of["panel"]))
         of["panel"] = [panels.index(panel) for panel in of["panel"]]
-        held = {"x": x, "y": y, "runs": runs, "panels": panels, "values": of}
-        said = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
-        said = said.replace("<", "\\u003c")  # of names, in the script element that holds it
-        return Markup(f'<script type="application/json" class="marks">{said}</script>')
+        return held("marks", {"x": x, "y": y, "runs": runs, "panels": panels, "values": of})
+
+
+class Numbers:
+    """What figures draw beside dots that name their runs, `NUMBERS` rows in all."""
+
+    def __init__(self) -> None:
+        self._left = NUMBERS
+
+    def of(self, plot: Plot) -> Markup:
+        """Return them as an element beside the figure; empty where there are none, or no room."""
+        if plot.data is None or not 0 < plot.data.height <= self._left:
+            return Markup("")
+        self._left -= plot.data.height
+        rounded = plot.data.with_columns(selectors.float().round_sig_figs(DIGITS))
+        return held("numbers", rounded.write_csv())
+
+
+def held(name: str, value: object) -> Markup:
+    """Return an element of the page that the page's script reads."""
+    said = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    said = said.replace("<", "\\u003c")  # of names, in the script element that holds it
+    return Markup(f'<script type="application/json" class="{name}">{said}</script>')
 
 
 class Bands:

@@ -72,6 +72,9 @@ def test_ensembles_are_drawn_by_size_with_their_resolution():
     accepted, close = axis.get_lines()
     assert accepted.get_ydata().tolist() == [0.1, 0.2]
     assert close.get_ydata().tolist() == [0.5, 1.0]
+    of = shares.data.filter(dataset="vehicle").sort("size")
+    assert of["close"].to_list() == [0.5, 1.0]
+    assert of["accepted"].to_list() == [0.1, 0.2]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["3", "5"]
     assert "δ = 0.036 to 0.281 with N = 4,000 to 71 test points" in shares.caption
     assert (
@@ -293,6 +296,12 @@ def test_ranks_are_drawn_with_wins_and_critical_difference():
     assert grey.get_x() == 1
     assert grey.get_width() == pytest.approx(2.343 * (3 * 4 / (6 * 3)) ** 0.5, abs=1e-3)
     assert "n = 3 datasets" in plot.caption
+    assert plot.data.select("classifier", "mean_rank", "wins").rows() == [
+        ("b", 1, 3),
+        ("c", 2, 0),
+        ("a", 3, 0),
+    ]
+    assert plot.data["critical_difference"].to_list() == pytest.approx([grey.get_width()] * 3)
     alone = all_figures(Given(planted(classifiers=("a", "b"), runs=3)))
     assert "mean-ranks" not in [plot.name for plot in alone]
 
@@ -307,7 +316,10 @@ def test_cells_have_panels_of_their_own_in_learning_curves(monkeypatch):
         )
         for cell in means
     )
-    figure = learning_curves(curves, "accuracy", cells).figure
+    plot = learning_curves(curves, "accuracy", cells)
+    figure = plot.figure
+    of_schemes = plot.data.group_by("perturb_continuous").agg(pl.col("mean").unique())
+    assert dict(of_schemes.iter_rows()) == {"none": [0.9], "noise": [0.5]}
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in figure.axes]
     assert titles == ["data-00 × mlp · none", "data-00 × mlp · noise"]
     for axis, mean in zip(figure.axes, means.values(), strict=True):
@@ -374,7 +386,10 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "dee_upper": of_noise["worth"],
         }
     )
-    figure = deep.equivalents(dee).figure
+    plot = deep.equivalents(dee)
+    figure = plot.figure
+    told = plot.data.select("cell", "classifier", "perturb_continuous", "averaged", "dee").rows()
+    assert told == [(0, "mlp", "none", "xgb", 2.0), (1, "mlp", "noise", "xgb", 4.0)]
     titles = [axis.get_title(loc="left") for axis in figure.axes]
     assert titles == ["d × mlp · none", "d × mlp · noise"]
     for axis, worth in zip(figure.axes, of_noise["worth"], strict=True):
@@ -385,7 +400,13 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
 def test_likelihoods_are_correlated_within_a_cell():
     """Two cells apart, each with ρ = 1: together they would say −."""
     rows = [
-        {"cell": cell, "error": 0.1 + 0.01 * k - 0.05 * cell, "cll": -1.0 + 0.1 * k - cell}
+        {
+            "cell": cell,
+            "repeat_index": 0,
+            "run_index": k,
+            "error": 0.1 + 0.01 * k - 0.05 * cell,
+            "cll": -1.0 + 0.1 * k - cell,
+        }
         for cell in (0, 1)
         for k in range(4)
     ]
@@ -399,6 +420,7 @@ def test_likelihoods_are_correlated_within_a_cell():
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
     assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
     pooled = f"{np.corrcoef(runs['error'], runs['cll'])[0, 1]:.2f}"
+    assert plot.data.select("cll", "error").rows() == runs.select("cll", "error").rows()
     assert f"Over all cells of a dataset ρ: data-00 {pooled},\xa0{pooled}." in plot.caption
 
 

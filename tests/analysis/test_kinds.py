@@ -248,3 +248,24 @@ def test_dots_are_seen_in_pixels_too():
     blue = np.array([int(colour(0)[k : k + 2], 16) for k in (1, 3, 5)])
     mixed = np.round(0.75 * blue + 0.25 * 255)
     assert (np.abs(pixels - mixed).max(axis=2) < 12).sum() >= 3 * 3
+
+
+def test_every_figure_has_its_numbers(tables):
+    """Those of runs by name, all others as a table of its own that tells cells apart in words."""
+    drawn = kinds.all_figures(Given(tables, ensembles=ENSEMBLES))
+    assert len(drawn) > 5
+    for plot in drawn:
+        assert plot.marks or plot.data is not None, plot.name
+        if plot.data is not None:
+            assert plot.data.height, plot.name
+            assert {"dataset", "classifier"} & set(plot.data.columns), plot.name
+
+
+def test_the_numbers_of_violins_are_their_quantiles(tables):
+    (plot,) = kinds.plots(Given(tables), "accuracy", ["perturb_continuous"])
+    assert plot.data.height == 8
+    for row in plot.data.iter_rows(named=True):
+        cell = {name: row[name] for name in ("dataset", "classifier", "perturb_continuous")}
+        own = tables.runs.filter(**cell)["accuracy"].to_numpy()
+        told = [row[name] for name in ("n", "min", "q25", "median", "q75", "max")]
+        assert told == pytest.approx([own.size, *np.quantile(own, [0, 0.25, 0.5, 0.75, 1])])

@@ -85,6 +85,9 @@ def test_equivalents_are_averaged_over_cells_that_share_a_dataset():
         size, worth = line.lines[0].get_data()
         assert size.tolist() == [1, 5, 10]
         np.testing.assert_allclose(worth, np.sqrt(size), atol=0.1)
+        seen = axis.get_title(loc="left").removeprefix("photos · ")
+        of = plot.data.filter(test_augment=seen).select("members", "dee").to_numpy()
+        np.testing.assert_allclose(of, np.transpose([size, worth]))
     assert "0 of 12 comparisons" in plot.caption
     assert plot.n == 4  # methods' cells, of one repeat each
     _, alone = tables(("cnn",))
@@ -120,6 +123,9 @@ def test_a_panel_a_metric_of_each_cell():
         assert (np.ptp(worth) < 1e-9) == same
         if not same:
             np.testing.assert_allclose(worth, np.sqrt(size), atol=0.1)
+        classifier, metric = title.removeprefix("photos × ").split(": ")
+        of = plot.data.filter(classifier=classifier, metric=metric)
+        np.testing.assert_allclose(of["dee"], worth)
     assert equivalents_by_metric(dee.filter(pl.col("axis") != "ensembling")) is None
 
 
@@ -136,6 +142,17 @@ def test_a_method_has_the_same_colour_in_all_figures():
         line = handle.get_children()[0] if isinstance(handle, Container) else handle
         looks = getattr(line, "get_color", getattr(line, "get_colors", None))()
         assert to_hex(looks if isinstance(looks, str) else looks[0]) == to_hex(colour(0))
+
+
+def test_means_of_members_are_given_as_drawn():
+    measured, _ = tables(("cnn",), seen=("none",))
+    plot = members_by_size(measured)
+    (axis,) = plot.figure.axes
+    drawn = sorted(tuple(line.get_ydata()) for line in axis.lines)
+    of = plot.data.group_by("ensembling", maintain_order=True)
+    told = [tuple(own[name]) for _, own in of for name in ("cll", "log_likelihood")]
+    assert sorted(told) == drawn
+    assert set(plot.data["classifier"]) == {"cnn"}
 
 
 def test_every_method_has_a_line():

@@ -162,6 +162,8 @@ window.addEventListener("load", async () => {
   });
   asPng.click();
   found.png = await drawn;
+  document.querySelector("#overview-accuracy-mean figcaption button:last-child").click();
+  one.querySelector("figcaption button:last-child").click();
   found.names = saved;
   found.files = await Promise.all(blobs.map((blob) => blob.text()));
   found.width = innerWidth;
@@ -388,6 +390,30 @@ def test_the_numbers_of_dots_are_downloaded(found, tables):
     for row in runs:
         address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
         assert named[address, "accuracy"] == pytest.approx(row["accuracy"], rel=1e-5)
+
+
+def test_numbers_of_figures_that_show_no_runs_are_downloaded(found, tables):
+    at = found["names"].index("overview-accuracy-mean.csv")
+    rows = list(csv.DictReader(io.StringIO(found["files"][at])))
+    assert len(rows) == tables.cells.height
+    means = dict(tables.cells.select("cell", "accuracy_mean").iter_rows())
+    for row in rows:
+        assert float(row["accuracy_mean"]) == pytest.approx(means[int(row["cell"])], rel=1e-5)
+        assert row["perturb_continuous"] in ("none", "noise")
+
+
+def test_quantiles_stand_beside_the_runs_of_cells(found, tables):
+    at = found["names"].index("cells-1-quantiles.csv")
+    rows = list(csv.DictReader(io.StringIO(found["files"][at])))
+    assert {row["dataset"] for row in rows} == {"data-00"}
+    runs = tables.runs.filter(dataset="data-00")
+    of_accuracy = [row for row in rows if row["quantity"] == "accuracy"]
+    assert len(of_accuracy) == runs["cell"].n_unique()
+    for row in of_accuracy:
+        own = runs.filter(cell=int(row["cell"]))["accuracy"]
+        told = [float(row[name]) for name in ("n", "min", "median", "max")]
+        wanted = [own.len(), own.min(), own.median(), own.max()]
+        assert told == pytest.approx(wanted, rel=1e-5)
 
 
 def test_figures_are_downloaded_as_pixels_and_printed_alone(found):

@@ -54,6 +54,12 @@ def curves():
     )
 
 
+def by_level(plot):
+    """The numbers of a figure, line by line."""
+    (level,) = (name for name in ("augment", "hparams") if name in plot.data.columns)
+    return plot.data.group_by(level, maintain_order=True)
+
+
 def test_curves_are_means_over_models_in_their_range():
     (plot,) = response_curves(curves(), integral=False)
     (axis,) = plot.figure.axes
@@ -62,10 +68,16 @@ def test_curves_are_means_over_models_in_their_range():
     np.testing.assert_allclose(none.get_ydata(), 1 - 0.2 * u - 0.2 * u**4)
     np.testing.assert_allclose(half.get_ydata(), 1 - 0.15 * u)
     assert len(axis.collections) == 2
+    for line, (_, own) in zip(axis.lines, by_level(plot), strict=True):
+        assert own.select("magnitude", "mean").to_numpy() == pytest.approx(line.get_xydata())
+        assert (own["low"] <= own["mean"]).all()
     assert plot.n == 12
     assert "n = 12 models" in plot.caption
     (plot,) = response_curves(curves(), integral=True)
     *lines, ideal = plot.figure.axes[0].lines
+    for line, (_, own) in zip(lines, by_level(plot), strict=True):
+        told = own.select("share_of_magnitudes", "cumulative").to_numpy()
+        assert told == pytest.approx(line.get_xydata())
     assert list(ideal.get_ydata()) == [0, 1]
     x, y = lines[1].get_data()
     np.testing.assert_allclose(y, cumulative(GRID, 1 - 0.15 * u))
@@ -80,6 +92,9 @@ def test_the_pair_of_equal_ends_is_found():
     assert f"gi {late:.3f} and 0.600 at the end (depth=2 · none)" in plot.caption
     assert f"gi {steep:.3f} and 0.600 at the end (depth=1 · none)" in plot.caption
     assert plot.n == 6
+    ends = plot.data.filter(pl.col("magnitude") == GRID[-1])["accuracy"].to_list()
+    assert ends == pytest.approx([0.6, 0.6])
+    assert plot.data["cell"].n_unique() == 2
     assert response_pairs(curves().filter(pl.col("cell") != 1)) == []  # no two end alike
     of_one = (pl.col("cell") == 1) & (pl.col("magnitude") == pl.col("magnitude").max())
     assert response_pairs(curves().filter(~of_one)) == []  # a curve without its end

@@ -57,6 +57,10 @@ def test_lines_are_means_and_bands_the_envelope_of_runs():
         most, _, least = band.get_data()
         assert most == pytest.approx(each.max(axis=0)[here])
         assert least == pytest.approx(each.min(axis=0)[here])
+        of = plot.data.filter(cell=cell)
+        begins = [int(np.argmin(np.abs(EDGES - begin))) for begin in of["begin"]]
+        assert of["share"].to_numpy() == pytest.approx(each.mean(axis=0)[begins])
+        assert of["share"].sum() == pytest.approx(1)
         averaged = [
             np.histogram(gaps[rows["row"].to_numpy()].mean(axis=0, dtype=float), EDGES)[0] / 80
             for _, rows in runs.filter(cell=cell).group_by("repeat_index")
@@ -85,6 +89,11 @@ def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():
             x, y = line.get_data()
             below = [np.mean(values < np.sinh(place) / 4) for place in x]
             assert y == pytest.approx(np.array(below), abs=1e-9)
+        of = plot.data.filter(cell=cell)
+        for column, values in zip(("nearest", "nearest_loo"), wanted, strict=False):
+            for begin, share in of.select("begin", column).rows():
+                end = next((edge for edge in EDGES if edge > begin), np.inf)
+                assert share == pytest.approx(np.mean((values >= begin) & (values < end)))
         assert f"run {cell}:0:{ends[0]} differs by" in plot.caption
     assert plot.n == 4
     assert plot.caption.count("α̂ 0.250") == (told["furthest_run"] == 5)
@@ -134,6 +143,8 @@ def test_each_dot_is_an_ensemble_and_its_shade_the_size(name):
         for found, size in zip(dots(axis), (3, 10, 30), strict=True):
             own = table.filter(classifier=classifier, size=size).sort("accuracy")
             assert found == pytest.approx(own.select("accuracy", name).to_numpy())
+            told = plot.data.filter(classifier=classifier, size=size)
+            assert told.select("accuracy", name).rows() == own.select("accuracy", name).rows()
     (key,) = plot.figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["3", "10", "30"]  # not as words
     assert plot.n == 24

@@ -70,6 +70,10 @@ def test_correlations_have_a_panel_a_classifier():
         across = [label.get_text() for label in axis.get_xticklabels()].index("α̂")
         assert axis.images[0].get_array()[down, across] == pytest.approx(value)
     assert plot.n == 60
+    texts = [text for axis in panels.values() for text in axis.texts]
+    assert len(texts) == plot.data["correlation"].is_not_null().sum()
+    of = plot.data.filter(metric="ece", other="alpha_hat").sort("classifier")
+    assert of["correlation"].to_list() == pytest.approx([-1, 1])
     alone = runs.select(pl.exclude("alpha_hat", "ece")).with_columns(alpha_hat=0.0, ece=None)
     assert correlations(replace(tables, runs=alone)) is None
 
@@ -102,6 +106,7 @@ def test_pairs_have_the_levels_of_their_two_runs():
     drawn = [dots.get_offsets() for dots in axis.collections]
     assert [len(dots) for dots in drawn] == [14, 13, 13]
     order = found.sort("churn", "larger", "smaller")
+    assert plot.data.rows() == order.select("dataset", "churn", "smaller", "larger").rows()
     least = order.select("smaller", "larger").rows()[:14]
     assert np.array(sorted(map(tuple, drawn[0].tolist()))) == pytest.approx(np.array(sorted(least)))
     assert f"data-00 {order['churn'][13]:.3f}, {order['churn'][26]:.3f}" in plot.caption
@@ -148,6 +153,9 @@ def test_sources_stand_side_by_side_epoch_by_epoch(sweep):
     assert [label.get_text() for label in axis.get_xticklabels()] == ["init+batch", "init", "batch"]
     assert heights(axis) == pytest.approx(sweep.cells["accuracy_std"].to_list())
     assert plot.n == 90
+    assert plot.data.select("vary", "accuracy_std").rows() == [
+        *sweep.cells.select("vary", "accuracy_std").rows()
+    ]
     early = sweep.cells.with_columns(
         pl.lit(2, pl.UInt32).alias("epoch"), pl.col("alpha_hat_mean") + 0.3
     )

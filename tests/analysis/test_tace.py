@@ -165,6 +165,9 @@ def test_a_panel_a_threshold_has_a_line_for_each_kind_of_ensemble():
         assert [line.get_xdata().tolist() for line in lines] == [[5, 15, 50]] * 3
         means = [line.get_ydata().tolist() for line in lines]
         np.testing.assert_allclose(means, [[each] * 3 for each in (0.0205, 0.0305, 0.0505)])
+    of = plot.data.group_by("ensembling").agg(pl.len(), pl.col("c_tace").mean()).sort("c_tace")
+    np.testing.assert_allclose(of["c_tace"], (0.0205, 0.0305, 0.0505))
+    assert of["len"].to_list() == [6] * 3  # thresholds and numbers of bins
     assert "Of 3 pairs of lines 0 change their order" in plot.caption
     assert plot.n == 4  # repeats of two cells
 

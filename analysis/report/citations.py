@@ -20,9 +20,14 @@ PITFALLS = (
     "estimation and ensembling in deep learning, 2020, doi:10.48550/arXiv.2002.06470 "
     "(calibrated log-likelihood, deep ensemble equivalent)."
 )
+RESPONSES = (
+    "Y. Schiff, B. Quanz, P. Das and P.-Y. Chen: Predicting deep neural network generalization "
+    "with perturbation response curves, 2021, doi:10.48550/arXiv.2106.04765 (scores of response "
+    "curves)."
+)
 
 
-def citations(tables: Tables, options: Options, *, uncertainty: bool) -> list[str]:
+def citations(tables: Tables, options: Options, *, uncertainty: bool, responses: bool) -> list[str]:
     """Return what to cite for what the tables hold.
 
     Parameters
@@ -32,8 +37,15 @@ def citations(tables: Tables, options: Options, *, uncertainty: bool) -> list[st
         As they were computed with.
     uncertainty : bool
         Whether there are deep ensembles.
+    responses : bool
+        Whether there are response curves.
     """
     levels = not tables.runs["alpha_hat"].is_null().all()
     loo = levels and options.alpha_reference == "loo_ensemble"
-    named = ((levels, ROBUST), (loo, LEAVE_ONE_OUT), (uncertainty, PITFALLS))
+    named = (
+        (levels, ROBUST),
+        (loo, LEAVE_ONE_OUT),
+        (uncertainty, PITFALLS),
+        (responses, RESPONSES),
+    )
     return [citation for wanted, citation in named if wanted]

@@ -236,7 +236,12 @@ def context(
             )
         ],
         sweep_file=sweep_file,
-        citations=citations(tables, options, uncertainty=uncertainty is not None),
+        citations=citations(
+            tables,
+            options,
+            uncertainty=uncertainty is not None,
+            responses=responses is not None,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.options import Options
+from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.context import (
     RunCounts,
     context,
@@ -323,6 +324,17 @@ def test_rows_beyond_the_most_are_told_not_shown(monkeypatch):
     assert "By dataset (4 rows, of which the first 3 are shown)" in html
 
 
+@pytest.mark.parametrize("what", ["uncertainty", "responses"])
+def test_studies_are_cited_where_their_quantities_are_there(what):
+    """Authors and DOI, of no other study."""
+    tables, of = planted(runs=3), {"uncertainty": "2002.06470", "responses": "2106.04765"}
+    there = {name: name == what for name in of}
+    told = citations(tables, Options(), **there)
+    assert [
+        name for name in of if any(f"doi:10.48550/arXiv.{of[name]}" in one for one in told)
+    ] == [what]
+
+
 def test_where_results_come_from_stands_on_the_page():
     tables = planted(runs=3)
     told = {"Seed": "20210427", "Test sets": "25% of the samples: vehicle"}
@@ -334,6 +346,7 @@ def test_where_results_come_from_stands_on_the_page():
     assert "S. Banerjee, T. Marrinan" in parsed.text("li")
     assert "doi:10.48550/arXiv.2406.08307" in parsed.text("li")
     assert "Pitfalls" not in html
+    assert "Schiff" not in html
     unknown = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
     without = Tables(unknown, tables.pairs, tables.repeats, tables.cells)
     assert "Banerjee" not in render(content(without))

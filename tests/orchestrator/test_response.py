@@ -322,6 +322,7 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     assert code == 0, said
     assert inside("report", sweep.directory)[0] == 0
     page = sweep.paths.report.read_text()
+    assert "doi:10.48550/arXiv.2106.04765" in page
     assert {'id="response-curves-1"', 'id="response-cumulative-1"', 'id="response-measures"'} <= {
         *re.findall(r'id="[a-z0-9-]+"', page)
     }

@@ -42,7 +42,8 @@ def completed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Callabl
             timeout=110,
         ).stdout
 
-    registers = run("manyseed --show-completion bash")
+    # --show-completion asks which shell its caller is, and may find none
+    registers = run("_MANYSEED_COMPLETE=source_bash manyseed")
     return lambda *words: run(registers + ASKED, "manyseed", *words).split("\n")[:-1]
 
 

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from manyseed.jobs.streams import raw
 
@@ -21,11 +22,28 @@ class Linear(nn.Linear):
         """Draw nothing: torch would draw from its global generator here."""
 
 
+_BLOCK = 16
+"""Channels in from which oneDNN's strided 1×1 convolutions are right: 8 on AVX2, 16 on AVX-512."""
+
+
 class Conv2d(nn.Conv2d):
-    """A convolution that `initialise` fills."""
+    """A convolution that `initialise` fills.
+
+    One of 1×1 with a stride and few channels leaves out pixels before it computes, which gives the
+    same bits. With channels last oneDNN writes its weights' gradient past the end of a buffer: they
+    are wrong, or the process is killed or hangs (uxlfoundation/oneDNN issue 6035).
+    """
 
     def reset_parameters(self) -> None:
         """Draw nothing: torch would draw from its global generator here."""
+
+    def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        down, right = self.stride
+        is_one_pixel = self.kernel_size == (1, 1) and self.padding == (0, 0) and self.groups == 1
+        if is_one_pixel and (down, right) != (1, 1) and self.in_channels < _BLOCK:
+            return functional.conv2d(x[:, :, ::down, ::right], weight, bias)
+        out: Tensor = super()._conv_forward(x, weight, bias)
+        return out
 
 
 class Dropout(nn.Module):

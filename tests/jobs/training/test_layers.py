@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
 import torch
 from scipy.stats import binomtest
 from torch import nn
@@ -24,6 +28,40 @@ def test_building_layers_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     initialise(nn.Sequential(Conv2d(1, 2, 3), Linear(2, 2)), stream(1, "init"))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+GRADIENT = """
+import torch
+from manyseed.jobs.training.layers import Conv2d
+
+channels, layer = {channels}, Conv2d({channels}, 8, 1, stride=2, bias=False)
+torch.set_num_threads({threads})
+drawn = torch.Generator().manual_seed(1)
+torch.nn.init.normal_(layer.weight, generator=drawn)
+layer = layer.to(memory_format=torch.channels_last)
+x = torch.randn(32, channels, 32, 32, generator=drawn).to(memory_format=torch.channels_last)
+x.requires_grad_(True)
+outputs = layer(x)
+gradient = torch.randn(outputs.shape, generator=drawn).to(memory_format=torch.channels_last)
+outputs.backward(gradient)
+pixels, weight = x.detach()[:, :, ::2, ::2].double(), layer.weight[:, :, 0, 0].double()
+whole = torch.zeros_like(x, dtype=torch.float64)
+whole[:, :, ::2, ::2] = torch.einsum("nohw,oc->nchw", gradient.double(), weight)
+for found, expected in (
+    (outputs, torch.einsum("nchw,oc->nohw", pixels, weight)),
+    (layer.weight.grad[:, :, 0, 0], torch.einsum("nchw,nohw->oc", pixels, gradient.double())),
+    (x.grad, whole),
+):
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("channels", [1, 3, 7, 15])
+def test_strided_1x1_convolutions_of_few_channels_are_right(channels, threads):
+    # In a process of its own: where oneDNN is wrong here, it ends the process or never returns.
+    code = GRADIENT.format(channels=channels, threads=threads)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_dropout_zeroes_a_share_and_keeps_the_mean():

@@ -10,10 +10,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.backends.backend_pdf import PdfPages
 
-from manyseed.analysis.figures.style import Plot
+from manyseed.analysis.figures.style import Plot, numbers
 from manyseed.analysis.refused import Refused
 
-FORMATS = ("pdf", "svg", "png")
+FORMATS = ("pdf", "svg", "png", "csv")
 WIDTHS: Mapping[str, float] = {"single": 89 / 25.4, "double": 183 / 25.4}
 """Inches of one and of two columns of a journal."""
 DPI = 300
@@ -35,7 +35,8 @@ def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
     ----------
     plots : sequence of Plot
     form : str
-        One of `FORMATS`. Fonts of PDF are embedded as TrueType, letters of SVG are drawn.
+        One of `FORMATS`. Fonts of PDF are embedded as TrueType, letters of SVG are drawn; CSV is
+        of what is drawn (`analysis.figures.style.numbers`), UTF-8.
     dpi : int
         Pixels per inch, of PNG and of what vectors would be too many for.
 
@@ -48,6 +49,8 @@ def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
         raise Refused("format", form, allowed=FORMATS)
     if form == "pdf":
         return [_pdf(plots, dpi)]
+    if form == "csv":
+        return [numbers(plot).write_csv().encode() for plot in plots]
     return [_one(plot, form, dpi) for plot in plots]
 
 

@@ -195,6 +195,14 @@ def values(plot: Plot) -> dict[str, list[Any]]:
     return columns
 
 
+def numbers(plot: Plot) -> pl.DataFrame:
+    """Return what a figure draws: `Plot.data`, or of dots alone the runs, panels and `values`."""
+    if plot.data is not None:
+        return plot.data
+    runs = [run for mark in plot.marks for run in mark.runs]
+    return pl.DataFrame({"run": runs, **values(plot)})
+
+
 def heights(plot: Plot) -> list[tuple[Sequence[str], float, float]]:
     """Return the levels of each band and where it begins and ends, in units of the figure's SVG."""
     tall, inch = 72 * plot.figure.get_figheight(), plot.figure.dpi

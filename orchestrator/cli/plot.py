@@ -46,7 +46,7 @@ def plot(
             "--output",
             "-o",
             metavar="FILE",
-            help="A file that ends with .pdf, .svg or .png.",
+            help="A file that ends with .pdf, .svg, .png, or .csv: the numbers that are drawn.",
             show_default="KIND.pdf",
         ),
     ] = None,
@@ -73,6 +73,8 @@ def plot(
         manyseed plot quickstart
 
         manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
+
+        manyseed plot quickstart accuracy -o accuracy.csv
 
         manyseed plot quickstart ec_local --by perturb_continuous,train_fraction
 

@@ -135,7 +135,7 @@ def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Pat
     drawn : sequence of Plot
     file : Path
     form : str or None
-        pdf, svg or png; by default what the file's name ends with.
+        pdf, svg, png or csv; by default what the file's name ends with.
 
     Returns
     -------

@@ -19,6 +19,7 @@ from manyseed.analysis.figures.kinds import find
 from manyseed.analysis.figures.quantities import schemas, table_of
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.plotting import save
 from tests.analysis.planted import planted
 from tests.orchestrator.conftest import inside, train, write
 
@@ -90,6 +91,26 @@ def test_the_command_writes_the_same_file_again_and_prints_the_caption(
     code, told = inside("plot", sweep.directory)
     assert (code, "accuracy_range" in told) == (0, True)
     assert inside("plot", sweep.directory, "?") == (code, told)
+
+
+def test_the_numbers_of_figures_are_written_as_csv(sweep: Sweep, tmp_path: Path) -> None:
+    of_page = sweep.plot.kinds.filter(of="page")["kind"].to_list()
+    written = []
+    for kind in of_page:
+        try:
+            drawn = sweep.plot.all(kind)
+        except UserError:  # nothing to draw
+            continue
+        written += save(drawn, tmp_path / f"{kind}.csv")
+    assert {"cells", "alpha-hat-accuracy", "alpha-hat-pairs"} <= {file.stem for file in written}
+    assert all(pl.read_csv(file).height for file in written)
+    file = tmp_path / "by.csv"
+    code, told = inside("plot", sweep.directory, "accuracy", "--by", "classifier", "-o", file)
+    assert (code, told.splitlines()[-1]) == (0, f"Wrote {file}.")
+    runs = sweep.results["runs"].filter(identical=False)
+    for row in pl.read_csv(file).iter_rows(named=True):
+        of = runs.filter(classifier=row["classifier"], dataset=row["dataset"])["accuracy"]
+        assert (row["n"], row["median"]) == (of.len(), pytest.approx(of.median()))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def write_again(group: Group, folder: Path) -> dict[str, float]:
 
 
 def same_files(folder: Path, points: int, n_runs: int) -> dict[str, dict[str, float]]:
-    """Read and write the predictions of a store in all ways: a column a way."""
+    """Read and write the predictions of a store in all ways: a column per way."""
     spec = spec_of(points)
     ours(folder, spec, n_runs)
     (group,) = list_groups(folder / "predictions.zarr")

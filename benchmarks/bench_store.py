@@ -1,4 +1,4 @@
-"""The store beside one .npz a run, one Zarr chunk a run, and HDF5 in one file.
+"""The store beside one .npz per run, one Zarr chunk per run, and HDF5 in one file.
 
     python benchmarks/bench_store.py [--quick] [--json] [--folder DIR]
 
@@ -274,8 +274,8 @@ def compare(folder: Path, n_runs: int, points: int) -> dict[str, dict[str, float
     part = nominal * len(cell) // n_runs
     results["manyseed"] = alone(folder / "ours", spec_of(points), n_runs)
     ways: dict[str, tuple[Callable[..., object], Callable[..., int]]] = {
-        "npz a run": (npz, read_npz),
-        "zarr chunk a run": (chunked, read_chunked),
+        "npz per run": (npz, read_npz),
+        "zarr chunk per run": (chunked, read_chunked),
     }
     if importlib.util.find_spec("h5py"):
         ways["hdf5 in one file"] = (hdf5, read_hdf5)
@@ -348,7 +348,7 @@ def suite_by_formula() -> dict[str, float]:
 
 
 def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Print a table a case: a column a way, and a row a figure, or the other way round."""
+    """Print a table per case: a column per way, and a row per figure, or the other way round."""
     for title, ways in results.items():
         names = list(dict.fromkeys(name for figures in ways.values() for name in figures))
         table = [[title, *ways]]

@@ -29,7 +29,7 @@ _CRC_BYTES = 4
 _SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
 
-numcodecs.blosc.use_threads = False  # one thread a process, as zarr has it
+numcodecs.blosc.use_threads = False  # one thread per process, as zarr has it
 
 
 @dataclass(frozen=True, eq=False)

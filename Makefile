@@ -7,9 +7,6 @@ XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 # a process a core; each takes its tests in order, so that few fixtures are made twice
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-# slow tests wait for half of their time: half as many processes again as cores
-SLOW   := $(shell n=$$(getconf _NPROCESSORS_ONLN); test $$n -gt 4 && n=4; echo $$(( (3 * n + 1) / 2 )))
-
 .PHONY: quickstart test test-slow lint format docs release bench storm clean
 
 quickstart: $(VENV)/.installed-run
@@ -19,7 +16,7 @@ test: $(VENV)/.installed-dev browser slurm
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/.installed-dev browser slurm
-	$(PYTEST) -n $(SLOW) --timeout 1200 -m slow
+	$(PYTEST) --timeout 1200 -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -23,15 +23,15 @@ class Linear(nn.Linear):
 
 
 _BLOCK = 16
-"""Channels in from which oneDNN's strided 1×1 convolutions are right: 8 on AVX2, 16 on AVX-512."""
+"""Channels in from which oneDNN is right: 8 were enough on AVX2; on AVX-512 its issue says 16."""
 
 
 class Conv2d(nn.Conv2d):
     """A convolution that `initialise` fills.
 
-    One of 1×1 with a stride and few channels leaves out pixels before it computes, which gives the
-    same bits. With channels last oneDNN writes its weights' gradient past the end of a buffer: they
-    are wrong, or the process is killed or hangs (uxlfoundation/oneDNN issue 6035).
+    One of 1×1 with a stride and few channels leaves out pixels before it computes, which is equal
+    but for rounding. With channels last oneDNN may write its weights' gradient past the end of a
+    buffer: it is wrong, or the process is killed or hangs (uxlfoundation/oneDNN issue 6035).
     """
 
     def reset_parameters(self) -> None:

@@ -71,9 +71,9 @@ class Learning:
 
         Examples
         --------
-        >>> runs = sweep.runs("digits", "mlp")                       # doctest: +SKIP
-        >>> right = runs.label.isel(epoch=-1) == runs.y_true         # doctest: +SKIP
-        >>> right.mean("sample").groupby("perturb_continuous").std() # doctest: +SKIP
+        >>> runs = sweep.runs("digits", "mlp")
+        >>> right = runs.label.isel(epoch=-1) == runs.y_true
+        >>> right.mean("sample").groupby("perturb_continuous").std()
         """
         from manyseed.orchestrator.stored import open_named_runs
 

@@ -53,9 +53,9 @@ class Sweep(Executing, Learning):
 
     Examples
     --------
-    >>> sweep = Sweep.plan("sweep.toml", "my-sweep")          # doctest: +SKIP
-    >>> sweep.submit(); sweep.wait()                           # doctest: +SKIP
-    >>> sweep.analyze(); sweep.results["cells"]                # doctest: +SKIP
+    >>> sweep = Sweep.plan("sweep.toml", "my-sweep")
+    >>> sweep.submit(); sweep.wait()
+    >>> sweep.analyze(); sweep.results["cells"]
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -158,8 +158,8 @@ class Sweep(Executing, Learning):
 
         Examples
         --------
-        >>> sweep = Sweep.of(RandomForestClassifier(), X, y, runs=100)   # doctest: +SKIP
-        >>> sweep.results["cells"]["accuracy_mean", "accuracy_std"]     # doctest: +SKIP
+        >>> sweep = Sweep.of(RandomForestClassifier(), X, y, runs=100)
+        >>> sweep.results["cells"]["accuracy_mean", "accuracy_std"]
         """
         from manyseed.orchestrator.plans.inmemory import plan_objects
 
@@ -219,7 +219,7 @@ class Sweep(Executing, Learning):
         Examples
         --------
         >>> of = {"cnn": {"scores": a, "y_true": y}, "vit": {"scores": b, "y_true": y}}
-        >>> Sweep.from_predictions(of, "both", dataset="digits")   # doctest: +SKIP
+        >>> Sweep.from_predictions(of, "both", dataset="digits")
         """
         from manyseed.orchestrator.importing.memory import import_arrays
 

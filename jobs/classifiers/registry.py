@@ -36,7 +36,7 @@ from manyseed.jobs.images.schemes import augmentation
 from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
 from manyseed.jobs.training.alive import measure
 from manyseed.jobs.training.device import faults_of
-from manyseed.jobs.training.handling import PLAIN, Handling
+from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling
 from manyseed.jobs.training.prediction import prediction
 
 T = TypeVar("T")
@@ -51,7 +51,6 @@ CLASSIFIERS: dict[str, Classifier] = {
 """By the names that users write; a classifier is added by its record here."""
 
 _START = 0.005
-_PREDICTED_AT_ONCE = 1024  # rows, as jobs.training.testrows has it, which imports torch
 """Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
 
 
@@ -253,15 +252,15 @@ def core_seconds(
 
 def _row_seconds(dataset: DatasetInfo, info: ClassifierInfo) -> float:
     """Return what a row of an epoch takes where as many are a step as are predicted at once."""
-    rows = {"batch": _PREDICTED_AT_ONCE, "batch_size": _PREDICTED_AT_ONCE}
+    rows = {"batch": PREDICTED_AT_ONCE, "batch_size": PREDICTED_AT_ONCE}
     large = replace(
         info,
         canonical={**info.canonical, **{k: v for k, v in rows.items() if k in info.canonical}},
         hparams={**info.hparams, **{k: v for k, v in rows.items() if k in info.hparams}},
     )
     epochs = float(info.canonical["epochs"])
-    seconds = info.record.core_seconds(dataset, large, _PREDICTED_AT_ONCE)
-    return seconds / (epochs * _PREDICTED_AT_ONCE)
+    seconds = info.record.core_seconds(dataset, large, PREDICTED_AT_ONCE)
+    return seconds / (epochs * PREDICTED_AT_ONCE)
 
 
 def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hparam, ...]:

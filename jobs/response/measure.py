@@ -24,9 +24,8 @@ from manyseed.jobs.response.asked import (
 )
 from manyseed.jobs.response.pairs import Positions, Streams, batches, pairs, sample
 from manyseed.jobs.training.blocked import evaluation
-from manyseed.jobs.training.handling import Alive
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
 from manyseed.jobs.training.prediction import gaps, labels
-from manyseed.jobs.training.testrows import PREDICTED_AT_ONCE
 
 RIGHT, TOTAL = "response_right", "response_total"
 SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Device = Literal["cpu", "gpu"]
 
+PREDICTED_AT_ONCE = 1024
+"""Rows of the test set that a network predicts at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alive:

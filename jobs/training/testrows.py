@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE
+
 if TYPE_CHECKING:
     from manyseed.jobs.images.augment import Augmented
-
-PREDICTED_AT_ONCE = 1024
 
 
 class TestRows:

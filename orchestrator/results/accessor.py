@@ -29,9 +29,9 @@ class Runs:
 
     Examples
     --------
-    >>> import manyseed.xarray                                               # doctest: +SKIP
-    >>> data = xr.open_zarr("predictions.zarr", group="digits/mlp")          # doctest: +SKIP
-    >>> data.manyseed.accuracy().groupby("perturb_continuous").std()         # doctest: +SKIP
+    >>> import manyseed.xarray
+    >>> data = xr.open_zarr("predictions.zarr", group="digits/mlp")
+    >>> data.manyseed.accuracy().groupby("perturb_continuous").std()
     """
 
     def __init__(self, data: xr.Dataset) -> None:

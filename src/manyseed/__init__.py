@@ -52,7 +52,7 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
 
     Examples
     --------
-    >>> @classifier("nearest", params={"k": 3})              # doctest: +SKIP
+    >>> @classifier("nearest", params={"k": 3})
     ... def fit(X, y, X_test, n_classes, hparams):
     ...     ...
     """

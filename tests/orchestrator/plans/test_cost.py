@@ -156,13 +156,6 @@ def test_the_digits_study_is_priced_as_it_was_recorded(method, options, measured
     assert 1 / 1.5 < found / measured < 1.5
 
 
-def test_rows_are_predicted_at_once_as_the_price_has_it():
-    from manyseed.jobs.classifiers import registry
-    from manyseed.jobs.training import testrows
-
-    assert registry._PREDICTED_AT_ONCE == testrows.PREDICTED_AT_ONCE
-
-
 @pytest.mark.parametrize(
     ("source", "options", "rows", "measured"),
     [

@@ -236,4 +236,4 @@ def test_the_model_finds_two_holders_where_nobody_looks_again() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("vanishes", [False, True])
 def test_at_most_one_process_holds_a_lease_in_long(vanishes: bool) -> None:
-    histories(range(1000, 2500), Lease, vanishes=vanishes)
+    histories(range(1000, 1750), Lease, vanishes=vanishes)

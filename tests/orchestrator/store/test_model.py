@@ -273,7 +273,7 @@ test_store = StoreMachine.TestCase
 @pytest.mark.timeout(3600)
 class TestLong(StoreMachine.TestCase):
     settings = settings(
-        max_examples=200,
+        max_examples=100,
         stateful_step_count=50,
         deadline=None,
         suppress_health_check=list(HealthCheck),

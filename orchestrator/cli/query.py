@@ -160,6 +160,7 @@ def query(
     from manyseed.orchestrator.sweep import Sweep
 
     form = _form(form, output, as_json)
+    _require_no_table(directories)
     sweeps = {str(directory): Sweep(directory) for directory in directories}
     for sweep in sweeps.values():
         require_outside(output, sweep)
@@ -186,6 +187,19 @@ def query(
     notes = _notes(list(sweeps.values()), question, frame)
     of, asked = {"table": question.table}, bool(question.columns)
     _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
+
+
+def _require_no_table(directories: list[Path]) -> None:
+    """Refuse the name of a table beside that of a directory."""
+    from manyseed.orchestrator.results.query import ALL_TABLES
+
+    for directory in directories[1:]:
+        if str(directory) in ALL_TABLES and not directory.exists():
+            raise UserError(
+                "there is no such directory",
+                file=directory,
+                remedy=f"a table is named by its option: --table {directory}",
+            )
 
 
 def _require_alone(given: dict[str, str | None]) -> None:

@@ -48,6 +48,18 @@ def test_no_match_says_so(sweep: Sweep) -> None:
     assert (code, told) == (0, "No row of the table of cells meets: classifier = 'mlp'\n")
 
 
+def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, told = inside("query", sweep.directory, "runs")
+    assert code == 2
+    assert "runs: there is no such directory" in told
+    assert "a table is named by its option: --table runs" in " ".join(told.split())
+    code, told = inside("query", "runs")
+    assert (code, "--table" in told) == (2, False)  # no sweep is named beside
+
+
 @pytest.mark.parametrize("table", ["uncertainty", "dee", "tace", "curves", "ensembles"])
 def test_a_table_that_is_not_there_says_how_it_comes(sweep: Sweep, table: str) -> None:
     code, told = inside("query", sweep.directory, "-t", table)

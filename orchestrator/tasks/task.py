@@ -20,6 +20,7 @@ import numpy as np
 
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.provenance import code_digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,6 +84,9 @@ class Task:
         The resource class, ``cpu`` or ``gpu``.
     plan : str
         Identity of the plan; empty where an earlier version wrote the task.
+    own_code : str
+        `provenance.code_digest` where the task was written; empty where it is a release's, or an
+        earlier version wrote the task.
     """
 
     groups: dict[int, str]
@@ -90,6 +94,7 @@ class Task:
     spans: tuple[Span, ...]
     resource: str = "cpu"
     plan: str = ""
+    own_code: str = ""
 
     @property
     def n_runs(self) -> int:
@@ -116,6 +121,7 @@ class Task:
                 [s.group, s.shard, s.row, s.cell, s.repeat, s.run, s.count, s.source]
                 for s in self.spans
             ],
+            **({"own_code": self.own_code} if self.own_code else {}),
         }
         write_json(path, value)
 
@@ -140,6 +146,7 @@ class Task:
                 spans,
                 str(value.get("resource", "cpu")),
                 _read_plan(value.get("plan", "")),
+                str(value.get("own_code", "")),
             )
             unknown = (
                 {s.group for s in spans} - task.groups.keys(),
@@ -282,6 +289,7 @@ def make_tasks(
             spans=spans,
             resource=resources[task],
             plan=plan.identity,
+            own_code=code_digest() or "",
         )
 
 

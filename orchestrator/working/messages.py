@@ -41,3 +41,5 @@ class Fault:
 
     reason: str
     details: str
+    is_of_task: bool = False
+    """Whether the task is at fault: on another node it would end in the same way."""

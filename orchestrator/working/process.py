@@ -25,7 +25,7 @@ from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
-from manyseed.orchestrator.provenance import Recipe, code_key, register
+from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
@@ -48,6 +48,7 @@ _QUICK_SECONDS = 1.0
 class _Training:
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
+        _require_code(self._task, paths)
         self._trainer = Trainer()
         self._recipes: dict[str, int] = {}
         self._paths, self._journal = paths, JournalWriter(journal, self._task.plan)
@@ -176,6 +177,21 @@ class _Training:
         return Cell.from_canonical(self._task.cells[number].canonical)
 
 
+class CodeEdited(Exception):
+    """The code that trains is not that of the submission."""
+
+
+def _require_code(task: Task, paths: SweepPaths) -> None:
+    """Refuse to train in other code of the product's than the task was submitted with."""
+    now = code_digest() or ""
+    if task.own_code and task.own_code != now:
+        raise CodeEdited(
+            "the code of manyseed that trains was edited since this was submitted "
+            f"({task.own_code} → {now or 'a release'})\n  restore it, or train the rest in what "
+            f"is there now: manyseed resume {paths.directory} --other-recipe"
+        )
+
+
 def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
     said = traceback.TracebackException.from_exception(error)
     said.__notes__ = None  # what a command printed: failures of one cause are one error
@@ -208,6 +224,9 @@ def main(arguments: list[str]) -> int:
             pipe.send(process.train(batch))
     except EOFError:
         return 1
+    except CodeEdited as error:
+        pipe.send(Fault(str(error), "", is_of_task=True))
+        return 4
     except Exception as error:
         reason = "".join(traceback.format_exception_only(error)).strip() + remedy(error, paths)
         pipe.send(Fault(reason, traceback.format_exc()))

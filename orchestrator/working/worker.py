@@ -245,6 +245,7 @@ class TaskAttempt:
             worker.ready = True
         elif isinstance(value, Fault):
             self.fault = value
+            self.is_task_at_fault |= value.is_of_task
         elif value is None and not self.fault and not self.stop.is_schedulers:
             self._on_death(worker)
 

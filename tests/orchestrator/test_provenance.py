@@ -13,7 +13,8 @@ from manyseed.orchestrator import provenance
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
 from manyseed.orchestrator.sweep import Sweep
-from tests.orchestrator.conftest import write
+from manyseed.orchestrator.tasks import task
+from tests.orchestrator.conftest import inside, write
 
 
 def test_processes_of_equal_number_on_two_nodes_record_each_its_own_recipe(
@@ -186,3 +187,22 @@ def test_code_that_was_not_recorded_yet_is_no_other_recipe() -> None:
     earlier, now = Recipe("sequential"), Recipe("sequential", code="sha256:1")
     assert earlier.changes(now) == {}
     assert now.changes(Recipe("sequential", code="sha256:2")) == {"code": ("sha256:1", "sha256:2")}
+
+
+def test_a_task_that_begins_in_code_that_was_edited_since_trains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "edited.toml", SWEEP), tmp_path / "sweep")
+    with monkeypatch.context() as before:
+        before.setattr(task, "code_digest", lambda: "sha256:submitted")
+        sweep.submit(workers=1)
+        sweep.wait()
+    assert sweep.status()["runs"]["done"] == 0
+    code, told = inside("status", sweep.directory)
+    assert code == 3
+    assert "is broken, tasks are kept from it" not in told
+    assert "was edited since this was submitted (sha256:submitted → sha256:" in told, told
+    assert f"manyseed resume {sweep.directory} --other-recipe" in told
+    sweep.submit(workers=1)
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] == 3

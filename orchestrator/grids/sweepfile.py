@@ -71,6 +71,12 @@ def _flag(value: Any) -> Any:
     return value
 
 
+def _flag_or_condition(value: Any) -> Any:
+    if not isinstance(value, bool | str) or value == "":
+        raise _wrong("must be true, false or a condition in quotes")
+    return value
+
+
 def _list(value: Any) -> Any:
     if not isinstance(value, list):
         raise _wrong("must be a list", "list_type")
@@ -92,6 +98,9 @@ def _patterns(value: Any) -> Any:
 _TEXT, _WHOLE = _typed("text in quotes", str), _typed("a whole number", int)
 Text = Annotated[StrictStr, _TEXT]
 Flag = Annotated[StrictBool, BeforeValidator(_flag)]
+Models = Annotated[
+    StrictBool | Annotated[StrictStr, Field(min_length=1)], BeforeValidator(_flag_or_condition)
+]
 Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float), AfterValidator(_finite)]
 Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
 Repeats = Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE]
@@ -127,8 +136,9 @@ class Keep(_Table):
     """Of networks, loss and accuracy after every epoch."""
     train_accuracy: Flag | None = None
     """Accuracy of the final model on the rows that it was fitted on."""
-    parameters: Flag | None = None
-    """Of networks and linear models, all arrays of the trained model."""
+    parameters: Models | None = None
+    """Of networks and linear models, all arrays of the trained model: of all runs, or of those that
+    meet a condition, such as "run_index < 10"."""
     members: Members | None = None
     """Of ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (by default, where all
     scores are kept, or with two classes), every member, or the whole ensemble alone."""

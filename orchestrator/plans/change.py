@@ -17,6 +17,7 @@ from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.keptmodels import conditions, counted
 from manyseed.orchestrator.plans.measuring import measuring_seconds, response_hours
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
@@ -110,8 +111,14 @@ class Change:
         added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
         lengths = self.before.lengths | dict(added.iter_rows())
         repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
+        models = {}
+        if conditions(self.groups.specs):
+            models = counted(self.after.cells, self.after.rows, self.groups.specs)
         return [
-            GroupRoom(spec, lengths[spec.number], repeats.get(spec.number, 1))
+            GroupRoom(
+                *(spec, lengths[spec.number], repeats.get(spec.number, 1)),
+                models.get(spec.number),
+            )
             for spec in self.groups.specs
         ]
 

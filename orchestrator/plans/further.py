@@ -27,6 +27,7 @@ class Further:
     coordinates: tuple[Coordinate, ...] = ()
     response: str = ""
     parameters: str = ""
+    parameters_where: str = ""
 
 
 def with_responses(further: Further, asked: Asked) -> Further:
@@ -61,9 +62,13 @@ def with_responses(further: Further, asked: Asked) -> Further:
 
 
 def with_parameters(
-    further: Further, canonicals: Iterable[str], dataset: DatasetInfo, classifier: str
+    further: Further,
+    canonicals: Iterable[str],
+    dataset: DatasetInfo,
+    classifier: str,
+    where: str = "",
 ) -> Further:
-    """Return it with the arrays of every trained model.
+    """Return it with the arrays of trained models.
 
     Parameters
     ----------
@@ -72,6 +77,8 @@ def with_parameters(
         The group's cells.
     dataset : DatasetInfo
     classifier : str
+    where : str
+        Of which runs they are kept; empty for all.
 
     Raises
     ------
@@ -89,4 +96,5 @@ def with_parameters(
         further,
         optional=(*further.optional, PARAMETERS.of((length,), dtype)),
         parameters=json.dumps(described, sort_keys=True),
+        parameters_where=where,
     )

@@ -13,7 +13,7 @@ import polars as pl
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
-from manyseed.jobs.ensembling.methods import member_epochs, sizes
+from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
 from manyseed.jobs.response.questions import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.records import read_record, write_json
@@ -29,6 +29,7 @@ from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths, encode_name
 from manyseed.orchestrator.plans.further import Further, with_parameters, with_responses
+from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.merging import merged
 from manyseed.orchestrator.plans.plan import METHOD, Plan
 from manyseed.orchestrator.store.layout.arrays import SEEN
@@ -156,6 +157,9 @@ class Groups:
         UserError
             When the file stores a group that exists in another way, or one that can't be stored.
         """
+        for keep in (file.keep, *(table.keep for table in file.dataset.values() if table.keep)):
+            if isinstance(keep.parameters, str):
+                require_condition(keep.parameters, path)
         specs = list(self.specs)
         numbers = dict(self._numbers)
         wanted = asked.group_by(*PAIR, METHOD, "group", maintain_order=True).agg(
@@ -306,7 +310,10 @@ def _spec(
         kept = keep.members_of(points[1])
         further = Further(*of_members(kept, taken, sizes(len(taken)), points, dtype))
     if keep.parameters:
-        further = with_parameters(further, canonicals, info, classifier)
+        where = keep.parameters if isinstance(keep.parameters, str) else ""
+        name = ensembling.removesuffix(SEEN) or NONE
+        if not where or may_be_met(where, dataset, classifier, name):
+            further = with_parameters(further, canonicals, info, classifier, where)
     return planned_group(
         number=number,
         dataset=dataset,
@@ -325,4 +332,5 @@ def _spec(
         coordinates=further.coordinates,
         response=further.response,
         parameters=further.parameters,
+        parameters_where=further.parameters_where,
     )

@@ -48,7 +48,7 @@ def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> G
     UserError
         Where the file stores something else.
     """
-    if held.parameters and wanted.parameters:
+    if held.parameters and wanted.parameters and held.parameters_where == wanted.parameters_where:
         wanted = _with_parameters_of(held, wanted, path)
     facts = [(name, getattr(held, field), getattr(wanted, field)) for field, name in _FIXED.items()]
     facts += [(name, _how(held, array), _how(wanted, array)) for array, name in _KEPT.items()]
@@ -89,7 +89,9 @@ def _with_parameters_of(held: GroupSpec, wanted: GroupSpec, path: Path) -> Group
 def _how(spec: GroupSpec, array: str) -> object:
     """Return whether a group holds an optional array, or its form where that has dimensions."""
     found = next((one for one in spec.optional if one.name == array), None)
-    if found is None or not found.dims or array == PARAMETERS.name:  # `_with_parameters_of`
+    if found is not None and array == PARAMETERS.name:  # their form: `_with_parameters_of`
+        return spec.parameters_where or True
+    if found is None or not found.dims:
         return found is not None
     return [*found.shape, found.dtype]
 

@@ -32,11 +32,13 @@ class GroupRoom:
     spec: GroupSpec
     rows: int
     repeats: int
+    models: int | None = None
+    """Of how many runs the parameters are kept; None for all."""
 
     @cached_property
     def bytes(self) -> int:
         """Bytes once everything is published."""
-        return stored_bytes(self.spec, self.rows, self.repeats)
+        return stored_bytes(self.spec, self.rows, self.repeats, self.models)
 
     @cached_property
     def files(self) -> int:
@@ -49,7 +51,7 @@ class GroupRoom:
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
         spec = planned_group(**named | keep, repeats=self.repeats, runs=self.rows)
-        return GroupRoom(spec, self.rows, self.repeats)
+        return GroupRoom(spec, self.rows, self.repeats, self.models)
 
 
 def store_bytes(groups: Iterable[GroupRoom]) -> int:

@@ -28,13 +28,20 @@ from manyseed.jobs.response.questions import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UnavailableError, UserError, nothing_finished, refused
+from manyseed.orchestrator.errors import (
+    UnavailableError,
+    UserError,
+    nothing_finished,
+    refused,
+    toml_value,
+)
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import fitted
@@ -194,6 +201,16 @@ def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
             remedy=f"{_to_keep(paths, plan, lacking)}[response] before planning; or leave these "
             "cells out with --where",
         )
+    rows = plan.rows.join(cells.select("cell"), on="cell", how="semi")
+    kept = counted(plan.cells, rows, [group.spec for group in groups])
+    for group in groups:
+        if kept.get(group.spec.number) == 0:
+            raise UserError(
+                f"of these runs of {group.spec.dataset} × {group.spec.named} none keeps its "
+                f"parameters: keep.parameters = {toml_value(group.spec.parameters_where)}",
+                file=paths.directory,
+                remedy="choose others with --where",
+            )
     for one in ComparedShards(paths, plan).unseen((group, None) for group in groups):
         one.compare()
     return groups
@@ -256,6 +273,7 @@ def _jobs(
     spec = group.spec
     status, crc = statuses(group), read_array(group, "crc")
     wanted = plan.rows.filter(group=spec.number).join(cells.select("cell"), on="cell", how="semi")
+    wanted = wanted.filter(with_models(plan.cells, wanted, conditions([spec])))
     known: dict[int, Cell] = {}
     for row in wanted.sort("repeat", "cell", "run").iter_rows(named=True):
         place, number = row["row"], row["cell"]

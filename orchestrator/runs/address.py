@@ -13,6 +13,7 @@ from manyseed.jobs.run import Run
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.keptmodels import conditions, with_models
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
@@ -52,6 +53,15 @@ class PlannedRun:
     def fitted(self) -> Run:
         """The run whose fit this one is: the first of its repeat where all are identical."""
         return Run(self.run.cell, self.run.repeat, 0) if self.is_identical else self.run
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether its parameters are kept, if those of its group are kept at all."""
+        where = conditions([self.spec])
+        cells = pl.DataFrame([{"cell": self.cell, "identical": self.is_identical, **self.axes}])
+        row = (self.spec.number, self.cell, self.run.repeat, self.run.run)
+        rows = pl.DataFrame([row], schema=["group", "cell", "repeat", "run"], orient="row")
+        return bool(with_models(cells, rows, where).item())
 
 
 def find_run(paths: SweepPaths, address: str) -> PlannedRun:

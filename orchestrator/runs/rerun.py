@@ -159,7 +159,7 @@ def train_again(
         handling = Handling(
             found.snapshots,
             curves=found.spec.curves,
-            measures=found.spec.measures,
+            measures=found.spec.measures_of(models=found.keeps_model),
             response=found.spec.asked,
             timeout=timeout_of(paths, str(found.axes["classifier"]), run.cell.classifier),
         )

@@ -11,6 +11,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, require_room
 from manyseed.orchestrator.submissions import cluster
@@ -50,7 +51,7 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
     groups : Groups
         Their layouts.
     rows : polars frame
-        What is to be trained: a column ``group``, a row per run.
+        What is to be trained: columns group, cell, repeat and run, a row per run.
 
     Raises
     ------
@@ -58,7 +59,11 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
     """
     repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
     counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
-    missing = [GroupRoom(groups.specs[group], n, last) for group, n, last in counts.iter_rows()]
+    models = counted(state.plan.cells, rows, groups.specs)
+    missing = [
+        GroupRoom(groups.specs[group], n, last, models.get(group))
+        for group, n, last in counts.iter_rows()
+    ]
     require_room(paths.directory, missing)
 
 

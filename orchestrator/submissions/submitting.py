@@ -19,6 +19,7 @@ from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import require_searched
@@ -164,6 +165,7 @@ class _Submitter:
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
+        self.where = conditions(groups.specs)
         self.intent = Intent.now(request.profile.name if request.profile else LOCAL, plan.identity)
 
     def to_this_machine(
@@ -306,7 +308,7 @@ class _Submitter:
             files = SubmissionPaths(folder)
             files.attempts.mkdir()
             shards = []
-            made = make_tasks(self.plan, work, self.shard_lengths, self.code)
+            made = make_tasks(self.plan, work, self.shard_lengths, self.code, self.where)
             for number, task in enumerate(made):
                 task.write(files.task(number))
                 shards.append(shards_of(task))

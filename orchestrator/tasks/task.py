@@ -46,6 +46,8 @@ class Span:
     count: int
     source: int = -1
     """Row of the run that these are copies of; -1 where each is trained."""
+    models: int = 1
+    """Whether their parameters are kept, where the group keeps those of some runs; 1 or 0."""
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (row, run) of each run."""
@@ -118,7 +120,10 @@ class Task:
                 for number, cell in self.cells.items()
             },
             "spans": [
-                [s.group, s.shard, s.row, s.cell, s.repeat, s.run, s.count, s.source]
+                [
+                    *(s.group, s.shard, s.row, s.cell, s.repeat, s.run, s.count, s.source),
+                    *([] if s.models else [0]),
+                ]
                 for s in self.spans
             ],
             **({"own_code": self.own_code} if self.own_code else {}),
@@ -184,6 +189,8 @@ def _read_spans(value: Any) -> tuple[Span, ...]:
             raise ValueError(f"numbers of runs out of range: {span}")
         if type(span.source) is not int or not -1 <= span.source < 2**32:
             raise ValueError(f"source out of range: {span}")
+        if type(span.models) is not int or span.models not in (0, 1):
+            raise ValueError(f"models is neither 0 nor 1: {span}")
     return spans
 
 
@@ -234,6 +241,7 @@ def make_tasks(
     rows: pl.DataFrame,
     shard_lengths: dict[int, int],
     code: Mapping[int, tuple[str, float]] = MappingProxyType({}),
+    where: Mapping[int, str] = MappingProxyType({}),
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, by number.
 
@@ -246,8 +254,12 @@ def make_tasks(
         Of every group.
     code : mapping
         Of cells with users' own code, its digest, and the timeout of a command.
+    where : mapping
+        Of groups that keep parameters of some runs alone, of which (`plans.keptmodels`).
     """
     import polars as pl  # a task, which reads what this makes, does without
+
+    from manyseed.orchestrator.plans.keptmodels import with_models
 
     lengths = pl.DataFrame(
         {"group": list(shard_lengths), "shard_length": list(shard_lengths.values())},
@@ -260,7 +272,8 @@ def make_tasks(
         .select("cell", "repeat", source=pl.col("row").cast(pl.Int64))
     )
     work = (
-        rows.join(lengths, on="group", how="left")
+        rows.with_columns(with_models(plan.cells, rows, where).cast(pl.Int64))
+        .join(lengths, on="group", how="left")
         .join(sources, on=["cell", "repeat"], how="left")
         .with_columns(pl.col("source").fill_null(-1))
         .with_columns(
@@ -297,13 +310,13 @@ def _spans(work: pl.DataFrame) -> Iterator[tuple[int, Span]]:
     """Yield each span with its task."""
     if work.is_empty():
         return
-    columns = ("task", "group", "shard", "row", "cell", "repeat", "run", "source")
+    columns = ("task", "group", "shard", "row", "cell", "repeat", "run", "source", "models")
     values = np.stack([work[name].to_numpy().astype(np.int64) for name in columns])
     # a span goes on while all else stays and row and run grow by one
     step = np.diff(values, axis=1)
-    same = (step == np.array([0, 0, 0, 1, 0, 0, 1, 0])[:, None]).all(axis=0)
+    same = (step == np.array([0, 0, 0, 1, 0, 0, 1, 0, 0])[:, None]).all(axis=0)
     starts = np.concatenate([[0], np.flatnonzero(~same) + 1])
     counts = np.diff(np.concatenate([starts, [values.shape[1]]])).tolist()
     for first, count in zip(values[:, starts].T.tolist(), counts, strict=True):
-        task, group, shard, row, cell, repeat, run, source = first
-        yield task, Span(group, shard, row, cell, repeat, run, count, source)
+        task, group, shard, row, cell, repeat, run, source, models = first
+        yield task, Span(group, shard, row, cell, repeat, run, count, source, models)

@@ -19,6 +19,8 @@ class Batch:
     """(row, run) of each."""
     source: int = -1
     """Row of the run that these are copies of; -1 where each is trained."""
+    models: bool = True
+    """Whether their parameters are kept, where the group keeps those of some runs."""
 
 
 @dataclass(frozen=True, slots=True)

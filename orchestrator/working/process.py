@@ -78,7 +78,7 @@ class _Training:
                         self._device(batch.cell),
                         group.spec.curves,
                         saved,
-                        group.spec.measures,
+                        group.spec.measures_of(models=batch.models),
                         group.spec.asked,
                         timeout=self._task.cells[batch.cell].timeout,
                     )

@@ -103,4 +103,6 @@ class Queue:
 
 
 def _batch(span: Span, runs: tuple[tuple[int, int], ...]) -> Batch:
-    return Batch(span.group, span.shard, span.cell, span.repeat, runs, span.source)
+    return Batch(
+        span.group, span.shard, span.cell, span.repeat, runs, span.source, bool(span.models)
+    )

@@ -30,6 +30,7 @@ from manyseed.orchestrator.store.journals.index import JournalFolder, JournalInd
 from manyseed.orchestrator.store.journals.journal import JournalWriter
 from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
+from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from tests.orchestrator.conftest import assert_equal, command, inside, stored, train, write
@@ -96,7 +97,7 @@ def test_nothing_finished_is_nothing_to_export(quick: Sweep, tmp_path: Path) -> 
 def test_a_newer_layout_is_refused_with_the_remedy(copy: Sweep, verb: str) -> None:
     file = list_groups(copy.paths.store)[0].folder / "zarr.json"
     document = json.loads(file.read_bytes())
-    document["attributes"]["manyseed"]["layout"] = 3
+    document["attributes"]["manyseed"]["layout"] = LAYOUT_VERSION + 1
     file.write_text(json.dumps(document))
     result = command(verb, copy.directory)
     assert result.returncode == 2
@@ -492,10 +493,12 @@ def test_what_is_interrupted_ends_with_130(
 
 def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:
     values = json.loads(copy.paths.groups.read_bytes())
-    copy.paths.groups.write_text(json.dumps([value | {"layout": 3} for value in values]))
+    copy.paths.groups.write_text(
+        json.dumps([value | {"layout": LAYOUT_VERSION + 1} for value in values])
+    )
     result = command("status", copy.directory)
     assert result.returncode == 2
-    assert "groups.json: layout version 3" in result.stderr
+    assert f"groups.json: layout version {LAYOUT_VERSION + 1}" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["submit", "resume", "compact", "analyze", "cancel"])

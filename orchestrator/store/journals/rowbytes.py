@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.metrics.scores import true_margin
 from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.layout.arrays import CURVES
-from manyseed.orchestrator.store.layout.optional import DECLARED
+from manyseed.orchestrator.store.layout.optional import DECLARED, PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _optional(spec: GroupSpec, prediction: Prediction) -> bytes:
     measured, found = prediction.measured or {}, []
     for array in spec.optional:
         values = measured.get(array.name)
+        if values is None and array.name == PARAMETERS.name and spec.parameters_where:
+            values = np.empty(0)  # of a run whose model is not kept
         if DECLARED[array.name].pads and values is not None and values.ndim == 1:
             values = np.pad(
                 values, (0, max(0, array.shape[0] - len(values))), constant_values=np.nan

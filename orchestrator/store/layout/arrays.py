@@ -69,6 +69,7 @@ class Kept:
     coordinates: tuple[Coordinate, ...]
     flags: tuple[str, ...]
     parameters: str
+    parameters_where: str
 
 
 @functools.lru_cache(maxsize=1024)
@@ -91,7 +92,8 @@ def label_dtype(n_classes: int) -> str:
 
 def _predictions(kept: Kept) -> list[ArraySpec]:
     def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
-        arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", name == "label", attributes))
+        compressed = name == "label" or (name == PARAMETERS.name and bool(kept.parameters_where))
+        arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", compressed, attributes))
 
     # an offset changes a softmax's probabilities in nothing, those of one-vs-rest sigmoids it does
     centred = kept.dtype == "float16" and kept.probability == "softmax"
@@ -175,9 +177,15 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
             long_name=declared.long_name,
             units=declared.units,
             comment=declared.comment,
-            **({"layouts": kept.parameters} if one.name == PARAMETERS.name else {}),
+            **(_of_parameters(kept) if one.name == PARAMETERS.name else {}),
         )
     return arrays
+
+
+def _of_parameters(kept: Kept) -> dict[str, str]:
+    """Return what attributes say of kept parameters beside what is declared of them."""
+    condition = {"condition": kept.parameters_where} if kept.parameters_where else {}
+    return {"layouts": kept.parameters, **condition}
 
 
 def _records(kept: Kept) -> list[ArraySpec]:

@@ -39,6 +39,7 @@ def planned_group(
     ensembling: str = "",
     response: str = "",
     parameters: str = "",
+    parameters_where: str = "",
     runs: int | None = None,
 ) -> GroupSpec:
     """Describe a group, with the lengths of its shards and chunks.
@@ -70,7 +71,7 @@ def planned_group(
         What is kept besides.
     coordinates : tuple of Coordinate
         Of their dimensions.
-    ensembling, response, parameters : str
+    ensembling, response, parameters, parameters_where : str
     runs : int, optional
         How many are planned.
 
@@ -115,6 +116,7 @@ def planned_group(
         ensembling=ensembling,
         response=response,
         parameters=parameters,
+        parameters_where=parameters_where,
     )
 
 

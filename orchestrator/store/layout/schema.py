@@ -25,14 +25,19 @@ from manyseed.orchestrator.store.layout.arrays import (
     itemsize,
 )
 from manyseed.orchestrator.store.layout.coordinates import Coordinate, UnknownArray
-from manyseed.orchestrator.store.layout.optional import DECLARED, RESPONSE, OptionalArray
+from manyseed.orchestrator.store.layout.optional import (
+    DECLARED,
+    PARAMETERS,
+    RESPONSE,
+    OptionalArray,
+)
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked
 
-LAYOUT_VERSION = 2
-"""The highest that is read. Groups with optional arrays, and those of cells with an axis that came
-later, are of layout 2, all others of 1."""
+LAYOUT_VERSION = 3
+"""The highest that is read. Groups that keep parameters of some runs alone are of layout 3, others
+with optional arrays, and those of cells with an axis that came later, of 2, all others of 1."""
 ATTRIBUTE = "manyseed"
 
 COORDINATE_ROWS = 2**16
@@ -85,6 +90,8 @@ class GroupSpec:
     parameters : str
         Where `optional` has them, which arrays models have: a list of
         `jobs.parameters.ModelArrays` as JSON, or empty.
+    parameters_where : str
+        Of which runs these are kept: a condition in SQL (`plans.keptmodels`). Empty for all.
     """
 
     number: int
@@ -105,6 +112,7 @@ class GroupSpec:
     ensembling: str = ""
     response: str = ""
     parameters: str = ""
+    parameters_where: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):
@@ -188,6 +196,10 @@ class GroupSpec:
         named = (array.name for array in self.optional)
         return tuple(name for name in named if DECLARED[name].keep != RESPONSE)
 
+    def measures_of(self, *, models: bool) -> tuple[str, ...]:
+        """Return `measures` of a run, without parameters where those of its model are not kept."""
+        return tuple(name for name in self.measures if models or name != PARAMETERS.name)
+
     @property
     def asked(self) -> Asked | None:
         """What response curves are measured."""
@@ -212,6 +224,7 @@ class GroupSpec:
                 coordinates=self.coordinates,
                 flags=self.flags,
                 parameters=self.parameters,
+                parameters_where=self.parameters_where,
             )
         )
 
@@ -284,13 +297,14 @@ class GroupSpec:
         fields = asdict(self)
         if not self.curves:  # came later: absent means no
             del fields["curves"]
-        for field in ("optional", "coordinates", "ensembling", *_NESTED):
+        for field in ("optional", "coordinates", "ensembling", "parameters_where", *_NESTED):
             if not fields[field]:
                 del fields[field]
         for field in _NESTED:
             if text := getattr(self, field):
                 fields[field] = json.loads(text)
-        return {"layout": 2 if self.optional or self.ensembling else 1, **fields}
+        layout = 2 if self.optional or self.ensembling else 1
+        return {"layout": 3 if self.parameters_where else layout, **fields}
 
     @classmethod
     def from_attributes(
@@ -313,8 +327,9 @@ class GroupSpec:
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
-        absent = {"curves": False, "optional": [], "coordinates": [], "ensembling": ""}
-        value = {**absent, **dict.fromkeys(_NESTED, ""), **value}
+        absent = {"curves": False, "optional": [], "coordinates": []}
+        texts = dict.fromkeys(("ensembling", "parameters_where", *_NESTED), "")
+        value = {**absent, **texts, **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
@@ -351,11 +366,9 @@ def _require_types(values: Mapping[str, Any]) -> None:
     for text in (values["dataset"], values["classifier"], *values["class_names"]):
         if not isinstance(text, str) or not text:
             raise TypeError(f"{text!r} is no name")
-    for field in _NESTED:
+    for field in ("ensembling", "parameters_where", *_NESTED):
         if not isinstance(values[field], str):
             raise TypeError(f"{field} = {values[field]!r} is no text")
-    if not isinstance(values["ensembling"], str):
-        raise TypeError(f"ensembling = {values['ensembling']!r} is no text")
     if type(values["curves"]) is not bool:
         raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
 

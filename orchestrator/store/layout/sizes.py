@@ -5,19 +5,32 @@ from __future__ import annotations
 import math
 
 from manyseed.orchestrator.store.layout.arrays import itemsize
+from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 _INDEX_BYTES = 16  # of a shard's index, per inner chunk, about
 
 
-def stored_bytes(spec: GroupSpec, n_runs: int, repeats: int = 1) -> int:
-    """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×."""
+def stored_bytes(
+    spec: GroupSpec, n_runs: int, repeats: int = 1, n_models: int | None = None
+) -> int:
+    """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+    n_runs, repeats : int
+    n_models : int, optional
+        Of how many runs the parameters are kept; by default of all.
+    """
     total, bits = 0, (spec.n_classes - 1).bit_length()
     chunks = math.ceil(n_runs / spec.chunk_length)
     for array in spec.arrays:
         each = math.prod(spec.shape(array, 1, 1)) * itemsize(array.dtype)
         if array.role == "prediction":
-            if array.compressed:  # labels, of which no more than their bits stay
+            if array.name == PARAMETERS.name and spec.parameters_where:  # else NaN, which shrinks
+                values = each * (n_runs if n_models is None else n_models)
+            elif array.compressed:  # labels, of which no more than their bits stay
                 values = each * n_runs * bits // (8 * itemsize(array.dtype))
             else:
                 values = each * chunks * spec.chunk_length

@@ -18,6 +18,7 @@ from manyseed.orchestrator.errors import (
     UnavailableError,
 )
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups, open_group
+from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.store.zarrfiles import encoding
@@ -101,7 +102,7 @@ def test_another_groups_description_is_damage_and_a_newer_one_is_not(tmp_path: P
         find_group(world.store, other)
     file = world.group.folder / "zarr.json"
     document = json.loads(file.read_bytes())
-    document["attributes"]["manyseed"]["layout"] = 3
+    document["attributes"]["manyseed"]["layout"] = LAYOUT_VERSION + 1
     file.write_text(json.dumps(document))
     with pytest.raises(LayoutTooNew):
         find_group(world.store, world.spec)

@@ -128,7 +128,8 @@ def test_attributes_come_back_and_cut_a_row(further):
     [
         ({"layout": 1}, StoreError, "not those of layout 1"),
         ({"optional": []}, StoreError, "not those of layout 2"),
-        ({"layout": 3}, LayoutTooNew, "layout version 3 is newer"),
+        ({"layout": 4}, LayoutTooNew, "layout version 4 is newer"),
+        ({"layout": 3}, StoreError, "not those of layout 3"),
         ({"optional": 1}, TypeError, "not iterable"),
         ({"optional": [1]}, TypeError, "not subscriptable"),
         ({"optional": [{"name": "final_train_accuracy"}]}, KeyError, "dtype"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.layout.lengths import SHARD_BYTES, planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION, GroupSpec
 from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
 from manyseed.orchestrator.store.publishing.shards import publish
 from tests.orchestrator.store.world import NUMBER, REPEATS, World, spec
@@ -183,7 +183,7 @@ def test_prices_are_what_is_paid(tmp_path, n_classes, options):
 def test_newer_layout_is_refused():
     attributes = spec().to_attributes()
     with pytest.raises(LayoutTooNew, match="upgrade manyseed"):
-        GroupSpec.from_attributes({**attributes, "layout": 3})
+        GroupSpec.from_attributes({**attributes, "layout": LAYOUT_VERSION + 1})
     with pytest.raises(StoreError, match="no layout"):
         GroupSpec.from_attributes({})
 

@@ -182,12 +182,15 @@ class CodeEdited(Exception):
 
 
 def _require_code(task: Task, paths: SweepPaths) -> None:
-    """Refuse to train in other code of the product's than the task was submitted with."""
-    now = code_digest() or ""
-    if task.own_code and task.own_code != now:
+    """Refuse to train in other code of the product's than the task was submitted with.
+
+    A release has none that could be edited: a profile may name an interpreter that has one.
+    """
+    now = code_digest()
+    if task.own_code and now and task.own_code != now:
         raise CodeEdited(
             "the code of manyseed that trains was edited since this was submitted "
-            f"({task.own_code} → {now or 'a release'})\n  restore it, or train the rest in what "
+            f"({task.own_code} → {now})\n  restore it, or train the rest in what "
             f"is there now: manyseed resume {paths.directory} --other-recipe"
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import arrayfile, folds, imagefolder, parts, together
+from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
@@ -33,9 +33,6 @@ PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
 
 TABLES = (".csv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
-
-MISSING = ["", "?", "NA", "NaN", "nan"]
-"""Cells of a CSV that hold no value."""
 
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are no features."""
@@ -299,12 +296,12 @@ def _read_table(
     import polars as pl
 
     assert file.content is not None
-    content, suffix = io.BytesIO(file.content), file.path.suffix
+    suffix = file.path.suffix
     try:
         frame = (
-            pl.read_parquet(content)
+            pl.read_parquet(io.BytesIO(file.content))
             if suffix == ".parquet"
-            else pl.read_csv(content, null_values=MISSING, infer_schema_length=None)
+            else csvfile.read(file.content, {target, *lists["categorical"]})
         )
     except pl.exceptions.PolarsError as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars

@@ -16,7 +16,7 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets import DatasetInfo, csvfile
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS
@@ -149,8 +149,10 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return [name for name in file.files if name != "X"], []
-        read = pl.read_csv if path.suffix == ".csv" else pl.read_parquet
-        frame = read(path, n_rows=100)
+        if path.suffix == ".csv":
+            frame = csvfile.read(path.read_bytes(), n_rows=100)
+        else:
+            frame = pl.read_parquet(path, n_rows=100)
     except Exception as error:
         raise UserError(
             f"cannot be read: {first_line(error)}", key="DATA", value=str(path)

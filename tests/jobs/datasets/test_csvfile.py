@@ -1,0 +1,70 @@
+"""CSV files as spreadsheets write them: other separators, decimal commas, marks of encoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed.jobs.datasets import fetch, load, resolve
+
+ROWS = [
+    ("1.5", "a,b", "2", "no"),
+    ("-2.25", "c", "10", "yes"),
+    ("", "a,b", "3", "no"),
+    ("0.5e1", "c", "4", "yes"),
+    ("7", "d", "5", "no"),
+    ("8", "d", "6", "yes"),
+]
+
+
+def written(folder: Path, separator: str, *, comma: bool = False, bom: bool = False) -> Path:
+    lines = ["x,kind,n,y".replace(",", separator)]
+    for x, kind, n, y in ROWS:
+        text = f'"{kind}"' if separator in kind else kind
+        lines.append(separator.join([x.replace(".", ",") if comma else x, text, n, y]))
+    path = folder / f"{len(list(folder.iterdir()))}.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig" if bom else "utf-8")
+    return path
+
+
+def samples(path: Path, **options: object):
+    info = resolve(f"file:{path}", target="y", test=2, **options)
+    fetch(info)
+    return info, load(info.canonical)
+
+
+@pytest.mark.parametrize("bom", [False, True])
+@pytest.mark.parametrize(("separator", "comma"), [(";", False), (";", True), ("\t", True)])
+def test_each_form_holds_the_same(tmp_path: Path, separator: str, comma: bool, bom: bool) -> None:
+    _, plain = samples(written(tmp_path, ","))
+    info, other = samples(written(tmp_path, separator, comma=comma, bom=bom))
+    np.testing.assert_array_equal(other.X, plain.X)
+    np.testing.assert_array_equal(other.y, plain.y)
+    np.testing.assert_array_equal(other.cardinality, plain.cardinality)
+    assert [column.name for column in info.columns] == ["x", "kind", "n"]
+
+
+def test_commas_decide_where_the_first_line_has_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b,y\n" + "".join(f"{n};0,{n % 2}\n" for n in range(9)))
+    info, _ = samples(path)
+    assert [column.name for column in info.columns] == ["a;b"]
+
+
+def test_texts_that_are_no_numbers_throughout_stay_texts(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [("1,5", "1.234,5", "1,5"), ("2", "2", "x")] * 4
+    path.write_text(
+        "a;b;c;label;y\n"
+        + "".join(f"{';'.join(row)};0,{n};{n % 2}\n" for n, row in enumerate(rows))
+    )
+    info, _ = samples(path, categorical=["label"])
+    kinds = {column.name: column.kind for column in info.columns}
+    assert kinds == {
+        "a": "continuous",
+        "b": "categorical",
+        "c": "categorical",
+        "label": "categorical",
+    }

@@ -119,6 +119,7 @@ class Sweep(Executing, Learning):
         test: float = 0.25,
         seed: int = 0,
         directory: str | Path | None = None,
+        cluster: str = "auto",
         workers: int | None = None,
         train: bool = True,
         options: Mapping[str, Any] | None = None,
@@ -147,8 +148,9 @@ class Sweep(Executing, Learning):
             Of all streams.
         directory : path, optional
             By default ``sweep-NAME`` in the working folder, after the estimator's class.
-        workers : int, optional
-            As `submit`.
+        cluster, workers
+            As `submit` has them: ``cluster="local"`` trains on this machine, also where it is one
+            that submits jobs.
         train : bool
             Whether to train and analyse; otherwise the sweep is planned and its data prepared.
         options : mapping, optional
@@ -179,7 +181,7 @@ class Sweep(Executing, Learning):
             )
         )
         if train:
-            sweep.submit(workers=workers)
+            sweep.submit(cluster=cluster, workers=workers)
             sweep.wait()
             sweep.analyze()
         return sweep

@@ -265,4 +265,4 @@ def _kind(info: DatasetInfo) -> str:
 
 def _line(key: str, value: Any, remark: str = "") -> str:
     text = f"{key} = {toml_value(value)}"
-    return f"{text:<{_WIDTH}}# {remark}" if remark else text
+    return f"{text:<{_WIDTH - 1}} # {remark}" if remark else text

@@ -168,7 +168,10 @@ def _automatic(last: Intent | None) -> Profile | None:
     )
 
 
-_WAYS = "make a profile: manyseed cluster init; or train on this very machine: --cluster local"
+_WAYS = (
+    "make a profile: manyseed cluster init; or train on this very machine: --cluster local "
+    '(from Python: cluster="local")'
+)
 
 
 def _was_here(last: Intent | None) -> bool:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.datasets import load_wine
+from sklearn.tree import DecisionTreeClassifier
 
 from manyseed.orchestrator.cli.run import run
 from manyseed.orchestrator.errors import UserError
@@ -71,6 +73,15 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
         sweep.tune()
     assert sorted(login.rglob("*")) == before
     assert sweep.tune(cluster="local") == []
+
+
+def test_an_estimator_is_trained_on_a_login_node_where_that_is_said(login: Path) -> None:
+    X, y = load_wine(return_X_y=True)
+    asked = {"runs": 2, "directory": login / "of", "options": {"seeds": {"random_state": "init"}}}
+    with pytest.raises(UserError, match=r'from Python: cluster="local"'):
+        Sweep.of(DecisionTreeClassifier(max_features=1), X, y, **asked)
+    sweep = Sweep.of(DecisionTreeClassifier(max_features=1), X, y, cluster="local", **asked)
+    assert sweep.results["cells"]["n_runs"].to_list() == [2]
 
 
 def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(

@@ -202,7 +202,7 @@ def _unmoved(own: pl.DataFrame, moved: pl.DataFrame) -> str:
         return ""
     named = [f"{axis} {level}".replace("_", " ") for axis, level in still.head(LISTED).iter_rows()]
     more = still.height - len(named)
-    return f" Not seen to in any classifier: {', '.join(named)}" + (
+    return f" No classifier shows an effect of: {', '.join(named)}" + (
         f" and {more:,} more." if more else "."
     )
 

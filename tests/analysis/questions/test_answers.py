@@ -117,7 +117,7 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     )
     assert "most by perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
     assert "n = 15 pairs of repeats" in text
-    assert "Not seen to in any classifier: perturb continuous still." in text
+    assert "No classifier shows an effect of: perturb continuous still." in text
     assert "is moved beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
     assert still["effects"].startswith("Nothing is seen to move accuracy beyond chance")

@@ -1,7 +1,8 @@
-"""CSV files: separated by commas, or as spreadsheets write them where the comma is decimal."""
+"""CSV and TSV files: as they should be, and as spreadsheets write them in many countries."""
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -15,15 +16,22 @@ MISSING = ["", "?", "NA", "NaN", "nan"]
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
 
 
-def read(content: bytes, labels: Collection[str] = (), n_rows: int | None = None) -> pl.DataFrame:
-    """Read a file's bytes.
+def read(
+    content: bytes,
+    suffix: str = ".csv",
+    labels: Collection[str] = (),
+    n_rows: int | None = None,
+) -> pl.DataFrame:
+    """Read a file's bytes, UTF-8 or, where they begin so, UTF-16.
 
-    Where the first line has no comma, semicolons or else tabs separate; then columns of numbers
-    with a decimal comma throughout are numbers, too.
+    Tabs separate a TSV. Of a CSV commas do, and where its first line has none, semicolons or else
+    tabs. Where commas do not separate, columns of numbers with a decimal comma throughout are
+    numbers, too.
 
     Parameters
     ----------
     content : bytes
+    suffix : {".csv", ".tsv"}
     labels : collection of str
         Columns that hold classes, whose values stay as they are written.
     n_rows : int, optional
@@ -31,13 +39,16 @@ def read(content: bytes, labels: Collection[str] = (), n_rows: int | None = None
 
     Raises
     ------
-    polars.exceptions.PolarsError
-        Where it is no CSV file.
+    polars.exceptions.PolarsError, UnicodeDecodeError
+        Where it is no such file.
     """
     import polars as pl
 
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16").encode()
     first = content.partition(b"\n")[0]
-    separator = next((one for one in ",;\t" if one.encode() in first), ",")
+    known = ",;\t" if suffix == ".csv" else "\t"
+    separator = next((one for one in known if one.encode() in first), known[0])
     frame = pl.read_csv(
         io.BytesIO(content),
         separator=separator,

@@ -31,7 +31,7 @@ _DIGESTS = ("digest", "test_digest")
 
 PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
 
 Columns = dict[str, DataColumn | None]
@@ -79,7 +79,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     files = [_opened("source", name, path, target, own)]
     if (other := own.pop(parts.TEST_FILE, None)) is not None:
         beside = Path(other).expanduser().absolute()
-        if beside.suffix != path.suffix and {beside.suffix, path.suffix} != {*TABLES}:
+        if beside.suffix != path.suffix and not {beside.suffix, path.suffix} <= {*TABLES}:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
         files.append(_opened(parts.TEST_FILE, other, beside, target, own))
@@ -301,9 +301,9 @@ def _read_table(
         frame = (
             pl.read_parquet(io.BytesIO(file.content))
             if suffix == ".parquet"
-            else csvfile.read(file.content, {target, *lists["categorical"]})
+            else csvfile.read(file.content, suffix, {target, *lists["categorical"]})
         )
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
         raise refused(file.path, f"is no {suffix[1:]} file: {reason}") from error
     columns: Columns = {}

@@ -77,6 +77,9 @@ def _data(data: str, target: str | None) -> _Data:
         except Refused as error:
             remedy = "a folder of images holds a folder for each class"
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
+    if path.is_file() and path.suffix not in FORMATS:
+        remedy = f"there are {', '.join(FORMATS)}"
+        raise UserError("unknown kind of file", key="DATA", value=data, remedy=remedy)
     if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
         try:
             return _Data(data, {}, datasets.resolve(data))
@@ -124,9 +127,11 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
             ignored = sorted({*ignored, *odd})
             info = datasets.resolve(source, target=target, ignore=ignored, **said)
     except Refused as error:
-        remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
-        file = None if given else path
-        raise refused(error, file=file, key=error.option, remedy=remedy) from None
+        others = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
+        file, helps = None if given else path, error.option == TARGET
+        raise refused(
+            error, file=file, key=error.option, remedy=others if helps else None
+        ) from None
     options: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):
         options[TARGET] = (target, remark)
@@ -149,8 +154,8 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return [name for name in file.files if name != "X"], []
-        if path.suffix == ".csv":
-            frame = csvfile.read(path.read_bytes(), n_rows=100)
+        if path.suffix in (".csv", ".tsv"):
+            frame = csvfile.read(path.read_bytes(), path.suffix, n_rows=100)
         else:
             frame = pl.read_parquet(path, n_rows=100)
     except Exception as error:

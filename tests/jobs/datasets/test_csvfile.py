@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve
 
 ROWS = [
@@ -44,6 +45,26 @@ def test_each_form_holds_the_same(tmp_path: Path, separator: str, comma: bool, b
     np.testing.assert_array_equal(other.y, plain.y)
     np.testing.assert_array_equal(other.cardinality, plain.cardinality)
     assert [column.name for column in info.columns] == ["x", "kind", "n"]
+
+
+@pytest.mark.parametrize(("suffix", "encoding"), [(".tsv", "utf-8"), (".csv", "utf-16")])
+def test_so_do_a_tsv_and_what_spreadsheets_call_unicode(
+    tmp_path: Path, suffix: str, encoding: str
+) -> None:
+    _, plain = samples(written(tmp_path, ","))
+    text = written(tmp_path, "\t", comma=True).read_text()
+    path = tmp_path / f"other{suffix}"
+    path.write_bytes(text.encode(encoding))
+    _, other = samples(path)
+    np.testing.assert_array_equal(other.X, plain.X)
+    np.testing.assert_array_equal(other.y, plain.y)
+
+
+def test_what_is_cut_off_is_no_such_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("x,y\n1,0\n".encode("utf-16")[:-1])
+    with pytest.raises(Refused, match="is no csv file"):
+        resolve(f"file:{path}", target="y")
 
 
 def test_commas_decide_where_the_first_line_has_one(tmp_path: Path) -> None:

@@ -198,3 +198,20 @@ def test_what_cannot_be_seen_is_said(words: list[str], said: str) -> None:
     assert code == 2, text
     assert said in " ".join(text.split())
     assert not Path("sweep.toml").exists()
+
+
+@pytest.mark.parametrize("name", ["table.xlsx", "notes.txt"])
+def test_a_file_of_another_kind_is_called_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x,y\n1,0\n")
+    code, told = inside("init", tmp_path / name, "--out", tmp_path / "sweep.toml")
+    assert code == 2
+    assert "unknown kind of file" in told
+    assert ".csv, .tsv, .parquet" in told
+    assert not (tmp_path / "sweep.toml").exists()
+
+
+def test_another_target_is_named_where_that_would_help(tmp_path: Path) -> None:
+    for content, helps in (("x,y\ninf,0\n1,1\n2,0\n3,1\n", False), ("x,y\n1,1\n2,1\n", True)):
+        (tmp_path / "t.csv").write_text(content)
+        code, told = inside("init", tmp_path / "t.csv", "--out", tmp_path / "sweep.toml")
+        assert (code, "--target, one of" in told) == (2, helps)

@@ -115,8 +115,8 @@ def code_digest() -> str | None:
     None where it is installed as a release is, whose code is its version.
     """
     try:
-        told = json.loads(distribution("manyseed").read_text("direct_url.json") or "")
-        is_edited = told["dir_info"].get("editable", False)
+        origin = json.loads(distribution("manyseed").read_text("direct_url.json") or "")
+        is_edited = origin["dir_info"].get("editable", False)
     except (PackageNotFoundError, ValueError, KeyError):
         return None
     return folder_digest(Path(jobs.__file__).resolve().parent) if is_edited else None

@@ -379,12 +379,12 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.results.until import until
 
-        told = tell or (lambda text: None)
+        report = tell or (lambda text: None)
 
         def train(only: str | None) -> None:
-            self.submit(cluster=cluster, workers=workers, only=only, tell=told)
+            self.submit(cluster=cluster, workers=workers, only=only, tell=report)
             self.wait()
 
         return until(
-            self.paths, half_width, train=train, analyze=self.analyze, tell=told, **options
+            self.paths, half_width, train=train, analyze=self.analyze, tell=report, **options
         )

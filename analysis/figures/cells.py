@@ -78,9 +78,9 @@ def of_datasets(
             if left < len(rows):
                 out += len(rows)
                 continue
-            told = about + (f", part {part + 1} of {len(parts)}" if len(parts) > 1 else "")
+            title = about + (f", part {part + 1} of {len(parts)}" if len(parts) > 1 else "")
             one = f"{CELLS}{name}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
-            plot = of_dataset(tables, rows, one, told, rich=rich, of=of)
+            plot = of_dataset(tables, rows, one, title, rich=rich, of=of)
             if plot is not None:
                 drawn.append(plot)
                 left -= len(rows)
@@ -141,9 +141,9 @@ def of_dataset(
     if not drawn:
         return None
     there = own.cells["classifier"].cast(pl.String).unique().sort().to_list()
-    told = there if rows.by_classifier and len(classifiers) > 1 else []
-    columns = _legend_columns(told)
-    above = 0.5 + (LINE * (1 + -(-len(told) // columns)) if told else 0)
+    entries = there if rows.by_classifier and len(classifiers) > 1 else []
+    columns = _legend_columns(entries)
+    above = 0.5 + (LINE * (1 + -(-len(entries) // columns)) if entries else 0)
     tall = above + BELOW + ROW * rows.height
     figure = Figure(figsize=(wide(WIDTH), tall))
     beside = max(len(line) for label in rows.labels for line in label.split("\n")) * LETTER + 0.12
@@ -164,14 +164,14 @@ def of_dataset(
             mark_resolution(axis, own.repeats)
     axes[0].set_yticks(rows.ticks, rows.labels)
     axes[0].set_ylim(rows.height - 0.3, -0.7)
-    if told:
+    if entries:
         dots = [
             Line2D([], [], ls="", color=colour(classifiers.index(one)), marker="o", markersize=4)
-            for one in told
+            for one in entries
         ]
         figure.legend(
             dots,
-            told,
+            entries,
             loc="upper left",
             bbox_to_anchor=(0, 1),
             ncols=columns,
@@ -236,7 +236,7 @@ class _Shown:
         by_classifier = bool(differing(all_cells))
         at, ticks, labels = dict[int, float](), list[float](), list[str]()
         of_axes = all_cells.select("cell", pl.col(differing(all_cells)).cast(pl.String))
-        axes = {cell: told for cell, *told in of_axes.iter_rows()}
+        axes = {cell: values for cell, *values in of_axes.iter_rows()}
         blocks = list[tuple[float, float, Sequence[str]]]()
         y = 0.0
         block: list[int] = []

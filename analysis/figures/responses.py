@@ -91,7 +91,7 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     legend(figure, handles, by.replace("_", " ") if len(levels) > 1 else "")
     dataset, classifier = (str(table[name][0]) for name in GROUP)
     runs = _n_runs(table)
-    told = (
+    meaning = (
         "Area under the response curve up to each magnitude, means over models; dashed: a model "
         "that is never wrong. gi is twice the area between a curve and that line."
         if integral
@@ -103,7 +103,7 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     return Plot(
         f"response-{kind}-{number}",
         f"{title}: {dataset} × {classifier}",
-        f"{told} Layer 1: outputs of the first block are moved, else inputs. "
+        f"{meaning} Layer 1: outputs of the first block are moved, else inputs. "
         f"n = {counted(runs, 'model')}.",
         runs,
         figure,

@@ -81,8 +81,8 @@ def _drawn_datasets(ensembles: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     datasets = ensembles["dataset"].unique().sort()
     left = max(datasets.len() - MAX_PANELS, 0)
     are = "1 more dataset is" if left == 1 else f"{left:,} more datasets are"
-    told = f" {are} not drawn: their numbers are in the tables." if left else ""
-    return ensembles.filter(pl.col("dataset").is_in(datasets.head(MAX_PANELS).implode())), told
+    note = f" {are} not drawn: their numbers are in the tables." if left else ""
+    return ensembles.filter(pl.col("dataset").is_in(datasets.head(MAX_PANELS).implode())), note
 
 
 def _panels(

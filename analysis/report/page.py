@@ -127,6 +127,6 @@ def difference(value: float | None) -> str:
 
 def picture(plot: Plot) -> Markup:
     """Return the figure as SVG within the page; screen readers find its title and caption."""
-    told = escape(f"{plot.title}. {plot.caption}")
-    said = f'<svg role="img" aria-label="{told}" '
+    label = escape(f"{plot.title}. {plot.caption}")
+    said = f'<svg role="img" aria-label="{label}" '
     return Markup(plot.svg().replace("<svg ", said, 1))

@@ -112,9 +112,9 @@ def _read(name: str, asked: Mapping[str, Any]) -> tuple[DataShape, Samples]:
             if each not in columns:
                 raise Refused(key, each, "unknown column", columns)
     with TemporaryDirectory(prefix="manyseed-hf-") as made:
-        file, told = _written(name, parts, asked, Path(made))
+        file, lists = _written(name, parts, asked, Path(made))
         try:
-            shape, samples = tablefile.read(str(file), told)
+            shape, samples = tablefile.read(str(file), lists)
         except Refused as error:
             if error.option == "source":
                 raise _refused(name, error.reason, needs=error.needs) from None

@@ -60,12 +60,12 @@ def resolve(
         For anything unknown, of the wrong type or out of range.
     """
     shape = describe(source, parameters)
-    told = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)
+    testing = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)
     if test is None:
-        test = 0.25 if told is None else OFFICIAL
-    elif told is not None and test != OFFICIAL:
-        said = f"{told} {'say' if told == FOLDS else 'says'}"
-        said = said if told in parameters else _SAID[told]
+        test = 0.25 if testing is None else OFFICIAL
+    elif testing is not None and test != OFFICIAL:
+        said = f"{testing} {'say' if testing == FOLDS else 'says'}"
+        said = said if testing in parameters else _SAID[testing]
         raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(

@@ -183,8 +183,8 @@ def _ended(command: Sequence[str], place: Path, scratch: Path, timeout: float) -
                 ours.close()  # whatever ends the wait, or the block, ends the command
 
 
-def _require_success(told: str, timeout: float, scratch: Path) -> None:
-    ending, _, more = told.partition(" ")
+def _require_success(ended: str, timeout: float, scratch: Path) -> None:
+    ending, _, more = ended.partition(" ")
     if ending == "missing":
         raise MachineError(f"the command cannot be started: {more}")
     if ending == "timeout":

@@ -24,8 +24,8 @@ def answers(directory: Directory, as_json: Json = False) -> None:
     sweep = Sweep(directory)
     found = found_in(sweep.paths)
     if as_json:
-        told = [{"about": one.about, "text": one.text, "shown": list(one.links)} for one in found]
-        print_json({"answers": told})
+        listed = [{"about": one.about, "text": one.text, "shown": list(one.links)} for one in found]
+        print_json({"answers": listed})
         return
     for number, one in enumerate(found):
         if number:

@@ -96,8 +96,8 @@ def plot(
     drawn = sweep.plot.all(kind, by=names(by), where=where, width=width)
     files = save(drawn, file)
     if as_json:
-        told = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]
-        print_json({"kind": kind, "files": [str(one) for one in files], "figures": told})
+        listed = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]
+        print_json({"kind": kind, "files": [str(one) for one in files], "figures": listed})
         return
     for one in drawn:
         say(one.title, style="bold")

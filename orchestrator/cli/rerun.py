@@ -179,13 +179,13 @@ def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
 
     trained = [one.comparison for one in done if one.comparison is not None]
     equal = sum(found["equal"] for found in trained)
-    told = [f"{counted(len(trained), 'run')} trained again, {equal:,} equal bit for bit."]
+    lines = [f"{counted(len(trained), 'run')} trained again, {equal:,} equal bit for bit."]
     if folder is not None:
         files = [one.file for one in done if one.file is not None]
         there = sum(one.was_there for one in done)
         before = (
             f", {there:,} of them there before (--overwrite trains them again)" if there else ""
         )
-        told.append(f"{counted(len(files), 'model')} in {folder}{before}.")
-        told += [f"Load: {READ[ending]}" for ending in sorted({file.suffix for file in files})]
-    return told
+        lines.append(f"{counted(len(files), 'model')} in {folder}{before}.")
+        lines += [f"Load: {READ[ending]}" for ending in sorted({file.suffix for file in files})]
+    return lines

@@ -41,8 +41,8 @@ class Runs:
                 'open a group of it: xarray.open_zarr("DIR/predictions.zarr", '
                 'group="DATASET/CLASSIFIER", consolidated=False)'
             )
-            told = f"no group of a store: it lacks {', '.join(lacking)}"
-            raise UserError(told, key="dataset", remedy=remedy)
+            problem = f"no group of a store: it lacks {', '.join(lacking)}"
+            raise UserError(problem, key="dataset", remedy=remedy)
         self._data = data
 
     @property
@@ -76,5 +76,5 @@ class Runs:
         """
         runs = self.runs
         found = (runs["label"].isel(epoch=epoch) == runs["y_true"]).mean("sample")
-        told = {"long_name": "share of the test points that the run gets right", "units": "1"}
-        return found.rename("accuracy").assign_attrs(told)
+        attributes = {"long_name": "share of the test points that the run gets right", "units": "1"}
+        return found.rename("accuracy").assign_attrs(attributes)

@@ -134,8 +134,8 @@ def analyze(
     further = of_cells(beside, merged.repeats, plan.cells, pl.concat(extras), options)
     for group in groups:
         names = group.spec.dataset, group.spec.named
-        for told in without_deep(group.predictions, further, options):
-            missing.append(Unavailable(*names, DEE, told))
+        for refusal in without_deep(group.predictions, further, options):
+            missing.append(Unavailable(*names, DEE, refusal))
     for name in (UNCERTAINTY, DEE, TACE, MARGINS):
         if name in further:
             write_result(paths, name, further[name].lazy(), options)

@@ -238,8 +238,8 @@ def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
 
 def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:
     """Return unit and meaning of the columns of a table, as its file says."""
-    told = json.loads(results.metadata(table).get("columns", "{}"))
-    return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in told.items()}
+    columns = json.loads(results.metadata(table).get("columns", "{}"))
+    return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in columns.items()}
 
 
 def _inches(width: str | float | None) -> float | None:

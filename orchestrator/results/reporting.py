@@ -112,8 +112,8 @@ def answers(paths: SweepPaths) -> list[Sentence]:
 
 def unanswered(record: Analysis) -> list[Sentence]:
     """Say, as answers are said, what was asked of probabilities and cannot be computed."""
-    told = " ".join(caveats.of_probabilities(record))
-    return [Sentence("probabilities", told, ("conventions",))] if told else []
+    caveat = " ".join(caveats.of_probabilities(record))
+    return [Sentence("probabilities", caveat, ("conventions",))] if caveat else []
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:

@@ -107,8 +107,8 @@ def responses(
         if name.startswith(PREFIX) and (given is None or name.removeprefix(PREFIX) in given)
     ]
     curves = cells.join(pl.concat(of_repeats), on="cell", how="inner").sort(CURVE_KEY)
-    told = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
-    return {RESPONSES: known, RESPONSE_CURVES: curves, CMI: told}
+    informative = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
+    return {RESPONSES: known, RESPONSE_CURVES: curves, CMI: informative}
 
 
 def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:

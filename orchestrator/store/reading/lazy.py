@@ -52,8 +52,8 @@ def of_finished(data: xr.Dataset) -> xr.Dataset:
     for variable in described.variables.values():
         variable.attrs = _as_netcdf(variable.attrs)
         if variable.attrs.get("units") == "nat":
-            told = f"{variable.attrs['long_name']} (in nats)"
-            variable.attrs |= {"units": "1", "long_name": told}
+            with_unit = f"{variable.attrs['long_name']} (in nats)"
+            variable.attrs |= {"units": "1", "long_name": with_unit}
         if "flag_values" in variable.attrs:
             variable.attrs["flag_values"] = np.array(
                 variable.attrs["flag_values"], dtype=variable.dtype

@@ -93,7 +93,7 @@ def test_a_narrow_terminal_is_kept_to_and_shows_no_colour_that_is_not_wanted(no_
     coloured = re.search(r"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7])[;m]", text)
     assert (coloured is None) == bool(no_color)
     lines = re.sub(r"\x1b\[[\d;]*m", "", text).split("\r\n")
-    assert "Words" in " ".join(lines[:3])
+    assert "Glossary" in " ".join(lines[:3])
     assert max(map(cell_len, lines)) <= 60
 
 

@@ -1,1 +1,1 @@
-"""What stands on a shared disk: whole files and folders, records, tables, leases."""
+"""Files on a shared disk: files and folders written whole, records, tables, leases."""

@@ -1,4 +1,4 @@
-"""A directory that is there whole or not at all, whoever else makes one of its name."""
+"""A directory that appears complete or not at all, even if several processes create it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ _OLD_SECONDS = 3600.0
 
 @contextmanager
 def appearing(directory: Path) -> Iterator[SweepPaths]:
-    """Give the paths of a directory that takes its name when the block ends well.
+    """Yield the paths of a directory that gets its name when the block succeeds.
 
-    It is made beside `directory` under a name of its own, so that two that are made at a time don't
-    meet; the second finds the name taken, and leaves nothing. What a process left that was killed
-    while it made one is removed by the next.
+    It is built beside `directory` under a unique name, so two processes do not collide; the second
+    finds the name taken and leaves nothing. The next call removes what a killed process left.
 
     Raises
     ------
     UserError
-        Where something is there already.
+        If `directory` exists and is not an empty folder.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise _exists(directory)
     parent = directory.absolute().parent
-    _remove_left(parent)
+    _remove_leftovers(parent)
     made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
     building = parent / f"{UNFINISHED}{uuid.uuid4().hex}"
     try:
         with whole.appearing(directory.absolute(), building):
-            # a link to nowhere is there at once, with all that it says, as no file is
+            # a dangling link appears together with its content, which a file does not
             (building / MAKER).symlink_to(fingerprint(os.getpid()))
             yield SweepPaths(building)
     except BaseException as error:
@@ -50,19 +49,19 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
             raise _exists(directory) from None
         raise
     with suppress(OSError):
-        (directory / MAKER).unlink()  # not before: whole or not, it has a maker until then
+        (directory / MAKER).unlink()  # last: until then, complete or not, it names its maker
 
 
-def _remove_left(parent: Path) -> None:
-    """Remove directories that were not completed, of processes that certainly ended."""
-    for left in parent.glob(f"{UNFINISHED}*/"):
-        maker = left / MAKER
+def _remove_leftovers(parent: Path) -> None:
+    """Remove incomplete directories whose processes are certainly dead."""
+    for leftover in parent.glob(f"{UNFINISHED}*/"):
+        maker = leftover / MAKER
         with suppress(OSError):
             if maker.is_symlink():
                 if state(str(maker.readlink())) == "dead":
-                    shutil.rmtree(left)
-            elif time.time() - left.stat().st_mtime > _OLD_SECONDS:
-                left.rmdir()  # killed before it said who it is: only an empty one goes
+                    shutil.rmtree(leftover)
+            elif time.time() - leftover.stat().st_mtime > _OLD_SECONDS:
+                leftover.rmdir()  # killed before it named its maker: removed only if empty
 
 
 def _exists(directory: Path) -> UserError:

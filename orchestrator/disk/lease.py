@@ -1,15 +1,15 @@
-"""Leases without locks: files, counters and each holder's own clock.
+"""Leases without locks: files, counters and each process's own clock.
 
 The lease `name` is the file ``name.<generation>.lease`` with the highest generation. Its holder
-raises a counter in it; whoever watches the counter stand still for the lease time, by their own
-clock, may take the lease over: by creating the next generation with O_EXCL, which only one can.
-Then it looks again. Where the generation that it superseded is no longer there as it was seen, or a
-higher one is, others went on since: the number was used before, and it gives up. Else it removes
-all lower generations, lowest first. So while a holder's file exists and the next generation does
-not, the lease is the holder's, however long others were suspended between two of these steps.
+increments a counter in it. A process that sees the counter unchanged for the lease time, by its own
+clock, may take the lease over by creating the next generation with O_EXCL, which only one process
+can. Then it looks again: if the generation that it superseded has changed or gone, or a higher one
+exists, others used this number before, and it gives up. Otherwise it removes all lower generations,
+lowest first. So a holder has the lease while its file exists and the next generation does not,
+however long others were suspended between two of these steps.
 
-A holder may be suspended and wake after a takeover. It cannot notice in time by looking first and
-acting then, so what it prepares must be removable by the next holder (`placing.remove_partial`).
+A holder may be suspended and wake after a takeover. Checking before it acts is not enough, so
+whatever it prepares must be removable by the next holder (`placing.remove_partial`).
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ _POLL_SECONDS = 0.1
 
 
 def clock() -> float:
-    """Return seconds of a clock that runs on while the process, or the machine, is suspended."""
+    """Return the seconds of a clock that runs on while the process or the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def seconds_of(variable: str, default: float, bounds: tuple[float, float], what: str) -> float:
-    """Return a time that the environment may set.
+    """Return a duration in seconds that an environment variable may set.
 
     Parameters
     ----------
     variable : str
     default : float
     bounds : tuple of float
-        The least and the most.
+        Minimum and maximum.
     what : str
-        What it is, for the message.
+        What the duration is, for the message.
 
     Raises
     ------
     UserError
-        Where the environment asks for none that makes sense.
+        If the variable is not a number within `bounds`.
     """
     least, most = bounds
     text = os.environ.get(variable, str(default))
@@ -65,20 +65,20 @@ def seconds_of(variable: str, default: float, bounds: tuple[float, float], what:
         if math.isfinite(seconds) and least <= seconds <= most:
             return seconds
     raise UserError(
-        f"no {what}: seconds from {least:g} to {most:g}",
+        f"the {what} must be from {least:g} to {most:g} seconds",
         key=variable,
         value=text,
-        remedy=f"unset it, for {default:g}",
+        remedy=f"unset it to get {default:g}",
     )
 
 
 def lease_seconds() -> float:
-    """Return the lease time, the same in all processes of a sweep; tests take a shorter one.
+    """Return the lease time in seconds, the same in all processes of a sweep; tests shorten it.
 
     Raises
     ------
     UserError
-        Where the environment asks for none that makes sense.
+        If the environment sets an invalid one.
     """
     return seconds_of(_VARIABLE, _SECONDS, (_LEAST_SECONDS, _MOST_SECONDS), "lease time")
 
@@ -89,9 +89,9 @@ class LeaseWatch:
     Parameters
     ----------
     folder : Path
-        Holds the leases.
+        Folder of the leases.
     seconds : float, optional
-        A lease whose counter stands still for so long is dead; by default `lease_seconds`.
+        A lease whose counter does not change for this long is dead. Default: `lease_seconds()`.
     """
 
     def __init__(self, folder: Path, seconds: float | None = None) -> None:
@@ -100,14 +100,14 @@ class LeaseWatch:
         self._seen: dict[str, tuple[State, float]] = {}
 
     def is_alive(self, name: str) -> bool:
-        """Return whether a lease is held by somebody not known to be dead.
+        """Return whether a lease has a holder that is not known to be dead.
 
-        One that is held and seen for the first time counts as alive.
+        A held lease counts as alive when it is seen for the first time.
         """
         return self._is_alive(name, leasefiles.look(self.folder, name))
 
     def alive(self) -> list[str]:
-        """Return the names of all leases that are alive."""
+        """Return the names of all live leases, sorted."""
         looks = self._looks(leasefiles.listed(self.folder))
         return sorted(name for name, state in looks if self._is_alive(name, state))
 
@@ -121,30 +121,30 @@ class LeaseWatch:
         *,
         besides: Collection[str] = (),
     ) -> list[str]:
-        """Watch until every lease is free, dead, or seen to be alive; return those that are alive.
+        """Watch until every lease is free, dead, or seen to be alive; return the live ones, sorted.
 
-        Takes as long as a lease lasts where somebody died on another machine.
+        Takes as long as the lease time if a holder died on another machine.
 
         Parameters
         ----------
         names : collection of str, optional
-            The leases to watch; by default all of the folder.
+            Leases to watch. Default: all in the folder.
         besides : collection of str
-            Leases that are passed over.
+            Leases to ignore.
         """
         until = clock() + self.seconds
         first: dict[str, State] = {}
-        over: dict[str, int] = {}  # generations that are never alive again
+        over: dict[str, int] = {}  # generations that will never be alive again
         while True:
             alive, moved = [], 0
-            open_ = {
+            undecided = {
                 name: generations
                 for name, generations in leasefiles.listed(self.folder).items()
                 if name not in besides
                 and (names is None or name in names)
                 and over.get(name) != max(generations)
             }
-            for name, state in self._looks(open_):
+            for name, state in self._looks(undecided):
                 if self._is_alive(name, state):
                     alive.append(name)
                     moved += first.setdefault(name, state) != state
@@ -155,7 +155,7 @@ class LeaseWatch:
             time.sleep(_POLL_SECONDS)
 
     def _looks(self, listed: Mapping[str, list[int]]) -> Iterator[tuple[str, State]]:
-        """Look at leases without another listing of the folder."""
+        """Look at leases without listing the folder again."""
         for name, generations in listed.items():
             state = leasefiles.read(self.folder, name, max(generations))
             yield name, state if state.generation else leasefiles.look(self.folder, name)
@@ -177,13 +177,13 @@ class Lease:
     Parameters
     ----------
     watch : LeaseWatch
-        Of the folder; share one between all leases of a process.
+        The folder's watch, shared by all leases of a process.
     name : str
         What is leased.
     doing : str
-        What for: shown to those who find it held.
+        The purpose, shown to processes that find the lease held.
     vanishes : bool
-        Let no file stay when it is released: for what has a name of its own, or is rarely wanted.
+        Leave no file when it is released: for leases with a unique name, or rarely taken ones.
     """
 
     def __init__(
@@ -201,11 +201,11 @@ class Lease:
 
     @property
     def seconds(self) -> float:
-        """How long a heartbeat counts."""
+        """The lease time: how long a heartbeat counts, in seconds."""
         return self.watch.seconds
 
     def try_take(self) -> bool:
-        """Take the lease if it is free or its holder dead; return whether it is ours now."""
+        """Take the lease if it is free or its holder is dead; return whether it is ours now."""
         if self._generation is not None:
             try:
                 self.check()
@@ -228,7 +228,7 @@ class Lease:
         Raises
         ------
         LeaseHeld
-            If it is still held by somebody alive then.
+            If a live holder still has it then.
         """
         until = clock() + wait
         while not self.try_take():
@@ -239,12 +239,12 @@ class Lease:
             time.sleep(poll)
 
     def is_held_here(self) -> bool:
-        """Whether its holder can be seen from here to be alive, suspended or not."""
+        """Whether this machine can see that the holder is alive, even if suspended."""
         record = leasefiles.look(self.watch.folder, self.name).record()
         return record is not None and not record.is_free and record.owner.state() == "alive"
 
     def holder(self) -> str:
-        """Say who holds the lease, and what for."""
+        """Return a description of who holds the lease, and for what purpose."""
         record = leasefiles.look(self.watch.folder, self.name).record()
         if record is None:
             return "somebody"
@@ -252,25 +252,25 @@ class Lease:
         return f"process {record.owner.pid} on {record.owner.host}{doing}"
 
     def heartbeat(self) -> None:
-        """Raise the counter.
+        """Increment the counter.
 
         Raises
         ------
         LeaseLost
-            If somebody took the lease over, or too much time has passed.
+            If the lease was taken over, or the last heartbeat is too old.
         """
         self.check()
         self._counter += 1
-        now = clock()  # before it can be seen: the holder must not believe in it longer than others
+        now = clock()  # before others can see it: the holder must not trust it longer than they do
         self._record()
         self._beaten = now
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Raise the counter from a thread while the block runs, and release at its end.
+        """Send heartbeats from a thread while the block runs, and release the lease at its end.
 
-        A heartbeat that the file system refuses is tried again while the lease lasts; one that
-        comes too late shows in `check`.
+        A heartbeat that the file system refuses is retried while the lease lasts; `check` reports
+        one that comes too late.
         """
         ended = threading.Event()
 
@@ -294,25 +294,25 @@ class Lease:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the last heartbeat is older than the lease time, by the own clock."""
+        """Whether the last heartbeat is older than the lease time, by this process's clock."""
         return self._generation is None or clock() - self._beaten > self.seconds
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless the lease is ours: by the clock, and on disk."""
+        """Raise `LeaseLost` unless the lease is still ours, by the clock and on disk."""
         if self._generation is None:
             raise LeaseLost(f"{self.name} is not held")
         if self.is_stale:
             raise LeaseLost(f"{self.name}: no heartbeat for {self.seconds:g} s; take it again")
-        # In this order: the next generation vanishes only after ours has.
+        # In this order: the next generation is removed only after ours.
         following = leasefiles.exists(self.watch.folder, self.name, self._generation + 1)
         record = leasefiles.read(self.watch.folder, self.name, self._generation).record()
         if following or record is None or record.id != self._id:
             raise LeaseLost(f"{self.name} was taken over")
 
     def release(self) -> None:
-        """Give the lease back, where it is still ours.
+        """Give the lease back if it is still ours.
 
-        Where the file system refuses, others take it when it has stood still for long enough.
+        If the file system refuses, others can take the lease once the lease time has passed.
         """
         with contextlib.suppress(LeaseLost, UnavailableError):
             self.check()
@@ -323,22 +323,21 @@ class Lease:
         self._generation = None
 
     def _supersede(self, seen: State) -> bool:
-        """Create the generation after one that was seen to be over; return whether it is ours."""
+        """Create the generation after `seen`, which is over; return whether the lease is ours."""
         folder, generation = self.watch.folder, seen.generation + 1
-        beaten = clock()  # before it can be seen
+        beaten = clock()  # before others can see it
         if not leasefiles.create(folder, self.name, generation):
             return False
         generations = leasefiles.listed(folder).get(self.name, [])
         is_highest = max(generations, default=0) == generation
         if not is_highest or leasefiles.read(folder, self.name, seen.generation) != seen:
-            leasefiles.remove(
-                folder, self.name, generation
-            )  # others had that number since the look
+            # others have used this number since we looked
+            leasefiles.remove(folder, self.name, generation)
             return False
         self._generation, self._counter, self._beaten = generation, 0, beaten
         try:
             self._record()
-        except LeaseLost:  # suspended since, and taken over
+        except LeaseLost:  # we were suspended, and the lease was taken over
             self._generation = None
             return False
         except BaseException:
@@ -360,7 +359,7 @@ class Lease:
 
 
 def remove_dead_leases(watch: LeaseWatch) -> None:
-    """Remove the files of all leases but those that are alive: somebody may just begin to work."""
+    """Remove the files of all leases except live ones, whose holders may just be starting."""
     listed = leasefiles.listed(watch.folder)
     for name, state in watch._looks(listed):
         if not watch._is_alive(name, state):

@@ -1,4 +1,4 @@
-"""The files of leases: what they say, and all that is asked of the file system for them."""
+"""Lease files: their content and all file system operations on them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from manyseed.orchestrator.disk.placing import read_plain, unavailable
 from manyseed.orchestrator.paths import LEASE
 from manyseed.slurm.processes import Process
 
-_RECORD_SIZE = 512  # always the same, so that a heartbeat overwrites the one before
+_RECORD_SIZE = 512  # fixed, so that each heartbeat overwrites the previous one
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a lease's file says."""
+    """The content of a lease file."""
 
     id: str
     owner: Process
@@ -26,7 +26,7 @@ class LeaseRecord:
 
     @classmethod
     def parse(cls, content: bytes) -> LeaseRecord | None:
-        """Return the record; None while it is being written, or where it is damaged."""
+        """Return the record; None if it is incomplete or damaged."""
         try:
             value = json.loads(content)
             owner = value["owner"]
@@ -60,11 +60,11 @@ class State:
     content: bytes
 
     def record(self) -> LeaseRecord | None:
-        """Return what it says; None where that is no record."""
+        """Return the record; None if the content is not one."""
         return LeaseRecord.parse(self.content)
 
     def is_over(self) -> bool:
-        """Whether it is free, or its holder dead: this generation is never alive again."""
+        """Whether it is free or its holder dead, so this generation will never be alive again."""
         record = self.record()
         return self.generation == 0 or (
             record is not None and (record.is_free or record.owner.state() == "dead")
@@ -76,24 +76,24 @@ def _file(folder: Path, name: str, generation: int) -> Path:
 
 
 def listed(folder: Path) -> dict[str, list[int]]:
-    """Return the generations of all leases of a folder."""
+    """Return the generations of every lease in a folder."""
     with unavailable("list", folder):
         try:
             with os.scandir(folder) as entries:
                 files = [entry.name for entry in entries]
         except FileNotFoundError:
             return {}
-    found: dict[str, list[int]] = {}
+    generations: dict[str, list[int]] = {}
     for file in files:
         name, _, number = file.removesuffix(LEASE).rpartition(".")
         digits = number.isascii() and number.isdigit() and len(number) >= 8
         if file.endswith(LEASE) and name and digits:
-            found.setdefault(name, []).append(int(number))
-    return found
+            generations.setdefault(name, []).append(int(number))
+    return generations
 
 
 def look(folder: Path, name: str) -> State:
-    """Return the highest generation; generation 0 where nobody ever held the lease."""
+    """Return the highest generation; generation 0 if the lease has no file."""
     missed = 0
     while True:
         generations = listed(folder).get(name)
@@ -102,29 +102,28 @@ def look(folder: Path, name: str) -> State:
         state = read(folder, name, max(generations))
         if state.generation:
             return state
-        if max(generations) == missed:  # a link to nowhere
+        if max(generations) == missed:  # a dangling link
             return State(missed, b"")
-        missed = max(generations)  # removed by the holder of a newer one: look again
+        missed = max(generations)  # the holder of a newer one removed it: look again
 
 
 def read(folder: Path, name: str, generation: int) -> State:
-    """Return a generation, or generation 0 where it is not there."""
-    path = _file(folder, name, generation)
+    """Return a generation; generation 0 if its file does not exist."""
     try:
-        return State(generation, read_plain(path))
+        return State(generation, read_plain(_file(folder, name, generation)))
     except FileNotFoundError:
         return State(0, b"")
 
 
 def exists(folder: Path, name: str, generation: int) -> bool:
-    """Return whether the file of a generation is there."""
+    """Return whether the file of a generation exists."""
     path = _file(folder, name, generation)
     with unavailable("look for the lease", path):
         return path.exists()
 
 
 def create(folder: Path, name: str, generation: int) -> bool:
-    """Create the file of a generation, empty; return False where it is there."""
+    """Create the empty file of a generation; return False if it exists."""
     path = _file(folder, name, generation)
     with unavailable("take the lease", path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,17 +136,7 @@ def create(folder: Path, name: str, generation: int) -> bool:
 
 
 def write(folder: Path, name: str, generation: int, content: bytes) -> bool:
-    """Overwrite the file of a generation; return False where it is not there.
-
-    Parameters
-    ----------
-    folder : Path
-        Of leases.
-    name : str
-        The lease's.
-    generation : int
-    content : bytes
-    """
+    """Overwrite the file of a generation; return False if it does not exist."""
     path = _file(folder, name, generation)
     with unavailable("write the lease", path):
         try:
@@ -163,7 +152,7 @@ def write(folder: Path, name: str, generation: int, content: bytes) -> bool:
 
 
 def remove(folder: Path, name: str, generation: int) -> None:
-    """Remove the file of a generation, where it is there."""
+    """Remove the file of a generation if it exists."""
     path = _file(folder, name, generation)
     with unavailable("remove the lease", path):
         path.unlink(missing_ok=True)

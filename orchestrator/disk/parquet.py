@@ -1,8 +1,8 @@
-"""Parquet files of a sweep directory: written whole with a checksum, read at one door.
+"""Parquet files of a sweep directory: written whole with a checksum, which is verified on reading.
 
-The checksum stands in the file's own footer, where other readers pass over it: the key ``manyseed``
-has the value ``crc32c=`` and the CRC-32C, in hexadecimal digits, of the whole file with zeros in
-their place. Files of earlier versions have none.
+The checksum is in the file's footer, where other readers ignore it. The value of the key
+``manyseed`` is ``crc32c=`` followed by the CRC-32C, in hexadecimal digits, of the whole file with
+these digits set to zero. Files of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -39,27 +39,28 @@ def write_parquet(
     is_new: bool = False,
     before_rename: Callable[[], None] | None = None,
 ) -> None:
-    """Write a table whole; a lazy one is written as it is computed.
+    """Write a table atomically; a lazy one is written as it is computed.
 
     Parameters
     ----------
     path : Path
     frame : polars.DataFrame or polars.LazyFrame
     metadata : mapping, optional
-        Of the file, beside its checksum.
+        File metadata besides the checksum.
     compression_level : int, optional
-        Zstandard's; by default polars' own.
+        Zstandard level. Default: polars' own.
     is_new : bool
-        Whether it must be a new file; not looked at for a lazy table.
+        Refuse to replace a file; ignored for a lazy table.
     before_rename : callable, optional
-        Called when the file is complete; what it raises abandons it.
+        Called when the file is complete; an exception from it abandons the file. Ignored for a lazy
+        table.
 
     Raises
     ------
     FileExistsError
-        Where `is_new` is asked for and the file exists.
+        If `is_new` and the file exists.
     orchestrator.errors.StoreUnavailable
-        Where the file system refuses.
+        If the file system refuses.
     """
     metadata = {**(metadata or {}), **_CHECKSUM}
     if isinstance(frame, pl.DataFrame):
@@ -75,7 +76,7 @@ def write_parquet(
             frame.sink_parquet(
                 partial, compression="zstd", compression_level=compression_level, metadata=metadata
             )
-        except pl.exceptions.PolarsError as error:  # of a full disk, too, polars says no more
+        except pl.exceptions.PolarsError as error:  # polars raises the same for a full disk
             raise StoreUnavailable(
                 f"cannot write {path}: {error}; make room or give permission, then do it again"
             ) from error
@@ -89,18 +90,18 @@ def read_parquet(
     columns: Sequence[str] | None = None,
     remedy: str | None = None,
 ) -> pl.DataFrame:
-    """Read a table that `write_parquet`, or an earlier version, wrote.
+    """Read a table written by `write_parquet` or by an earlier version.
 
     Parameters
     ----------
     path : Path
-        Its name is taken as it is, whatever characters are in it.
+        Taken literally, never as a glob pattern.
     schema : mapping, optional
-        Columns that it must have, and their types; it may have others.
+        Required columns and their types; the table may have others.
     columns : sequence of str, optional
-        What to read; by default all.
+        Columns to read. Default: all.
     remedy : str, optional
-        What to do where the file is damaged, if not to restore it.
+        What to do about a damaged file, other than restore it.
 
     Raises
     ------
@@ -116,33 +117,30 @@ def read_parquet(
 def scan_parquet(
     path: Path, schema: Mapping[str, pl.DataType] | None = None, remedy: str | None = None
 ) -> pl.LazyFrame:
-    """Check a table as `read_parquet` does, and return it lazily; collect it in `damage_named`.
-
-    Only the columns and rows that are needed are decoded.
-    """
+    """Check a table like `read_parquet`, and return it lazily; collect it within `damage_named`."""
     try:
         require_intact(path)
     except DamagedFile as error:
         raise DamagedFile(path, error.reason, remedy) from None
     with damage_named(path, remedy):
         frame = pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
-        found = frame.collect_schema()
+        actual = frame.collect_schema()
     for name, dtype in (schema or {}).items():
-        if name not in found:
+        if name not in actual:
             raise DamagedFile(path, f"has no column {name}", remedy)
-        if found[name] != dtype:
-            raise DamagedFile(path, f"column {name} is {found[name]}, not {dtype}", remedy)
+        if actual[name] != dtype:
+            raise DamagedFile(path, f"column {name} is {actual[name]}, not {dtype}", remedy)
     return frame
 
 
 def read_metadata(path: Path, remedy: str | None = None) -> dict[str, str]:
-    """Return what a table's file says of it; its checksum is not compared.
+    """Return a table's file metadata, without verifying the checksum.
 
     Raises
     ------
     FileNotFoundError
     DamagedFile
-        For anything but a Parquet file.
+        If it is not a Parquet file.
     """
     try:
         with open_plain(path) as file, damage_named(path, remedy):
@@ -153,7 +151,7 @@ def read_metadata(path: Path, remedy: str | None = None) -> dict[str, str]:
 
 @contextmanager
 def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
-    """Turn what polars says of a file that it cannot decode into `DamagedFile`."""
+    """Turn the error of polars for a file that it cannot decode into `DamagedFile`."""
     try:
         yield
     except FileNotFoundError:
@@ -163,7 +161,7 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
 
 
 def require_intact(path: Path) -> None:
-    """Refuse special files, other formats, and files that differ from their own checksum.
+    """Refuse special files, other formats, and files that do not match their checksum.
 
     Raises
     ------
@@ -180,13 +178,13 @@ def require_intact(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Return the checksum that a table carries; empty where an earlier version wrote it.
+    """Return a table's stored checksum, unverified; empty if an earlier version wrote it.
 
     Raises
     ------
     FileNotFoundError
     DamagedFile
-        For anything but a Parquet file; its checksum is not compared.
+        If it is not a Parquet file.
     """
     try:
         with open_plain(path) as file:
@@ -196,7 +194,7 @@ def checksum(path: Path) -> str:
 
 
 def _write_checksum(file: _File) -> None:
-    """Write a file's checksum over the zeros in its place."""
+    """Overwrite the zeros in a file's footer with its checksum."""
     at, _ = _find_checksum(file)
     digits = _checksum(file, at)
     file.seek(at)
@@ -204,30 +202,30 @@ def _write_checksum(file: _File) -> None:
 
 
 def _find_checksum(file: _File) -> tuple[int, bytes]:
-    """Return where the digits of a file's checksum are, and them; none in earlier versions' files.
+    """Return the offset and digits of a file's checksum; no digits if an earlier version wrote it.
 
     Raises
     ------
     ValueError
-        For anything but a Parquet file.
+        If it is not a Parquet file.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL_BYTES))
     tail = file.read()
     footer = int.from_bytes(tail[:-4], "little") + _TAIL_BYTES
     if tail[4:] != _MAGIC or footer > size:
-        raise ValueError("is no Parquet file")
+        raise ValueError("is not a Parquet file")
     file.seek(size - footer)
-    found = file.read().rfind(_MARK)
-    if found < 0:
+    mark = file.read().rfind(_MARK)
+    if mark < 0:
         return 0, b""
-    at = size - footer + found + len(_MARK)
+    at = size - footer + mark + len(_MARK)
     file.seek(at)
     return at, file.read(len(_ZEROS))
 
 
 def _checksum(file: _File, at: int) -> bytes:
-    """Return the digits of a file's checksum, given where they stand, or will."""
+    """Compute the digits of a file's checksum, given their offset in the file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     crc = google_crc32c.extend(_extended(0, file, at), _ZEROS)
@@ -236,7 +234,7 @@ def _checksum(file: _File, at: int) -> bytes:
 
 
 def _extended(crc: int, file: _File, n_bytes: int) -> int:
-    """Return a checksum over what it was over, and the next bytes of a file."""
+    """Extend a checksum by the next bytes of a file."""
     while n_bytes and (block := file.read(min(n_bytes, _BLOCK_BYTES))):
         crc = google_crc32c.extend(crc, block)
         n_bytes -= len(block)

@@ -1,7 +1,7 @@
-"""Files of the store: placed whole by `jobs.whole`, looked at before they are read.
+"""Store files: placed whole by `jobs.whole`, and checked to be plain files before they are read.
 
-What goes wrong is raised as the store's errors: `StoreUnavailable` where the file system refuses,
-`LeaseLost` where the next holder of a lease has removed a temporary file.
+Errors: `StoreUnavailable` if the file system refuses, `LeaseLost` if the next holder of a lease has
+removed a temporary file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
 
 
 def file_clock(folder: Path) -> float:
-    """Return what time it is for a folder's file system, in seconds since the epoch.
+    """Return the time of a folder's file system, in seconds since the epoch.
 
-    A server stamps files by its own clock, which may differ from this machine's; that is asked
-    where the folder may not be written to.
+    A server stamps files by its own clock, which may differ from this machine's; this machine's
+    is used if the folder is not writable.
     """
-    import tempfile  # a task, which looks at no clock, does without
+    import tempfile  # here, as tasks never need it
 
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -53,14 +53,13 @@ def read_plain(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Iterator[io.FileIO]:
-    """Open a plain file for reading: what else may stand at its place neither blocks nor is read.
+    """Open a plain file for reading; a pipe or device in its place neither blocks nor is read.
 
     Raises
     ------
     FileNotFoundError
-        Where nothing is there: what that means, the caller knows.
     DamagedFile
-        Where a folder, a pipe or a device is there, or it cannot be read.
+        If it is a folder, a pipe or a device, or cannot be read.
     """
     try:
         with opened(path) as file:
@@ -72,9 +71,9 @@ def open_plain(path: Path) -> Iterator[io.FileIO]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Do as `read_plain`, but where the file system refuses, let its `OSError` through.
+    """Do the same as `read_plain`, but let an `OSError` of the file system through.
 
-    A disk that cannot be read now says nothing about what the file holds.
+    A disk that cannot be read now does not mean that the file is damaged.
     """
     with opened(path) as file:
         return file.readall()
@@ -82,7 +81,7 @@ def read_bytes(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[io.FileIO]:
-    """Open a plain file to read; a pipe, which might block, is a damaged one."""
+    """Open a plain file for reading; anything else, such as a pipe that might block, is damaged."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -94,7 +93,7 @@ def opened(path: Path) -> Iterator[io.FileIO]:
 
 
 def identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is replaced; None where it does not exist."""
+    """Return inode, size and mtime (ns), which change when a file is replaced; None if absent."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -103,46 +102,44 @@ def identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-    """Write a file so that readers see the old one or the new one, also after a power cut.
+    """Write a file so that readers see the old one or the new one, even after a power cut.
 
     Parameters
     ----------
     path : Path
-        The file; its folder is made if need be.
+        Its folder is created if necessary.
     data : bytes
-        Its content.
     before_rename : callable, optional
-        Called when the temporary file is complete; what it raises abandons the file.
+        Called when the temporary file is complete; an exception from it abandons the file.
 
     Raises
     ------
     StoreUnavailable
-        Where the file system refuses; the old file, if any, is still there.
+        If the file system refuses; an old file is kept.
     LeaseLost
-        If somebody removed the temporary file.
+        If another process removed the temporary file.
     """
     with placing(path, before_rename) as partial:
         _write(partial, data)
 
 
 def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = None) -> None:
-    """Write a file that must be new: it appears whole, and of several writers one succeeds.
+    """Write a file that must be new: it appears complete, and only one of several writers succeeds.
 
     Parameters
     ----------
     path : Path
-        The file; its folder is made if need be.
+        Its folder is created if necessary.
     data : bytes
-        Its content.
     before_link : callable, optional
-        Called when the file can appear; what it raises abandons it.
+        Called just before the file appears; an exception from it abandons the file.
 
     Raises
     ------
     FileExistsError
-        Where another was first.
+        If another writer was first.
     StoreUnavailable
-        Where the file system refuses.
+        If the file system refuses.
     """
     partial, taken = whole.partial_of(path), False
     with unavailable("write", path):
@@ -155,7 +152,7 @@ def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = 
             try:
                 path.hardlink_to(partial)
             except FileExistsError:
-                # a network file system may have done what it was asked twice for
+                # a network file system may have sent the request twice: the link may be ours
                 taken = not path.samefile(partial)
         finally:
             partial.unlink(missing_ok=True)
@@ -165,7 +162,7 @@ def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = 
 
 
 def place_soon_replaced(path: Path, data: bytes) -> None:
-    """Write a file as `place` does, in a folder that is there, without waiting for the disk."""
+    """Write a file like `place`, in an existing folder, without waiting for the disk."""
     partial = whole.partial_of(path)
     with unavailable("write", path):
         try:
@@ -178,7 +175,7 @@ def place_soon_replaced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iterator[Path]:
-    """Let the block write a temporary file, then put it in place, as `place` does."""
+    """Let the block write a temporary file, then put it in place like `place`."""
     with replacing([path], before_rename) as (partial,):
         yield partial
 
@@ -187,14 +184,14 @@ def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iter
 def replacing(
     paths: Sequence[Path], before_rename: Callable[[], None] | None = None
 ) -> Iterator[list[Path]]:
-    """Do as `jobs.whole.replacing`, as one who may hold a lease.
+    """Do the same as `jobs.whole.replacing`, with the store's errors.
 
     Raises
     ------
     StoreUnavailable
-        Where the file system refuses.
+        If the file system refuses.
     LeaseLost
-        If somebody removed a temporary file.
+        If another process removed a temporary file.
     """
     with unavailable("write", Path(os.path.commonpath(paths))):
         try:
@@ -205,7 +202,7 @@ def replacing(
 
 
 def remove_partial(folder: Path, name: str = "") -> int:
-    """Remove temporary files of one file of a folder, or of all; return how many there were."""
+    """Remove the temporary files of one file in a folder, or of all; return how many."""
     prefix, removed = f".{name}." if name else ".", 0
     with unavailable("clean", folder), contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(folder):

@@ -1,4 +1,4 @@
-"""Small files of a sweep directory: JSON, written whole, and locks."""
+"""Small files of a sweep directory: JSON written whole, and locks."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def write_json(
     durable: bool = True,
     before_rename: Callable[[], None] | None = None,
 ) -> None:
-    """Replace `path` by a JSON text, durably; an object begins with its checksum.
+    """Write a JSON file, replacing `path` atomically; an object begins with its checksum.
 
     Parameters
     ----------
     path : Path
     value : JSON value
     durable : bool
-        False for what is soon replaced again: readers see one or the other, but a power cut may
-        leave an empty file.
+        False for a file that is soon replaced again: readers see the old or the new one, but a
+        power cut may leave an empty file.
     before_rename : callable, optional
-        As of `disk.placing.place`.
+        See `disk.placing.place`; ignored if not `durable`.
     """
     text = json_text(value)
     if durable:
@@ -54,20 +54,20 @@ def write_json(
 
 
 def json_text(value: Any) -> bytes:
-    """Return the text of a JSON file; of an object with its checksum."""
+    """Return the text of a JSON file; an object's begins with its checksum."""
     text = json.dumps(value, separators=(",", ":")).encode() + b"\n"
     return _checksum(text[1:]) + text[1:] if isinstance(value, dict) and value else text
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises as `read_plain` does, and `DamagedFile` for other text than JSON.
+    """Read a JSON file; raises like `read_plain`, and `DamagedFile` if the text is not JSON.
 
-    An object is compared with its checksum, which is not returned, where it begins with one.
+    If an object begins with a checksum, it is verified and not returned.
     """
     try:
         return json.loads(_read(path))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise DamagedFile(path, f"is no JSON: {error}") from None
+        raise DamagedFile(path, f"is not valid JSON: {error}") from None
 
 
 def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
@@ -77,16 +77,16 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     ----------
     path : Path
     kind : type
-        A dataclass, or another type that pydantic knows: keys that it lacks are passed over, and
-        those that the file lacks take their defaults, so files of other versions are read.
+        A dataclass, or another type that pydantic knows. Unknown keys in the file are ignored and
+        absent ones take their defaults, so that files of other versions can be read.
     remedy : str, optional
-        What to do where the file is damaged, if not to restore it.
+        What to do about a damaged file, other than restore it.
 
     Raises
     ------
     FileNotFoundError
     DamagedFile
-        For a special file, other text than JSON, and missing or invalid values.
+        For a special file, text that is not JSON, and missing or invalid values.
     """
     try:
         return _record(_read(path), kind, path)
@@ -95,36 +95,36 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
 
 
 def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T]:
-    """Read a file of one record per line, as `read_record` does; none where there is no such file.
+    """Read a file with one record per line, like `read_record`; an absent file has none.
 
-    A last line that is not complete is left out: it is being written, or its writer was killed.
+    An incomplete last line is skipped: it is being written, or its writer was killed.
     """
-    found: list[T] = []
+    records: list[T] = []
     try:
         *lines, last = read_plain(path).split(b"\n")
         for line in lines:
-            found.append(_record(line, kind, path, f"line {len(found) + 1}: "))
+            records.append(_record(line, kind, path, f"line {len(records) + 1}: "))
         if not b'{"'.startswith(last[:2]):
-            raise DamagedFile(path, f"line {len(found) + 1}: is no record and begins none")
+            raise DamagedFile(path, f"line {len(records) + 1}: is not a record, nor begins one")
     except FileNotFoundError:
         return []
     except DamagedFile as error:
         raise DamagedFile(path, error.reason, remedy) from None
-    return found
+    return records
 
 
 def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = None) -> None:
-    """Refuse a file that was written for another plan: those of a like sweep look like its own.
+    """Refuse a file written for another plan: files of similar sweeps look alike.
 
     Parameters
     ----------
     path : Path
         The file, for messages.
     written, plan : str
-        Identities of the plan that it was written for, and of the sweep's; those that earlier
-        versions left out are empty, and fit any.
+        Identities of the plan that it was written for and of the sweep's plan. Earlier versions
+        wrote none; an empty one matches any.
     remedy : str, optional
-        What to do, if not to restore it.
+        What to do, other than restore it.
 
     Raises
     ------
@@ -136,19 +136,13 @@ def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = 
 
 
 def write_records(path: Path, values: Iterable[Any]) -> None:
-    """Write a file of one JSON value per line, which is the old one or the new one; others append.
-
-    Raises
-    ------
-    StoreUnavailable
-        Where the file system refuses; the old file, if any, is still there.
-    """
+    """Write a file of one JSON value per line, to which others append; raises like `place`."""
     place(path, "".join(f"{json.dumps(value)}\n" for value in values).encode())
 
 
 def _record(text: bytes, kind: type[T], path: Path, line: str = "") -> T:
-    """Return the record that a text is; `DamagedFile` says what is wrong first, and where."""
-    from pydantic import ValidationError  # a task that reads nothing does without
+    """Parse a record; `DamagedFile` names the first error and its place."""
+    from pydantic import ValidationError  # here, for tasks that read no record
 
     try:
         record: T = _validator(kind).validate_json(text)
@@ -171,17 +165,16 @@ def _read(path: Path) -> bytes:
 
 
 def _checksum(rest: bytes) -> bytes:
-    """Return how the text of an object begins: what follows is all but its first brace."""
+    """Return the beginning of an object's text; `rest` is its text without the first brace."""
     return b'%s"%08x",' % (_CHECKSUM, google_crc32c.value(rest))
 
 
-def _validator(kind: Any) -> TypeAdapter[Any]:
+def _validator(kind: Any) -> TypeAdapter[Any]:  # mypy: a type variable is not hashable
     return _cached_validator(kind)
 
 
 @cache
 def _cached_validator(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's validator of a type."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -191,17 +184,17 @@ def _cached_validator(kind: Any) -> TypeAdapter[Any]:
 def locked(path: Path, doing: str) -> Iterator[Lease]:
     """Hold the lock `path` while planning or submitting.
 
-    It is a lease whose file goes with it. That of a process that is alive on this machine is never
-    taken over, though it be suspended; that of a dead one is at once, and that of a process which
-    cannot be seen from here when it stood still for the lease time. The block calls `Lease.check`
-    right before it commits what it did, so that nothing comes of it after a takeover.
+    It is a lease whose file is removed on release. The lock of a process that is alive on this
+    machine is never taken over, even if it is suspended; that of a dead one at once; that of a
+    process that cannot be seen from here once it is idle for the lease time. The block must call
+    `Lease.check` right before it commits, so that nothing is committed after a takeover.
 
     Raises
     ------
     UserError
-        When somebody else holds it, also with an earlier version.
+        If another process holds it, even one of an earlier version.
     UnavailableError
-        Where the folder cannot be written, and where it was taken over meanwhile.
+        If the folder cannot be written, or the lock was taken over meanwhile.
     """
     from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
     from manyseed.orchestrator.errors import LeaseLost
@@ -221,32 +214,32 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
             yield lease
         except LeaseLost as error:
             raise UnavailableError(
-                f"{error}\n  this command stood still while {doing}, so that others could go on "
-                "instead: do it again"
+                f"{error}\n  this command was suspended while {doing}, so another took over: "
+                "do it again"
             ) from error
 
 
 @dataclass(frozen=True)
 class _EarlierLock:
-    """What versions before wrote into the file of a lock, which was there while it was held."""
+    """The content of a lock file of an earlier version, which existed while the lock was held."""
 
     host: str
     pid: int
 
 
 def _remove_earlier(path: Path) -> None:
-    """Remove the lock of a process of an earlier version that ended on this machine.
+    """Remove the lock of an earlier version if its process ended on this machine.
 
     Raises
     ------
     UserError
-        Where it may be: there, or here.
+        If that process may be alive, here or elsewhere.
     """
     try:
         earlier = read_record(path, _EarlierLock)
     except FileNotFoundError:
         return
-    except DamagedFile:  # it was killed before it wrote it
+    except DamagedFile:  # its process was killed before it wrote the file
         earlier = None
     if earlier is not None:
         process = Process.of(earlier.pid)

@@ -61,7 +61,7 @@ def _told(exit_code: int, out: str = "", err: str = "", raised: str = "") -> dic
     ("answer", "verdict"),
     [
         (_told(0, "5 runs"), "ok"),
-        (_told(4, err="/copy/tasks/0001/intent.json: is no JSON\n  restore it"), "told"),
+        (_told(4, err="/copy/tasks/0001/intent.json: is not valid JSON\n  restore it"), "told"),
         (_told(4, err="something is wrong"), "silent"),
         (_told(0, "4 runs"), "wrong"),
         (_told(0, "5 runs\nRuntimeError: WOULD TRAIN"), "would train"),

@@ -1,1 +1,1 @@
-"""The predictions on disk: layout, journals, publication, reading, verification."""
+"""Predictions on disk: layout, journals, publishing, reading, verification."""

@@ -384,7 +384,7 @@ def test_all_members_of_a_large_test_set_are_refused(tmp_path: Path) -> None:
         'source = "sklearn:breast_cancer"',
         'source = "synthetic:gaussian"\nn_samples = 60000\ntest = 50000',
     )
-    with pytest.raises(UserError, match="256 MB are the most") as found:
+    with pytest.raises(UserError, match="the maximum is 256 MB") as found:
         planned(tmp_path, text)
     assert "keep.members" in str(found.value)
 

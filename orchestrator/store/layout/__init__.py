@@ -1,1 +1,1 @@
-"""What a group is on disk: its arrays, how they are cut, and the form of one file."""
+"""A group on disk: its arrays, their shards and chunks, and the format of one file."""

@@ -1,4 +1,4 @@
-"""The arrays of a group: names, dimensions, dtypes, and attributes that explain them."""
+"""The arrays of a group: names, dimensions, dtypes and descriptive attributes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
 LATER_FLAGS = ("augment", "test_augment")
-"""Of groups that have `schema.GroupSpec.ensembling`: the second where that ends in `SEEN`."""
+"""Flags of groups with `schema.GroupSpec.ensembling`; the second only if it ends in `SEEN`."""
 SEEN = "~test_augment"
-"""What ends `schema.GroupSpec.ensembling` of cells whose test images are transformed."""
+"""Suffix of `schema.GroupSpec.ensembling` for cells whose test images are transformed."""
 NO_RECIPE = 65535
 CURVES = {
     "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",
@@ -37,8 +37,8 @@ class ArraySpec:
     Attributes
     ----------
     role : str
-        ``prediction`` and ``record`` are published by shards, ``split`` is written by workers,
-        ``coordinate`` by plan only.
+        ``prediction`` and ``record`` are published by shard, ``split`` is written by workers,
+        ``coordinate`` only by the planner.
     """
 
     name: str
@@ -51,13 +51,13 @@ class ArraySpec:
 
     @property
     def fill_value(self) -> float | int:
-        """The value of what was never written, in the kind of the dtype."""
+        """The value of elements that were never written, int or float like the dtype."""
         return self.fill if self.dtype.startswith("float") else int(self.fill)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a group's layout decides which arrays there are, as in `schema.GroupSpec`."""
+    """The fields of `schema.GroupSpec` that decide which arrays a group has."""
 
     n_classes: int
     scores: str
@@ -74,12 +74,12 @@ class Kept:
 
 @functools.lru_cache(maxsize=1024)
 def arrays_of(kept: Kept) -> tuple[ArraySpec, ...]:
-    """Return all arrays; published ones in the order in which their files are replaced."""
+    """Return all arrays, published ones in the order in which their files are replaced."""
     return (*_predictions(kept), *_records(kept), *_splits(kept), *_coordinates(kept))
 
 
 def itemsize(dtype: str) -> int:
-    """Return the bytes of one value."""
+    """Return the bytes of one value of a dtype."""
     return {"uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int64": 8, "float64": 8}.get(
         dtype, 4
     )
@@ -95,7 +95,7 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
         compressed = name == "label" or (name == PARAMETERS.name and bool(kept.parameters_where))
         arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", compressed, attributes))
 
-    # an offset changes a softmax's probabilities in nothing, those of one-vs-rest sigmoids it does
+    # an offset does not change softmax probabilities, but it changes one-vs-rest sigmoids
     centred = kept.dtype == "float16" and kept.probability == "softmax"
     arrays: list[ArraySpec] = []
     array(
@@ -167,23 +167,22 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
             units="nat" if name.endswith("loss") else "1",
             comment="NaN where the training recorded none.",
         )
-    for one in kept.optional:
-        declared = DECLARED[one.name]
+    for optional in kept.optional:
+        declared = DECLARED[optional.name]
         array(
-            one.name,
-            one.dtype,
-            (*RUN, *one.dims),
-            math.nan if one.fill == NAN else one.fill,
+            optional.name,
+            optional.dtype,
+            (*RUN, *optional.dims),
+            math.nan if optional.fill == NAN else optional.fill,
             long_name=declared.long_name,
             units=declared.units,
             comment=declared.comment,
-            **(_of_parameters(kept) if one.name == PARAMETERS.name else {}),
+            **(_parameter_attributes(kept) if optional.name == PARAMETERS.name else {}),
         )
     return arrays
 
 
-def _of_parameters(kept: Kept) -> dict[str, str]:
-    """Return what attributes say of kept parameters beside what is declared of them."""
+def _parameter_attributes(kept: Kept) -> dict[str, str]:
     condition = {"condition": kept.parameters_where} if kept.parameters_where else {}
     return {"layouts": kept.parameters, **condition}
 
@@ -308,14 +307,14 @@ def _coordinates(kept: Kept) -> list[ArraySpec]:
     array("epoch", "int32", 0, "epochs trained", "0 for a classifier without epochs.", ("epoch",))
     if kept.curves:
         array("trained_epoch", "int32", 0, "number of the epoch", "", ("trained_epoch",))
-    for one in kept.coordinates:
-        known, words = one.declared, one.meanings
+    for coordinate in kept.coordinates:
+        name, known, words = coordinate.name, coordinate.declared, coordinate.meanings
         attributes: dict[str, object] = {"long_name": known.long_name, "units": known.units}
         attributes |= {"comment": known.comment} if known.comment else {}
         if words:
             attributes |= {"flag_values": [*range(len(words))], "flag_meanings": " ".join(words)}
         fill = math.nan if known.dtype.startswith("float") else -1
         arrays.append(
-            ArraySpec(one.name, known.dtype, known.dims, fill, "coordinate", True, attributes)
+            ArraySpec(name, known.dtype, known.dims, fill, "coordinate", True, attributes)
         )
     return arrays

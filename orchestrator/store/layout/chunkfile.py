@@ -1,10 +1,10 @@
 """One file of a Zarr array: inner chunks, each with its CRC-32C, and the index of a shard.
 
 zarr-python reads and writes the same bytes (the tests compare both ways). It is not used because
-its event loop and its copies take 2 to 6 times the processor's time for the same files, and 2 to 4
-with zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). Here a shard is also written one
-inner chunk at a time, and a training process need not import zarr. A file is opened once for all
-that is read of it, so that its replacement meanwhile changes nothing.
+its event loop and copies take 2 to 6 times the CPU time for the same files, and 2 to 4 times with
+zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). In addition, this module writes a shard
+one inner chunk at a time, and training processes need not import zarr. A file is opened once for
+everything that is read from it, so that replacing it meanwhile has no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ numcodecs.blosc.use_threads = False  # one thread per process, as zarr has it
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """How the files of an array are made, as its ``zarr.json`` says.
+    """The format of an array's files, as described by its ``zarr.json``.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class Format:
     dtype : numpy.dtype
         Little-endian.
     fill : float or int
-        The value of what was never written.
+        The value of elements that were never written.
     length : int
-        Rows a file.
+        Rows per file.
     chunk : int
-        Rows an inner chunk; a divisor of `length`.
+        Rows per inner chunk; a divisor of `length`.
     sharded : bool
-        Whether a file ends in an index of inner chunks; else it is one.
+        Whether a file ends with an index of inner chunks; if not, it is a single chunk.
     blosc : Blosc or None
         The compressor.
     """
@@ -67,11 +67,16 @@ class Format:
 
     def name(self, index: int) -> str:
         """Return the name of the `index`-th file along the first dimension."""
-        return ".".join(["c", str(index), *["0"] * len(self.row)])
+        return file_name(index, 1 + len(self.row))
 
     def empty(self, n: int) -> NDArray[Any]:
-        """Return rows to be written to."""
+        """Return `n` uninitialised rows."""
         return np.empty((n, *self.row), dtype=self.dtype)
+
+
+def file_name(index: int, n_dims: int) -> str:
+    """Return the name of the `index`-th file along the first of `n_dims` dimensions."""
+    return ".".join(["c", str(index), *["0"] * (n_dims - 1)])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,7 +86,7 @@ def parse(metadata: bytes) -> Format:
     Raises
     ------
     StoreError
-        If the array is stored in a way that no layout has.
+        If no layout stores arrays this way.
     """
     document = json.loads(metadata)
     shape, codecs = document["shape"], document["codecs"]
@@ -95,7 +100,7 @@ def parse(metadata: bytes) -> Format:
     blosc = None
     if "blosc" in names:
         options = dict(codecs[1]["configuration"])
-        options.pop("typesize", None)  # the dtype's
+        options.pop("typesize", None)  # follows from the dtype
         blosc = Blosc(**{**options, "shuffle": _SHUFFLE[options["shuffle"]]})
     dtype = np.dtype(document["data_type"]).newbyteorder("<")
     fill = document["fill_value"]
@@ -112,29 +117,29 @@ def parse(metadata: bytes) -> Format:
 
 
 class ChunkWriter:
-    """Writes one file, row by row, inner chunk by inner chunk.
+    """Writes one file, one inner chunk after another.
 
     Attributes
     ----------
     written : int
-        Bytes that are in the file.
+        Bytes written to the file so far.
     """
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
         self._form, self._file, self.written = form, file, 0
         self._spans: list[tuple[int, int]] = []
-        self._start = self._rows = self._crc = 0  # of the inner chunk that is being written
+        self._start = self._rows = self._crc = 0  # of the current inner chunk
         self._pending: NDArray[Any] | None = None  # its rows, until they can be compressed
 
     def add(self, values: NDArray[Any]) -> None:
-        """Write the next rows; those that are not compressed are in the file thereafter."""
+        """Add the next rows; those of uncompressed arrays are written to the file at once."""
         while len(values):
             part = values[: self._form.chunk - self._rows]
             self._extend(np.ascontiguousarray(part, dtype=self._form.dtype))
             values = values[len(part) :]
 
     def finish(self) -> None:
-        """Fill the last inner chunk and write the index; inner chunks after it take no space."""
+        """Fill up the last inner chunk and write the index; chunks never begun take no space."""
         form = self._form
         if self._rows:
             rest = form.empty(form.chunk - self._rows)
@@ -158,7 +163,7 @@ class ChunkWriter:
             if self._pending is None:
                 self._pending = form.empty(form.chunk)
             self._pending[first : self._rows] = rows
-            # bytes are compressed by the size of their values, whatever shape these have
+            # the compressor looks at the size of the values, not at their shape
             body = form.blosc.encode(self._pending.reshape(-1)) if whole else b""
         self._write(body)
         self._crc = google_crc32c.extend(self._crc, body)
@@ -180,7 +185,7 @@ class ChunkReader:
     Raises
     ------
     ValueError
-        Here and in `read`: the file is damaged.
+        If the file is damaged; so does `read`.
     """
 
     def __init__(self, form: Format, descriptor: int) -> None:
@@ -193,7 +198,7 @@ class ChunkReader:
             self._spans = index.tolist()
 
     def read(self, start: int, stop: int, into: NDArray[Any]) -> None:
-        """Read rows of the file into an array of as many."""
+        """Read rows `start` to `stop` of the file into an array of `stop - start` rows."""
         chunk = self._form.chunk
         for number in range(start // chunk, math.ceil(stop / chunk)):
             low, high = max(start, number * chunk), min(stop, (number + 1) * chunk)
@@ -211,7 +216,7 @@ class ChunkReader:
             into[...] = self._form.fill
         elif self._form.blosc is None:
             if length != into.nbytes + _CRC_BYTES:
-                raise ValueError(f"an inner chunk of {length} bytes for {into.nbytes}")
+                raise ValueError(f"an inner chunk has {length} bytes for {into.nbytes} of values")
             self._fill(_bytes(into), offset)
         else:
             body = np.empty(max(0, length - _CRC_BYTES), dtype=np.uint8)
@@ -219,14 +224,14 @@ class ChunkReader:
             self._form.blosc.decode(body, out=into)
 
     def _fill(self, view: NDArray[np.uint8], offset: int) -> None:
-        """Read as much as a buffer takes, and the checksum after it."""
+        """Fill a buffer from the file, and verify the checksum that follows."""
         if offset < 0:
             raise ValueError("the file is too short")
         crc = np.empty(_CRC_BYTES, dtype=np.uint8)
         self._read(view, offset)
         self._read(crc, offset + len(view))
         if _checksum(view) != crc.tobytes():
-            raise ValueError("a checksum does not fit")
+            raise ValueError("a checksum does not match")
 
     def _read(self, view: NDArray[np.uint8], offset: int) -> None:
         while len(view):
@@ -241,5 +246,5 @@ def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _checksum(data: Any) -> bytes:
-    """Return the CRC-32C of bytes or of an array; the library takes no memoryview."""
+    """Return the CRC-32C of bytes or an array; the library does not accept a memoryview."""
     return int(google_crc32c.value(data)).to_bytes(_CRC_BYTES, "little")

@@ -1,4 +1,4 @@
-"""What the places along optional arrays' own dimensions stand for, each declared here once."""
+"""Coordinates of the dimensions that only optional arrays have, each declared here once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Values = tuple[Any, ...]
-"""Of a coordinate, a tuple for each dimension: whole numbers, or numbers and None for NaN, which
-JSON can hold and which equals itself."""
+"""Values of a coordinate: tuples nested by dimension, of whole numbers, or of numbers and None.
+None stands for NaN because JSON can hold it and it equals itself."""
 
 
 class UnknownArray(ValueError):
@@ -22,15 +22,15 @@ class UnknownArray(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """What the places along optional arrays' own dimensions stand for, the same for all runs.
+    """A coordinate of dimensions that only optional arrays have, the same for all runs.
 
     Attributes
     ----------
     name : str
     values : tuple
-        A tuple for each dimension, None for NaN.
+        Tuples nested by dimension; None for NaN.
     meanings : tuple of str
-        Where the values are codes, their words: value n is the n-th.
+        If the values are codes, their words: code n stands for the n-th (from 0).
     """
 
     name: str
@@ -38,7 +38,7 @@ class Coordinate:
     meanings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is not as declared."""
+        """Check the values against the declaration."""
         known = COORDINATES.get(self.name)
         if known is None:
             raise UnknownArray(self.name)
@@ -46,7 +46,7 @@ class Coordinate:
         for _ in known.dims[1:]:
             lengths = {len(row) if isinstance(row, tuple) else -1 for row in flat}
             if len(lengths) != 1 or -1 in lengths:
-                raise ValueError(f"{self.name} is no table of {' by '.join(known.dims)}")
+                raise ValueError(f"{self.name} is not a table of {' by '.join(known.dims)}")
             flat = tuple(value for row in flat if isinstance(row, tuple) for value in row)
         whole = known.dtype.startswith("int")
         kinds = {int} if whole else {int, float, type(None)}
@@ -59,17 +59,17 @@ class Coordinate:
 
     @classmethod
     def from_attributes(cls, value: Mapping[str, Any]) -> Coordinate:
-        """Read what a group's attributes hold; raises as `OptionalArray.from_attributes`."""
+        """Read it from a group's attributes; raises like `OptionalArray.from_attributes`."""
         return cls(value["name"], _tuples(value["values"]), _tuples(value["meanings"]))
 
     @property
     def declared(self) -> DeclaredCoordinate:
-        """What it is, in whichever group."""
+        """Its declaration, the same for all groups."""
         return COORDINATES[self.name]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its lengths, a number for each dimension."""
+        """Its length along each dimension."""
         shape, values = [], self.values
         for _ in self.declared.dims:
             shape.append(len(values))
@@ -83,17 +83,17 @@ def _tuples(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCoordinate:
-    """What a coordinate of optional arrays is, in whichever group.
+    """The declaration of a coordinate of optional arrays, the same for all groups.
 
     Attributes
     ----------
     name : str
-        No array's.
+        Must not be the name of an array.
     dtype : {"int16", "int32", "float64"}
     dims : tuple of str
-        Of optional arrays.
+        Dimensions of optional arrays.
     long_name, units, comment : str
-        What its attributes say.
+        Its attributes in the store.
     """
 
     name: str
@@ -104,7 +104,7 @@ class DeclaredCoordinate:
     comment: str = ""
 
     def of(self, values: Iterable[Any], meanings: Iterable[str] = ()) -> Coordinate:
-        """Return it as a group has it; NaN becomes None."""
+        """Return a group's coordinate with these values; NaN becomes None."""
         nested = _tuples(list(values))
         return Coordinate(self.name, _without_nan(nested), tuple(meanings))
 

@@ -1,4 +1,4 @@
-"""A group on disk: where its files are and what has been published, without reading arrays."""
+"""A group on disk: where its files are and which shards are published, without reading arrays."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import ArraySpec
-from manyseed.orchestrator.store.layout.chunkfile import parse
+from manyseed.orchestrator.store.layout.chunkfile import file_name, parse
 from manyseed.orchestrator.store.layout.schema import ATTRIBUTE, GroupSpec
 
-_REMEDY = "run manyseed verify --repair, which writes it again from the plan"
+REMEDY = "run manyseed verify --repair, which rewrites it from the plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Group:
     spec : GroupSpec
         Its layout.
     rows, repeats : int
-        Planned so far; rows include padding, a multiple of the shard length.
+        Planned so far; `rows` includes padding and is a multiple of the shard length.
     """
 
     store: Path
@@ -61,38 +61,30 @@ class Group:
 
     def file(self, array: ArraySpec, index: int) -> Path:
         """Return the file that holds the `index`-th shard of an array."""
-        return (
-            self.folder / array.name / ".".join(["c", str(index), *["0"] * (len(array.dims) - 1)])
-        )
+        return self.folder / array.name / file_name(index, len(array.dims))
 
     def metadata(self, array: ArraySpec) -> bytes:
-        """Return the ``zarr.json`` of an array.
-
-        Raises
-        ------
-        DamagedGroup
-            Where it is absent, or no description of an array.
-        """
+        """Return the ``zarr.json`` of an array; raises like `array_description`."""
         return array_description(self.folder / array.name)
 
 
 def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
-    """Return a group of a store; None where it was not laid out, or not to the end.
+    """Return a group of a store; None if it was not laid out completely.
 
-    Whether a group is there is asked here and nowhere else.
+    This is the only function that decides whether a group exists.
 
     Parameters
     ----------
     store : Path
         Folder of the store; need not exist.
     wanted : GroupSpec or str
-        The group's layout as planned, or its path inside the store.
+        The group's planned layout, or its path inside the store.
 
     Raises
     ------
     DamagedGroup
-        Where runs were published, or a description is there, but this is not readable, or not of
-        the group that was planned.
+        If the description is unreadable, describes another group than planned, or is absent though
+        runs are published.
     LayoutTooNew
         If a newer version wrote it.
     """
@@ -104,12 +96,12 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
         except (FileNotFoundError, NotADirectoryError):
             if not published_shards(store / path):
                 return None
-            raise DamagedGroup(file, "is absent, though runs are published", _REMEDY) from None
+            raise DamagedGroup(file, "is absent, though runs are published", REMEDY) from None
         except DamagedFile as error:
-            raise DamagedGroup(file, error.reason, _REMEDY) from None
+            raise DamagedGroup(file, error.reason, REMEDY) from None
     group = _parse(store, file, content)
     if group.spec.path != path or (isinstance(wanted, GroupSpec) and group.spec != wanted):
-        raise DamagedGroup(file, "describes another group than was planned", _REMEDY)
+        raise DamagedGroup(file, "describes another group than was planned", REMEDY)
     return group
 
 
@@ -119,7 +111,7 @@ def open_group(store: Path, path: str) -> Group:
     Raises
     ------
     StoreError
-        If there is no such group, or as `find_group`.
+        If there is no such group; otherwise raises like `find_group`.
     """
     if (group := find_group(store, path)) is None:
         raise StoreError(f"there is no group {path} in {store}: plan the sweep first")
@@ -127,18 +119,15 @@ def open_group(store: Path, path: str) -> Group:
 
 
 def list_groups(store: Path) -> list[Group]:
-    """Return all groups of a store, by number; raises as `find_group` does."""
-    found = []
+    """Return all groups of a store, by number; raises like `find_group`."""
     with unavailable("list", store):
-        for folder in store.glob("*/*/"):
-            group = find_group(store, folder.relative_to(store).as_posix())
-            if group is not None:
-                found.append(group)
-    return sorted(found, key=lambda group: group.spec.number)
+        paths = [folder.relative_to(store).as_posix() for folder in store.glob("*/*/")]
+        groups = [group for path in paths if (group := find_group(store, path)) is not None]
+    return sorted(groups, key=lambda group: group.spec.number)
 
 
 def published_shards(group: Path, array: str = "status") -> set[int]:
-    """Return which shards of a group have been published, at least in part, by its folder."""
+    """Return the shards of a group folder that are published, at least in part."""
     with unavailable("list", folder := group / array):
         try:
             names = [entry.name for entry in os.scandir(folder)]
@@ -148,12 +137,12 @@ def published_shards(group: Path, array: str = "status") -> set[int]:
 
 
 def array_description(folder: Path) -> bytes:
-    """Return the ``zarr.json`` of an array, looked at.
+    """Read and check the ``zarr.json`` of an array.
 
     Raises
     ------
     DamagedGroup
-        Where it is absent, or no description of an array.
+        If it is absent or does not describe an array.
     """
     file = folder / METADATA
     try:
@@ -168,8 +157,8 @@ def array_description(folder: Path) -> bytes:
     else:
         if _describes_array(content):
             return content
-        reason = "describes no array of manyseed's"
-    raise DamagedGroup(file, reason, _REMEDY)
+        reason = "does not describe an array of manyseed"
+    raise DamagedGroup(file, reason, REMEDY)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -191,5 +180,5 @@ def _parse(store: Path, file: Path, content: bytes) -> Group:
             raise
         reason = str(error)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        reason = "describes no group of manyseed's"
-    raise DamagedGroup(file, reason, _REMEDY)
+        reason = "does not describe a group of manyseed"
+    raise DamagedGroup(file, reason, REMEDY)

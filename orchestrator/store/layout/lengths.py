@@ -1,4 +1,4 @@
-"""How many runs of a group are published together, and read together: chosen when it is planned."""
+"""How many runs of a group are published and read together, chosen when the group is planned."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from manyseed.orchestrator.store.layout.optional import OptionalArray
 from manyseed.orchestrator.store.layout.schema import GroupSpec, Keep, ScoreType
 
 SHARD_RUNS = 1000
-SHARD_BYTES = 256 * 10**6  # of one array: what a publisher holds in memory
-SPLIT_BYTES = 256 * 10**6  # of one file of test sets: a worker that makes one reads all of it
-CHUNK_BYTES = 2**20  # smaller inner chunks are read several times slower
+SHARD_BYTES = 256 * 10**6  # of one array, which a publisher holds in memory
+SPLIT_BYTES = 256 * 10**6  # of one file of test sets, which a worker reads whole to add one
+CHUNK_BYTES = 2**20  # smaller inner chunks are several times slower to read
 LARGE_CHUNK_BYTES = 2**26
-CODEC_BYTES = 2**31 - 2**10  # what the compressor takes at once
-RECORD_BYTES = 2**32 - 1  # what a journal's record can say of one part
+CODEC_BYTES = 2**31 - 2**10  # the compressor's maximum
+RECORD_BYTES = 2**32 - 1  # the maximum of one part in a journal record
 WASTE = 0.1
-"""What may be stored in vain in the last inner chunk, of what is planned."""
+"""Maximum number of unused rows in the last inner chunk, as a fraction of the planned runs."""
 
 
 def planned_group(
@@ -42,43 +42,26 @@ def planned_group(
     parameters_where: str = "",
     runs: int | None = None,
 ) -> GroupSpec:
-    """Describe a group, with the lengths of its shards and chunks.
+    """Describe a group, and choose the lengths of its shards and chunks.
 
-    Shards hold about 1000 runs, fewer where an array of one would exceed 256 MB. Chunks hold
-    at least 1 MiB of labels, except where those of scores would exceed 64 MiB. Where so many
-    runs (`runs`) are planned that the last of these chunks would hold little, they are smaller:
-    as large as leaves a tenth empty at most, down to 1 MiB of the largest array.
+    Shards hold about 1000 runs, or fewer if one array of a shard would exceed 256 MB. Chunks hold
+    at least 1 MiB of labels, unless chunks of scores would exceed 64 MiB. If the last chunk would
+    be mostly empty with the planned number of runs, chunks are shorter: long enough to leave at
+    most a tenth of the runs empty, and at least 1 MiB of the largest array.
 
     Parameters
     ----------
-    number : int
-        The group's.
-    dataset, classifier : str
-    samples : int
-        Rows of a test set.
-    class_names : tuple of str
-    epochs : tuple of int
-        Of the snapshots.
-    scores, dtype : str
-        What is kept of scores, and as which type.
-    probability : str
-        How scores become probabilities.
+    number, dataset, classifier, samples, class_names, epochs, scores, dtype, probability
+        See `GroupSpec`, likewise `curves` to `parameters_where`.
     repeats : int
-        Test sets.
-    curves : bool
-        Whether there are learning curves.
-    optional : tuple of OptionalArray
-        What is kept besides.
-    coordinates : tuple of Coordinate
-        Of their dimensions.
-    ensembling, response, parameters, parameters_where : str
+        Number of test sets.
     runs : int, optional
-        How many are planned.
+        Number of planned runs.
 
     Raises
     ------
     ValueError
-        Where a run, or its test set, is too large to be stored.
+        If a run or its test set is too large to be stored.
     """
     points = samples * len(epochs)
     smallest = points * itemsize(label_dtype(len(class_names)))
@@ -125,17 +108,17 @@ def _row_bytes(array: OptionalArray) -> int:
 
 
 def _fitting(runs: int, shard: int, fewest: int, most: int) -> int:
-    """Return how many chunks a shard of about `shard` runs has, so that few stay empty.
+    """Return the number of chunks in a shard of about `shard` runs, so that few rows stay empty.
 
-    The fewest within bounds that waste no more than a tenth of so many runs; where there are none,
-    those that waste least.
+    The smallest number within bounds that leaves at most a tenth of `runs` empty; if there is
+    none, the one that leaves the fewest.
     """
 
     def waste(chunks: int) -> int:
         length = round(shard / chunks)
         return math.ceil(runs / length) * length - runs
 
-    # a length is a whole number of runs: of many short chunks a shard may miss its own length
+    # chunk lengths are whole numbers of runs, so many short chunks may miss the shard's length
     numbers = [n for n in range(fewest, most + 1) if abs(round(shard / n) * n - shard) < shard / 20]
     fitting = (n for n in numbers if waste(n) <= WASTE * runs)
     return next(fitting, min(numbers, key=waste, default=fewest))

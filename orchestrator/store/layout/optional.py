@@ -1,8 +1,8 @@
 """Arrays that a group may hold besides predictions and learning curves, each declared here once.
 
-A group that holds any is of layout 2. Its attributes say which and of what shape, so that whoever
-reads a journal's record knows how to cut it, and what their dimensions' places stand for. A further
-array is a further entry of `DECLARED`, a further coordinate one of `coordinates.COORDINATES`.
+A group with any of them has layout 2. Its attributes list their names and shapes, so that readers
+of a journal's record know how to split it, and the coordinates of their dimensions. New arrays go
+into `DECLARED`, new coordinates into `coordinates.COORDINATES`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from manyseed.orchestrator.store.layout.coordinates import (
 )
 
 NAN: Literal["NaN"] = "NaN"
-"""A fill value as Zarr writes it, which JSON can hold and which equals itself."""
+"""A fill value as Zarr writes it; unlike NaN, JSON can hold it and it equals itself."""
 
 Fill = int | Literal["NaN"]
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalArray:
-    """One of these arrays as a group holds it, and as its attributes say.
+    """An optional array of a group, as in the group's attributes.
 
     Attributes
     ----------
     name, dtype : str
     dims : tuple of str
-        After the dimension run; empty for a number per run.
+        Dimensions after run; empty for a number per run.
     shape : tuple of int
-        Their lengths: of one run.
+        Lengths of `dims`.
     fill : int or "NaN"
-        The value of what was never written.
+        The value of elements that were never written.
     """
 
     name: str
@@ -47,7 +47,7 @@ class OptionalArray:
     fill: Fill = NAN
 
     def __post_init__(self) -> None:
-        """Refuse what is not as declared."""
+        """Check it against the declaration."""
         known = DECLARED.get(self.name)
         if known is None:
             raise UnknownArray(self.name)
@@ -59,45 +59,45 @@ class OptionalArray:
 
     @classmethod
     def from_attributes(cls, value: Mapping[str, Any]) -> OptionalArray:
-        """Read what a group's attributes hold.
+        """Read it from a group's attributes.
 
         Raises
         ------
         UnknownArray
-            For an array that a later version has.
+            For an array of a later version.
         KeyError, TypeError, ValueError
-            For anything else that is none.
+            For anything else that is not an optional array.
         """
         name, dtype, fill = value["name"], value["dtype"], value["fill"]
         dims, shape = value["dims"], value["shape"]
         if not isinstance(name, str) or not {type(dims), type(shape)} <= {list, tuple}:
-            raise TypeError(f"{value!r} is no array")
+            raise TypeError(f"{value!r} is not an array")
         if any(type(length) is not int for length in shape):
-            raise TypeError(f"{shape!r} is no shape")
+            raise TypeError(f"{shape!r} is not a shape")
         return cls(name, dtype, tuple(dims), tuple(shape), fill)
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an optional array is, in whichever group.
+    """The declaration of an optional array, the same for all groups.
 
     Attributes
     ----------
     name : str
-        No other array's; `jobs.run.Prediction.measured` has its values under the same name.
+        Unique among arrays; also its key in `jobs.run.Prediction.measured`.
     keep : str
-        The key of the sweep file's table [keep] that asks for it.
+        The key in the sweep file's table [keep] that requests it.
     dtypes : tuple of str
-        Those that it may have.
+        Allowed dtypes.
     dims : tuple of str
-        After the dimension run.
+        Dimensions after run.
     fill : int or "NaN"
     long_name, units, comment : str
-        What its attributes say.
+        Its attributes in the store.
     least, most : float
-        Bounds of its values; where the fill is NaN, so may they be.
+        Bounds of its values; if the fill is NaN, values may be NaN too.
     pads : bool
-        Whether a run may have fewer values than others: what is left at the end is the fill.
+        Whether runs may have fewer values than others; the rest is filled.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Declared:
     pads: bool = False
 
     def of(self, shape: Iterable[int] = (), dtype: str | None = None) -> OptionalArray:
-        """Return it as a group holds it; by default in the first of its dtypes."""
+        """Return a group's array of this shape; its dtype is the first allowed one by default."""
         return OptionalArray(self.name, dtype or self.dtypes[0], self.dims, tuple(shape), self.fill)
 
 
@@ -133,7 +133,7 @@ TRAIN_ACCURACY = Declared(
 )
 
 RESPONSE = "response"
-"""In the place of a key of [keep]: the sweep file's table of this name asks for them."""
+"""Value of `Declared.keep` for arrays requested by the sweep file's table of this name."""
 
 _RIGHT = "right predictions of the rows or pairs that the model was asked about"
 _RESPONSES = tuple(
@@ -188,14 +188,16 @@ _PRECISIONS = ("float32", "float16")
 
 
 def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
-    of = "gap of two classes, class 1 minus class 0" if name.endswith("margin") else "of each class"
+    per = (
+        "gap of two classes, class 1 minus class 0" if name.endswith("margin") else "of each class"
+    )
     return Declared(
         name=name,
         keep="members",
         dtypes=_PRECISIONS,
         dims=dims,
         fill=NAN,
-        long_name=f"log-probability {what}: {of}",
+        long_name=f"log-probability {what}: {per}",
         units="nat",
         comment="Natural logarithms of averaged probabilities."
         if dims[0] == "ensemble_size"
@@ -240,34 +242,34 @@ DECLARED: dict[str, Declared] = {
         MEMBER_MARGIN,
     )
 }
-"""All of them by name."""
+"""All optional arrays by name."""
 
 RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
-"""Those that every group with response curves has."""
+"""The arrays of every group with response curves."""
 
 LARGEST_ALL = 256 * 10**6
-"""Bytes of all members of a run."""
+"""Maximum bytes of all members of a run."""
 
 
 class TooLarge(ValueError):
-    """All members of a run are more than is kept."""
+    """The members of a run exceed `LARGEST_ALL`."""
 
 
 def of_members(
     keep: str, taken: Sequence[int], sizes: Sequence[int], points: tuple[int, int], dtype: str
 ) -> tuple[tuple[OptionalArray, ...], tuple[Coordinate, ...]]:
-    """Return what is kept of an ensembling method's members.
+    """Return the arrays and coordinates that keep an ensembling method's members.
 
     Parameters
     ----------
     keep : {"sizes", "all", "none"}
         ``keep.members`` of a sweep file.
     taken : sequence of int
-        Epochs after which each member is taken.
+        The epoch after which each member is taken.
     sizes : sequence of int
-        Members after which an ensemble is kept.
+        Numbers of members whose ensembles are kept.
     points : (int, int)
-        Points of a test set, and classes.
+        Number of test points, and of classes.
     dtype : str
 
     Raises
@@ -288,6 +290,6 @@ def of_members(
     if needed > LARGEST_ALL:
         raise TooLarge(
             f"{len(taken):,} members of {n:,} points and {n_classes:,} classes are "
-            f"{needed / 1e6:,.0f} MB per run; {LARGEST_ALL // 10**6} MB are the most"
+            f"{needed / 1e6:,.0f} MB per run; the maximum is {LARGEST_ALL // 10**6} MB"
         )
     return (declared.of(shape, dtype),), (MEMBER_EPOCH.of(taken),)

@@ -1,4 +1,4 @@
-"""The layout of a group: what arrays it has, how they are cut, what their attributes say.
+"""The layout of a group: its arrays, their shards and chunks, and its attributes.
 
 Frozen as `LAYOUT_VERSION`; ``docs/store.md`` describes it for other readers and writers.
 """
@@ -36,14 +36,16 @@ if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked
 
 LAYOUT_VERSION = 3
-"""The highest that is read. Groups that keep parameters of some runs alone are of layout 3, others
-with optional arrays, and those of cells with an axis that came later, of 2, all others of 1."""
+"""The highest version that can be read. Groups that keep parameters of some runs only have layout
+3; others with optional arrays, or with `GroupSpec.ensembling`, 2; all others 1."""
 ATTRIBUTE = "manyseed"
 
 COORDINATE_ROWS = 2**16
 
 _NESTED = ("response", "parameters")
-"""Fields that are JSON as text, and stand in a group's attributes as they are."""
+"""Fields that hold JSON as text, and are nested JSON in a group's attributes."""
+_TEXTS = ("ensembling", "parameters_where", *_NESTED)
+_LATER = ("curves", "optional", "coordinates", *_TEXTS)
 
 Keep = Literal["all", "margin", "none"]
 ScoreType = Literal["float32", "float16"]
@@ -56,42 +58,41 @@ class GroupSpec:
     Attributes
     ----------
     number : int
-        Names the group in journals; unique in a store.
+        Identifies the group in journals; unique in a store.
     dataset, classifier : str
-        Names as in the sweep file; percent-encoded they are the group's path.
+        Names as in the sweep file; percent-encoded, they form the group's path.
     samples : int
-        Points of a test set.
+        Points in a test set.
     class_names : tuple of str
-        Class 1 of two is the positive one.
+        With two classes, class 1 is the positive one.
     epochs : tuple of int
         Epochs trained at each snapshot; (0,) for a classifier without epochs.
     scores : {"all", "margin", "none"}
-        What is stored beside labels.
+        What is stored besides labels.
     dtype : {"float32", "float16"}
-        Of stored scores, margins and confidences.
+        Dtype of stored scores, margins and confidences.
     probability : {"softmax", "ovr", "none"}
         How scores become probabilities.
     shard_length, chunk_length : int
-        Runs that are published together, and that are read together; the first is a multiple of
-        the second.
+        Runs published together, and runs read together; the first is a multiple of the second.
     split_length : int
         Repeats in one chunk of `y_true` and `test_index`.
     curves : bool
         Whether learning curves are kept: a number for each epoch up to the last snapshot.
     optional : tuple of OptionalArray
-        What is kept besides, in the order in which it is stored.
+        Further arrays, in the order in which they are stored.
     coordinates : tuple of Coordinate
-        What the places along those arrays' own dimensions stand for.
+        Coordinates of the dimensions that only those arrays have.
     ensembling : str
-        Of cells with an axis that came later (`arrays.LATER_FLAGS`), which have groups of their
-        own: ``none``, with `arrays.SEEN` where test images are transformed. Empty for all others.
+        Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
+        ``none``, followed by `arrays.SEEN` if test images are transformed. Empty for other groups.
     response : str
-        What response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
+        Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
     parameters : str
-        Where `optional` has them, which arrays models have: a list of
-        `jobs.parameters.ModelArrays` as JSON, or empty.
+        If `optional` contains parameters, which arrays the models have: a list of
+        `jobs.parameters.ModelArrays` as JSON. Otherwise empty.
     parameters_where : str
-        Of which runs these are kept: a condition in SQL (`plans.keptmodels`). Empty for all.
+        The runs whose parameters are kept: an SQL condition (`plans.keptmodels`). Empty for all.
     """
 
     number: int
@@ -137,17 +138,17 @@ class GroupSpec:
     def _check_optional(self) -> None:
         names = [array.name for array in self.arrays]
         if len(set(names)) < len(names):
-            raise ValueError(f"of {', '.join(names)} there are two of one name")
+            raise ValueError(f"two of these arrays have the same name: {', '.join(names)}")
         lengths = self._lengths(1, 1)
         for array in self.optional:
             for dim, length in zip(array.dims, array.shape, strict=True):
                 if lengths.setdefault(dim, length) != length:
                     raise ValueError(f"{array.name} has {dim} {length}, others {lengths[dim]}")
         own = {dim: lengths[dim] for dim in lengths.keys() - self._lengths(1, 1).keys()}
-        for one in self.coordinates:
-            for dim, length in zip(one.declared.dims, one.shape, strict=True):
+        for coordinate in self.coordinates:
+            for dim, length in zip(coordinate.declared.dims, coordinate.shape, strict=True):
                 if own.get(dim) != length:
-                    raise ValueError(f"{one.name} has {dim} {length}, arrays {own.get(dim)}")
+                    raise ValueError(f"{coordinate.name} has {dim} {length}, arrays {own.get(dim)}")
 
     @property
     def path(self) -> str:
@@ -156,17 +157,17 @@ class GroupSpec:
 
     @property
     def named(self) -> str:
-        """The classifier, with ``~`` and `ensembling` where the group has it."""
+        """The classifier, followed by ``~`` and `ensembling` if the group has it."""
         return own_name(self.classifier, self.ensembling)
 
     @property
     def method(self) -> str:
-        """The ensembling method's name, ``none`` where there is none."""
+        """The ensembling method's name, or ``none``."""
         return self.ensembling.removesuffix(SEEN) or "none"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Names of the coordinates whose codes stand for words."""
+        """Names of the coordinates that hold codes for words."""
         later = LATER_FLAGS if self.ensembling.endswith(SEEN) else LATER_FLAGS[:1]
         return (*FLAGS, *(later if self.ensembling else ()))
 
@@ -177,12 +178,12 @@ class GroupSpec:
 
     @property
     def score_name(self) -> str | None:
-        """Name of the array that holds what is kept of scores, if anything is."""
+        """Name of the array that holds scores or margins; None if neither is kept."""
         return {"all": "score", "margin": "margin", "none": None}[self.scores]
 
     @property
     def has_confidence(self) -> bool:
-        """Whether the confidence of the predicted class is stored beside the margin."""
+        """Whether the confidence of the predicted class is stored with the margin."""
         return self.scores == "margin" and self.n_classes > 2
 
     @property
@@ -192,17 +193,17 @@ class GroupSpec:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """What is measured of every trained model besides `response`, by optional arrays' names."""
-        named = (array.name for array in self.optional)
-        return tuple(name for name in named if DECLARED[name].keep != RESPONSE)
+        """Names of the optional arrays measured for every trained model, without `response`."""
+        names = (array.name for array in self.optional)
+        return tuple(name for name in names if DECLARED[name].keep != RESPONSE)
 
     def measures_of(self, *, models: bool) -> tuple[str, ...]:
-        """Return `measures` of a run, without parameters where those of its model are not kept."""
+        """Return a run's `measures`, without parameters unless its model is kept (`models`)."""
         return tuple(name for name in self.measures if models or name != PARAMETERS.name)
 
     @property
     def asked(self) -> Asked | None:
-        """What response curves are measured."""
+        """Which response curves are measured, if any."""
         if not self.response:
             return None
         from manyseed.jobs.response.asked import Asked
@@ -211,7 +212,7 @@ class GroupSpec:
 
     @property
     def arrays(self) -> tuple[ArraySpec, ...]:
-        """All arrays; published ones in the order in which their files are replaced."""
+        """All arrays, published ones in the order in which their files are replaced."""
         return arrays_of(
             Kept(
                 n_classes=self.n_classes,
@@ -233,16 +234,16 @@ class GroupSpec:
         return next(array for array in self.arrays if array.name == name)
 
     def shape(self, array: ArraySpec, rows: int, repeats: int) -> tuple[int, ...]:
-        """Return the shape of an array of a group with so many rows and repeats."""
+        """Return the shape of an array in a group with this many rows and repeats."""
         return tuple(self._length(dim, rows, repeats) for dim in array.dims)
 
     def shards(self, array: ArraySpec) -> tuple[int, ...]:
-        """Return what one file of an array holds."""
+        """Return the shape that one file of an array holds."""
         run = COORDINATE_ROWS if array.role == "coordinate" else self.shard_length
         return tuple(self._length(dim, run, self.split_length) for dim in array.dims)
 
     def chunks(self, array: ArraySpec) -> tuple[int, ...]:
-        """Return what is compressed, checked and read together."""
+        """Return the shape that is compressed, checked and read together."""
         shards = self.shards(array)
         return (self.chunk_length, *shards[1:]) if array.role == "prediction" else shards
 
@@ -269,7 +270,7 @@ class GroupSpec:
 
     @property
     def array_bytes(self) -> dict[str, int]:
-        """Bytes of one run in each array of predictions, uncompressed, as journals hold them."""
+        """Bytes of one run in each prediction array, uncompressed as in journals."""
         return {
             array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
             for array in self.arrays
@@ -278,7 +279,7 @@ class GroupSpec:
 
     @property
     def part_bytes(self) -> tuple[int, int, int, int]:
-        """Bytes of one run's label, score or margin, confidence, and all that may follow."""
+        """Bytes of one run's labels, scores or margins, confidences, and everything else."""
         sizes = self.array_bytes
         main = sizes["label"], sizes.get(self.score_name or "", 0), sizes.get("confidence", 0)
         return *main, sum(sizes.values()) - sum(main)
@@ -289,15 +290,13 @@ class GroupSpec:
         return sum(self.part_bytes)
 
     def padded(self, n_runs: int) -> int:
-        """Return the rows that so many runs take: whole shards."""
+        """Return the rows that `n_runs` take, rounded up to whole shards."""
         return math.ceil(n_runs / self.shard_length) * self.shard_length
 
     def to_attributes(self) -> dict[str, object]:
-        """Return what the group's attributes hold, as JSON."""
+        """Return the group's attributes as JSON; fields that came later are absent if empty."""
         fields = asdict(self)
-        if not self.curves:  # came later: absent means no
-            del fields["curves"]
-        for field in ("optional", "coordinates", "ensembling", "parameters_where", *_NESTED):
+        for field in _LATER:
             if not fields[field]:
                 del fields[field]
         for field in _NESTED:
@@ -310,26 +309,25 @@ class GroupSpec:
     def from_attributes(
         cls, value: Mapping[str, Any], where: Path | str = "the predictions"
     ) -> GroupSpec:
-        """Read what `to_attributes` wrote; the error of a newer layout says `where` it stands.
+        """Read what `to_attributes` returned; `where` it is stored appears in errors.
 
         Raises
         ------
         StoreError
-            If something is missing there.
+            If a field is missing.
         LayoutTooNew
             If a newer version wrote it.
         """
         version = value.get("layout")
         if not isinstance(version, int):
-            raise StoreError("no layout version, so not a group of manyseed's")
+            raise StoreError("no layout version, so not a group of manyseed")
         if version > LAYOUT_VERSION:
             raise LayoutTooNew(
                 f"{where}: layout version {version} is newer than what this manyseed reads "
                 f"({LAYOUT_VERSION}): upgrade manyseed"
             )
         absent = {"curves": False, "optional": [], "coordinates": []}
-        texts = dict.fromkeys(("ensembling", "parameters_where", *_NESTED), "")
-        value = {**absent, **texts, **value}
+        value = {**absent, **dict.fromkeys(_TEXTS, ""), **value}
         if missing := [field for field in cls.__dataclass_fields__ if field not in value]:
             raise StoreError(f"{', '.join(missing)} missing: restore the file")
         known = {field: value[field] for field in cls.__dataclass_fields__}
@@ -353,7 +351,7 @@ class GroupSpec:
 
 
 def _require_types(values: Mapping[str, Any]) -> None:
-    """Refuse attributes of another type than the layout's.
+    """Check the types of attributes.
 
     Raises
     ------
@@ -362,17 +360,17 @@ def _require_types(values: Mapping[str, Any]) -> None:
     lengths = [values[name] for name in ("shard_length", "chunk_length", "split_length")]
     for number in (values["number"], values["samples"], *lengths, *values["epochs"]):
         if type(number) is not int or not 0 <= number < 2**31:
-            raise ValueError(f"{number!r} is no whole number from 0")
+            raise ValueError(f"{number!r} is not a whole number from 0 to 2^31 - 1")
     for text in (values["dataset"], values["classifier"], *values["class_names"]):
         if not isinstance(text, str) or not text:
-            raise TypeError(f"{text!r} is no name")
-    for field in ("ensembling", "parameters_where", *_NESTED):
+            raise TypeError(f"{text!r} is not a name")
+    for field in _TEXTS:
         if not isinstance(values[field], str):
-            raise TypeError(f"{field} = {values[field]!r} is no text")
+            raise TypeError(f"{field} = {values[field]!r} is not text")
     if type(values["curves"]) is not bool:
         raise TypeError(f"curves = {values['curves']!r} is neither true nor false")
 
 
 def own_name(classifier: str, ensembling: str) -> str:
-    """Return what distinguishes a group from others of its dataset, ``mlp`` or ``mlp~none``."""
+    """Return a group's name among those of its dataset, such as ``mlp`` or ``mlp~none``."""
     return f"{classifier}~{ensembling}" if ensembling else classifier

@@ -1,4 +1,4 @@
-"""What a group takes on disk once everything is published."""
+"""Size of a group on disk once everything is published."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from manyseed.orchestrator.store.layout.arrays import itemsize
 from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
-_INDEX_BYTES = 16  # of a shard's index, per inner chunk, about
+_INDEX_BYTES = 16  # per inner chunk in a shard's index
 
 
 def stored_bytes(
     spec: GroupSpec, n_runs: int, repeats: int = 1, n_models: int | None = None
 ) -> int:
-    """Estimate the bytes on disk: labels by their bits, scores as they are, the rest 4×.
+    """Estimate bytes on disk: labels at their bits, scores uncompressed, the rest at a quarter.
 
     Parameters
     ----------
     spec : GroupSpec
     n_runs, repeats : int
     n_models : int, optional
-        Of how many runs the parameters are kept; by default of all.
+        Number of runs whose parameters are kept. Default: all.
     """
     total, bits = 0, (spec.n_classes - 1).bit_length()
     chunks = math.ceil(n_runs / spec.chunk_length)
     for array in spec.arrays:
         each = math.prod(spec.shape(array, 1, 1)) * itemsize(array.dtype)
         if array.role == "prediction":
-            if array.name == PARAMETERS.name and spec.parameters_where:  # else NaN, which shrinks
+            if array.name == PARAMETERS.name and spec.parameters_where:  # NaN of others compresses
                 values = each * (n_runs if n_models is None else n_models)
-            elif array.compressed:  # labels, of which no more than their bits stay
+            elif array.compressed:  # labels, which compress to their bits
                 values = each * n_runs * bits // (8 * itemsize(array.dtype))
             else:
                 values = each * chunks * spec.chunk_length
@@ -43,8 +43,8 @@ def stored_bytes(
 
 
 def count_files(spec: GroupSpec, n_runs: int, repeats: int = 1) -> int:
-    """Count files and folders, the group's own folder among them."""
-    total = 3  # the group's folder and description, the checksums of test sets
+    """Count files and folders, including the group's folder."""
+    total = 3  # the group's folder and description, and the checksums of test sets
     for array in spec.arrays:
         shape = spec.shape(array, spec.padded(n_runs), repeats)
         pieces = (math.ceil(n / shard) for n, shard in zip(shape, spec.shards(array), strict=True))

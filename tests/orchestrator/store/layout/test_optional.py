@@ -149,8 +149,8 @@ def test_attributes_of_another_layout_are_refused(change, error, problem):
         ({"fill": 0}, ValueError, "is not declared"),
         ({"dims": ["sample"], "shape": [6]}, ValueError, "is not declared"),
         ({"shape": [6]}, ValueError, "cannot have"),
-        ({"shape": [True]}, TypeError, "is no shape"),
-        ({"dims": "run"}, TypeError, "is no array"),
+        ({"shape": [True]}, TypeError, "is not a shape"),
+        ({"dims": "run"}, TypeError, "is not an array"),
     ],
 )
 def test_arrays_that_are_not_as_declared_are_refused(change, error, problem):
@@ -162,7 +162,7 @@ def test_arrays_that_are_not_as_declared_are_refused(change, error, problem):
 
 def test_arrays_of_a_group_fit_each_other(further, monkeypatch):
     _, trained, counts = further
-    with pytest.raises(ValueError, match="two of one name"):
+    with pytest.raises(ValueError, match="have the same name"):
         spec(optional=(trained, trained))
     with pytest.raises(ValueError, match="member_score has sample 5, others 6"):
         spec(optional=(DECLARED["member_score"].of((3, 5)),))
@@ -303,7 +303,7 @@ def test_a_record_of_another_shape_is_refused(tmp_path):
         run = encode_row(other, prediction(other, 0), truth(other)[0])
         journal.append(NUMBER, 0, run, recipe=1, fit_seconds=1)
     problems = [f.problem for f in verify_journals(world.group, world.index())]
-    assert problems == ["records in journals are of another shape"]
+    assert problems == ["records in journals have another shape"]
     with pytest.raises(StoreError, match="was it written for another sweep"):
         publish(world.group, 0, world.index(), world.watch)
 
@@ -381,14 +381,14 @@ def test_coordinates_fit_what_is_declared_and_their_arrays(further, along):
         spec(3, optional=further, coordinates=(COORDINATES["taken_epoch"].of([1, 2]),))
     with pytest.raises(ValueError, match="taken_epoch has member 3, arrays None"):
         spec(3, optional=KEPT, coordinates=(along[0],))
-    with pytest.raises(ValueError, match="two of one name"):
+    with pytest.raises(ValueError, match="have the same name"):
         spec(3, optional=further, coordinates=(along[0], along[0]))
     for name, places, meanings, problem in (
         ("taken_epoch", [1.5, 2, 3], (), "cannot be"),
         ("taken_epoch", [], (), "cannot be"),
         ("taken_epoch", [True], (), "cannot be"),
-        ("moved_by", [[1.0], [1.0, 2.0]], (), "no table of response by magnitude"),
-        ("moved_by", [1.0, 2.0], (), "no table of response by magnitude"),
+        ("moved_by", [[1.0], [1.0, 2.0]], (), "not a table of response by magnitude"),
+        ("moved_by", [1.0, 2.0], (), "not a table of response by magnitude"),
         ("moved_by", [["a"]], (), "cannot be"),
         ("response", [0, 2], ["a", "b"], "cannot mean"),
         ("response", [0, 1], ["a b", "c"], "cannot mean"),

@@ -1,1 +1,1 @@
-"""The files of a Zarr store: arrays and metadata, written and read."""
+"""Files of a Zarr store: writing and reading arrays and metadata."""

@@ -1,6 +1,6 @@
-"""Consolidated metadata: what every ``zarr.json`` says, once more in those of groups and store.
+"""Consolidated metadata: the ``zarr.json`` of groups and store repeat every one below them.
 
-Readers then open a store by one small file. It is made by ``compact`` and for portable copies.
+Readers can then open a store from one small file. ``compact`` and portable copies write it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from zarr.storage import MemoryStore
 from manyseed.orchestrator.disk.placing import place, read_bytes, unavailable
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.layout.groups import REMEDY, Group
 
 _KEY = "consolidated_metadata"
 
 
 def consolidate(store: Path, groups: Sequence[Group]) -> None:
-    """Write consolidated metadata of each group and of the store, each file whole or not at all."""
+    """Write the consolidated metadata of each group and of the store, each file atomically."""
     if not groups:
         return
     for name, content in consolidated(store, groups):
@@ -38,8 +38,8 @@ def consolidate(store: Path, groups: Sequence[Group]) -> None:
 
 
 def consolidated(store: Path, groups: Sequence[Group]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of every ``zarr.json``, consolidated."""
-    held: dict[str, Buffer] = {}
+    """Yield the name and consolidated content of every ``zarr.json``."""
+    contents: dict[str, Buffer] = {}
     folders = {"", *(group.spec.path.split("/")[0] for group in groups)}
     for group in groups:
         folders |= {group.spec.path, *(f"{group.spec.path}/{a.name}" for a in group.spec.arrays)}
@@ -47,14 +47,14 @@ def consolidated(store: Path, groups: Sequence[Group]) -> Iterator[tuple[str, by
     for name in names:
         document = _document(store / name)
         document.pop(_KEY, None)
-        held[name] = cpu.Buffer.from_bytes(json.dumps(document, indent=2).encode())
+        contents[name] = cpu.Buffer.from_bytes(json.dumps(document, indent=2).encode())
     with warnings.catch_warnings():
-        # Not part of the specification yet; readers that do not know it do without.
+        # Not part of the specification yet; readers that do not know it ignore it.
         warnings.simplefilter("ignore", ZarrUserWarning)
         for path in (*(group.spec.path for group in groups), None):
-            zarr.consolidate_metadata(MemoryStore(held), path=path)
+            zarr.consolidate_metadata(MemoryStore(contents), path=path)
     for name in names:
-        yield name, held[name].to_bytes()
+        yield name, contents[name].to_bytes()
 
 
 def _document(file: Path) -> dict[str, object]:
@@ -64,23 +64,21 @@ def _document(file: Path) -> dict[str, object]:
         document = json.loads(content)
         if is_node(document, content):
             return document  # type: ignore[no-any-return]
-        reason = "describes no part of a store"
+        reason = "does not describe a part of a store"
     except DamagedFile as error:
         reason = error.reason
     except (ValueError, RecursionError):
-        reason = "is no JSON"
-    raise DamagedGroup(
-        file, reason, "run manyseed verify --repair, which writes it again from the plan"
-    )
+        reason = "is not valid JSON"
+    raise DamagedGroup(file, reason, REMEDY)
 
 
 def is_node(document: Any, content: bytes) -> bool:
-    """Whether zarr-python opens what has a description: it says in many ways what is wrong."""
+    """Whether zarr-python can open a node with this ``zarr.json``."""
     store = MemoryStore({METADATA: cpu.Buffer.from_bytes(content)})
     try:
         array, group = zarr.open_array, zarr.open_group
         opening: dict[str, Callable[..., object]] = {"array": array, "group": group}
         opening[document["node_type"]](store, mode="r", zarr_format=3)
-    except Exception:
+    except Exception:  # zarr-python raises errors of many types
         return False
     return True

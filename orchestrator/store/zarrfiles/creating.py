@@ -1,7 +1,7 @@
-"""Groups are created and extended here, by plan alone; workers never write what this writes.
+"""Creating and extending groups, which only planning does; workers never write these files.
 
-A group's own ``zarr.json`` is placed last and says how many rows count, so that an interrupted
-creation is no group and an interrupted extension no extension: planning again completes it.
+A group's own ``zarr.json`` is placed last and holds the number of rows, so an interrupted creation
+or extension has no effect; planning again completes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Integers = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """A column of few distinct words: positions in `meanings`."""
+    """A column of few distinct words, as positions in `meanings`."""
 
     codes: Integers
     meanings: tuple[str, ...]
@@ -48,13 +48,13 @@ class Flags:
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Flags:
-        """Encode words, in order of appearance."""
+        """Encode words, numbered in order of appearance."""
         numbers: dict[str, int] = {}
         codes = [numbers.setdefault(word, len(numbers)) for word in words]
         return cls(np.array(codes, dtype=np.int16), tuple(numbers))
 
     def renumbered(self, meanings: list[str]) -> Integers:
-        """Return codes into a longer list, to which meanings that it lacks are appended."""
+        """Return codes for the list `meanings`, to which missing words are appended."""
         numbers = {word: number for number, word in enumerate(meanings)}
         for word in self.meanings:
             if numbers.setdefault(word, len(numbers)) == len(meanings):
@@ -65,19 +65,19 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """What each new row of a group is; arrays of equal length.
+    """Coordinates of new rows of a group, in arrays of equal length.
 
     Attributes
     ----------
     cell : integer array
         Row of the plan's table of cells.
     repeat_index, run_index : integer array
-        Which test set; which run of the repeat.
+        Which test set, and which run of the repeat.
     train_fraction : float64 array
-        Share, or above 1 number, of training samples.
+        Share of training samples, or their number if above 1.
     flags : mapping of str to Flags
-        Schemes, hparams and vary, one for each name of `arrays.FLAGS`; and those of
-        `arrays.LATER_FLAGS` where the group has them.
+        Schemes, hparams and vary, one for each name in `arrays.FLAGS`, and those in
+        `arrays.LATER_FLAGS` that the group has.
     """
 
     cell: Integers
@@ -101,15 +101,14 @@ class GroupRows:
 
 
 def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) -> Group:
-    """Create a group with its first rows, or return it where it is already there with the same.
+    """Create a group with its first rows, or return the existing one if it has the same rows.
 
     Parameters
     ----------
     store : Path
-        Folder of the store; made if need be.
+        Folder of the store; created if necessary.
     spec : GroupSpec
-        The layout.
-    rows : Rows
+    rows : GroupRows
         Its runs, in order; the rest of the last shard becomes padding.
     repeats : int
         Number of test sets.
@@ -123,7 +122,7 @@ def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) ->
         if group.spec != spec:
             raise GroupMismatch(f"{spec.path} exists with another layout: {group.spec!r}")
         return extend_group(group, rows, repeats, start=0)
-    # what an interrupted creation left is written over
+    # overwrites what an interrupted creation left
     for parent in (store, (store / spec.path).parent):
         if not (parent / METADATA).exists():
             place(parent / METADATA, group_metadata({}))
@@ -132,23 +131,23 @@ def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) ->
 
 
 def extend_group(group: Group, rows: GroupRows, repeats: int, *, start: int) -> Group:
-    """Append rows from a shard boundary on, and repeats; do nothing where that was done before.
+    """Append rows at a shard boundary, and repeats; do nothing if they were appended before.
 
     Parameters
     ----------
     group : Group
         As opened.
-    rows : Rows
+    rows : GroupRows
         The new runs.
     repeats : int
-        Number of test sets from now on.
+        The new number of test sets.
     start : int
-        Position of the first new row: `group.rows` of the group as planned so far.
+        Position of the first new row: `group.rows` before this extension.
 
     Raises
     ------
     GroupMismatch
-        If `start` is no position to append at, or other rows stand there.
+        If rows cannot be appended at `start`, or there are other rows.
     """
     if start < group.rows:
         _check_same(group, rows, start)
@@ -172,7 +171,7 @@ def extend_group(group: Group, rows: GroupRows, repeats: int, *, start: int) -> 
 
 
 def drop_consolidated(store: Path) -> None:
-    """Remove consolidated metadata, which would hide rows that are appended."""
+    """Remove consolidated metadata, which would hide appended rows."""
     for pattern in (METADATA, f"*/{METADATA}", f"*/*/{METADATA}"):
         for file in store.glob(pattern):
             document = json.loads(file.read_bytes())
@@ -199,15 +198,15 @@ def _write(group: Group, rows: GroupRows, history: str) -> None:
 def _column(
     group: Group, array: ArraySpec, rows: GroupRows
 ) -> tuple[NDArray[Any], Sequence[str] | None]:
-    """Return the new values of a coordinate, padded, and where they are codes their meanings."""
+    """Return the new values of a coordinate, padded, and the meanings of codes."""
     meanings: list[str] | None = None
     if array.name == "epoch":
         return np.array(group.spec.epochs, dtype=array.dtype), None
     if array.name == "trained_epoch":
         return np.arange(1, group.spec.epochs[-1] + 1, dtype=array.dtype), None
-    for one in group.spec.coordinates:
-        if one.name == array.name:
-            return np.array(one.values, dtype=array.dtype), None
+    for coordinate in group.spec.coordinates:
+        if coordinate.name == array.name:
+            return np.array(coordinate.values, dtype=array.dtype), None
     if array.name in group.spec.flags:
         meanings = []
         if group.rows:
@@ -238,35 +237,35 @@ def _place_coordinate(
 
 
 def wrong_coordinates(group: Group, parts: Iterable[GroupRows], *, mend: bool) -> list[str]:
-    """Compare the coordinates with the plan; write wrong or unreadable ones again if asked to.
+    """Compare the coordinates with the plan, and rewrite wrong or unreadable ones if `mend`.
 
     Parameters
     ----------
     group : Group
-    parts : iterable of Rows
-        What the plan says of its rows, part after part.
+    parts : iterable of GroupRows
+        The planned rows, one item per part of the plan.
     mend : bool
 
     Returns
     -------
     list of str
-        The names of arrays that were wrong.
+        Names of the arrays that were wrong, sorted.
     """
-    spec, columns = group.spec, list(parts)
+    spec, planned = group.spec, list(parts)
     wrong = []
     for array in spec.arrays:
         if array.role != "coordinate":
             continue
-        given = columns if array.dims == ("run",) else [_no_rows()]
-        values = np.concatenate([_column(group, array, rows)[0] for rows in given])
+        columns = planned if array.dims == ("run",) else [_no_rows()]
+        values = np.concatenate([_column(group, array, rows)[0] for rows in columns])
         metadata, folder = group.metadata(array), group.folder / array.name
         for index in range(-(-len(values) // COORDINATE_ROWS)):
             start = index * COORDINATE_ROWS
             part = values[start : start + COORDINATE_ROWS]
-            found = np.empty_like(part)
-            harmed = encoding.read_undamaged(folder, start, start + len(part), len(part), found)
-            same = np.array_equal(part, found, equal_nan=part.dtype.kind == "f")
-            if harmed.any() or not same or not group.file(array, index).exists():
+            stored = np.empty_like(part)
+            damaged = encoding.read_undamaged(folder, start, start + len(part), len(part), stored)
+            same = np.array_equal(part, stored, equal_nan=part.dtype.kind == "f")
+            if damaged.any() or not same or not group.file(array, index).exists():
                 wrong.append(array.name)
                 if mend:
                     key, encoded = encoding.encode(metadata, index, part)
@@ -275,14 +274,14 @@ def wrong_coordinates(group: Group, parts: Iterable[GroupRows], *, mend: bool) -
 
 
 def _check_same(group: Group, rows: GroupRows, start: int) -> None:
-    """Refuse rows that differ from those that stand at their place already."""
+    """Refuse rows that differ from those already stored at `start`."""
     span = group.spec.padded(len(rows))
     for array in group.spec.arrays:
         if array.role != "coordinate" or array.dims != ("run",):
             continue
         expected, _ = _column(Group(group.store, group.spec, group.rows, 0), array, rows)
-        found = encoding.read(group.folder / array.name, start, start + span)
-        if not np.array_equal(expected, found, equal_nan=array.dtype == "float64"):
+        stored = encoding.read(group.folder / array.name, start, start + span)
+        if not np.array_equal(expected, stored, equal_nan=array.dtype == "float64"):
             raise GroupMismatch(
                 f"{group.spec.path} holds other rows from {start} on ({array.name} differs); "
                 "existing rows cannot be changed: plan into a new sweep"

@@ -1,4 +1,4 @@
-"""Every ``zarr.json`` of a store follows from the plan, and is written again from it."""
+"""Checking every ``zarr.json`` of a store against the plan, and rewriting it from the plan."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _A_GROUP = {"zarr_format": 3, "node_type": "group"}
 
 
 def wrong_folders(store: Path, specs: Iterable[GroupSpec], *, mend: bool) -> list[str]:
-    """Return which ``zarr.json`` above the groups are wrong; write them again if asked to."""
+    """Return the wrong ``zarr.json`` files above the groups; rewrite them if `mend`."""
     wrong = []
-    there = [spec for spec in specs if (store / spec.path).exists()]
-    above = {Path(spec.path).parent for spec in there} | ({Path()} if there else set())
+    existing = [spec for spec in specs if (store / spec.path).exists()]
+    above = {Path(spec.path).parent for spec in existing} | ({Path()} if existing else set())
     for folder in sorted(above):
         if not _describes_folder(store / folder):
             wrong.append((folder / METADATA).as_posix())
@@ -41,24 +41,24 @@ def wrong_folders(store: Path, specs: Iterable[GroupSpec], *, mend: bool) -> lis
 def wrong_descriptions(
     store: Path, spec: GroupSpec, parts: Sequence[GroupRows], repeats: int, *, mend: bool
 ) -> list[str]:
-    """Compare the ``zarr.json`` of a group and its arrays with the plan; mend them if asked to.
+    """Compare the ``zarr.json`` of a group and its arrays with the plan; rewrite them if `mend`.
 
-    Nothing may use the group meanwhile. Consolidated metadata is lost with a file that is mended.
+    Nothing may use the group meanwhile. Rewriting a file drops its consolidated metadata.
 
     Parameters
     ----------
     store : Path
     spec : GroupSpec
-    parts : sequence of Rows
-        What the plan says of its rows, part after part.
+    parts : sequence of GroupRows
+        The planned rows, one item per part of the plan.
     repeats : int
-        Test sets that are planned.
+        Number of planned test sets.
     mend : bool
 
     Returns
     -------
     list of str
-        The files that were wrong, from the store's folder on; none where there is no group yet.
+        The files that were wrong, relative to the store; empty if the group does not exist yet.
     """
     wrong: list[str] = []
     arrays = [spec.path + "/" + array.name for array in spec.arrays]
@@ -70,7 +70,7 @@ def wrong_descriptions(
         if group is None:
             return []
         if not _describes_folder(group.folder):
-            raise DamagedGroup(group.folder / METADATA, "opens in no other reader", "")
+            raise DamagedGroup(group.folder / METADATA, "cannot be opened by other readers", "")
     except DamagedGroup:
         wrong.append(f"{spec.path}/{METADATA}")
         planned = sum(spec.padded(len(rows)) for rows in parts)
@@ -89,7 +89,7 @@ def wrong_descriptions(
             wrong.append(f"{path}/{METADATA}")
             if mend:
                 place(store / path / METADATA, expected)
-    if mend and f"{spec.path}/{METADATA}" in wrong:  # last: it says that all others are there
+    if mend and f"{spec.path}/{METADATA}" in wrong:  # last: it implies that all others exist
         place(group.folder / METADATA, group_description(group, history_with("mended", [])))
     return wrong
 
@@ -102,24 +102,27 @@ def _form(folder: Path) -> Format | None:
 
 
 def _describes(folder: Path, expected: bytes) -> bool:
-    """Whether a ``zarr.json`` says of an array what is expected; it may say that it is longer."""
-    found, wanted = _form(folder), parse(expected)
-    if found is None or found.rows < wanted.rows:
+    """Whether an array's ``zarr.json`` agrees with the expected one; the array may be longer."""
+    form, wanted = _form(folder), parse(expected)
+    if form is None or form.rows < wanted.rows:
         return False
-    names = ("row", "dtype", "length", "chunk", "sharded")
-    if any(getattr(found, name) != getattr(wanted, name) for name in names):
+    names = ("row", "dtype", "length", "chunk", "sharded", "blosc")
+    if any(getattr(form, name) != getattr(wanted, name) for name in names):
         return False
-    if found.blosc != wanted.blosc or not np.array_equal(found.fill, wanted.fill, equal_nan=True):
+    if not np.array_equal(form.fill, wanted.fill, equal_nan=True):
         return False
     content = (folder / METADATA).read_bytes()
-    held, given = json.loads(content), json.loads(expected)
-    if held.get("zarr_format") != 3:
+    stored, planned = json.loads(content), json.loads(expected)
+    if stored.get("zarr_format") != 3:
         return False
-    if _without_sizes(held) != _without_sizes(given) and not _opens(held, content):
+    if _without_sizes(stored) != _without_sizes(planned) and not _opens(stored, content):
         return False
-    words = [str(value["attributes"].get("flag_meanings", "")).split() for value in (held, given)]
-    return bool(held["dimension_names"] == given["dimension_names"]) and (
-        words[0][: len(words[1])] == words[1][: len(words[0])]
+    words, wanted_words = (
+        str(document["attributes"].get("flag_meanings", "")).split()
+        for document in (stored, planned)
+    )
+    return bool(stored["dimension_names"] == planned["dimension_names"]) and (
+        words[: len(wanted_words)] == wanted_words[: len(words)]
     )
 
 
@@ -137,13 +140,13 @@ def _describes_folder(folder: Path) -> bool:
 
 
 def _without_sizes(document: dict[str, object]) -> dict[str, object]:
-    """Return what a description says beside how long the array is, and in words."""
-    apart = ("shape", "attributes")
-    return {key: value for key, value in document.items() if key not in apart}
+    """Return a description without the array's shape and attributes."""
+    return {key: value for key, value in document.items() if key not in ("shape", "attributes")}
 
 
 def _opens(document: object, content: bytes) -> bool:
-    """Whether other readers open it, which need more than ours; zarr is slow to import."""
+    """Whether other readers, which need more than ours, can open it."""
+    # here, as importing zarr is slow
     from manyseed.orchestrator.store.zarrfiles.consolidated import is_node
 
     return is_node(document, content)

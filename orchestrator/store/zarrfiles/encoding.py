@@ -1,4 +1,4 @@
-"""Arrays of the store, read from their files, and to the bytes of one file."""
+"""Encoding the files of arrays, and reading arrays from their files."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ from manyseed.orchestrator.store.layout.groups import Group, array_description
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 ATTEMPTS = 8
-_AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # of those that come next while one is decoded
+_AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # read ahead while one file is decoded
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
 Needed = Callable[[int], bool]
-"""Whether the file of a number must be there; asked only where it is not."""
+"""Whether the file with an index must exist; only called for absent files."""
 
 
-def nothing_needed(index: int) -> bool:
-    """Take any file that is absent for one that was never written."""
-    del index
+def nothing_needed(_index: int) -> bool:
+    """Treat every absent file as never written."""
     return False
 
 
 def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
-    """Return the name and the bytes of the `index`-th file along the first dimension.
+    """Return the name and content of the `index`-th file along the first dimension.
 
-    Every inner chunk that `data` reaches is written, also one of fill values alone. Were those left
-    out, chunks would move when they are filled, and a reader that has the index of the file before
-    would find a whole chunk of other runs at the old place, checksum and all.
+    Every inner chunk that `data` reaches is written, even if it holds only fill values. Otherwise
+    chunks would move when they are filled, and a reader with the index of the previous file could
+    find a valid chunk of other runs at the old offset.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     index : int
         Number of the shard or chunk.
     data : array
-        Its content, shape as the shard's or shorter; inner chunks after it take no space.
+        Its rows, as many as fit or fewer; inner chunks after them take no space.
     """
     form, buffer = parse(metadata), io.BytesIO()
     writer = ChunkWriter(form, buffer)
@@ -61,23 +60,23 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
 
 
 def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
-    """Read rows of an array; files that are absent and not needed read as the fill value.
+    """Read rows of an array; absent files that are not needed read as the fill value.
 
     Parameters
     ----------
     folder : Path
-        The array's.
+        Folder of the array.
     start, stop : int
-        Rows; those beyond its end are left out.
+        Range of rows, clipped to the array.
     needed : Needed
-        Which files must be there.
+        Which files must exist.
 
     Raises
     ------
     ValueError
-        If a checksum does not fit.
+        If a file is damaged.
     DamagedShard
-        If a file that is needed is not there.
+        If a needed file is absent.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
@@ -97,7 +96,7 @@ def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -
 
 
 def _opened(folder: Path, form: Format, start: int, stop: int) -> Generator[tuple[int, int | None]]:
-    """Open the files of rows, in their order, some of them ahead; yield their first rows, too."""
+    """Yield the first row and the open file of each file in order, opening some of them ahead."""
     ahead: deque[tuple[int, int | None]] = deque()
     try:
         for index in range(start // form.length, -(-stop // form.length) if start < stop else 0):
@@ -117,14 +116,14 @@ def _opened(folder: Path, form: Format, start: int, stop: int) -> Generator[tupl
 
 
 def _open(path: Path, ahead: int) -> int | None:
-    """Open a file, and let the disk begin with so many bytes; None where it does not exist."""
+    """Open a file, and prefetch `ahead` bytes; return None if it does not exist."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise ValueError(f"{path.name} is no plain file")
+        raise ValueError(f"{path.name} is not a plain file")
     if ahead and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, ahead, os.POSIX_FADV_WILLNEED)
     return file
@@ -136,7 +135,7 @@ def _close(file: int | None) -> None:
 
 
 def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_needed) -> Array:
-    """Read what a basic index selects: a slice or a number for each dimension; else as `read`."""
+    """Read what a basic index selects, a slice or number per dimension; otherwise like `read`."""
     rows = range(_form(folder).rows)[key[0]]
     if isinstance(rows, int):
         return np.asarray(read(folder, rows, rows + 1, needed)[(0, *key[1:])])
@@ -151,35 +150,35 @@ def read_rows(
     rows: Sequence[int] | NDArray[np.integer[Any]],
     needed: Needed = nothing_needed,
 ) -> Array:
-    """Read some rows of an array; only inner chunks that hold them are read. Else as `read`."""
+    """Read rows of an array like `read`, but only the inner chunks that hold them."""
     form, wanted = _form(folder), np.asarray(rows, dtype=np.int64)
-    found = form.empty(len(wanted))
+    values = form.empty(len(wanted))
     order = np.argsort(wanted, kind="stable")
     edges = np.flatnonzero(np.diff(wanted[order] // form.chunk)) + 1
-    for here in np.split(order, edges) if len(wanted) else ():
-        first, last = int(wanted[here[0]]), int(wanted[here[-1]])
-        found[here] = read(folder, first, last + 1, needed)[wanted[here] - first]
-    return found
+    for same_chunk in np.split(order, edges) if len(wanted) else ():
+        first, last = int(wanted[same_chunk[0]]), int(wanted[same_chunk[-1]])
+        values[same_chunk] = read(folder, first, last + 1, needed)[wanted[same_chunk] - first]
+    return values
 
 
 def patiently(read: Callable[[], T], folder: Path) -> T:
-    """Read what may be replaced meanwhile: an index of the old file, a chunk of the new one.
+    """Call `read`, and retry if it fails, as a file may be replaced while it is read.
 
-    The array's folder is for messages.
+    `folder`, the array's, is for messages.
 
     Raises
     ------
     DamagedShard
-        If what is read is wrong again and again.
+        If the data are wrong at every attempt.
     StoreUnavailable
-        If the machine cannot read it: that says nothing about what is there.
+        If the machine cannot read them, which says nothing about the data.
     """
     for attempt in range(ATTEMPTS):
         try:
             return read()
         except MemoryError as error:
             raise StoreUnavailable(f"cannot read {folder}: not enough memory") from error
-        except Exception as error:  # those of damaged bytes are of many kinds
+        except Exception as error:  # damaged bytes raise errors of many types
             failure = error
             time.sleep(0.01 * attempt)
     if isinstance(failure, ManyseedError):
@@ -195,11 +194,11 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
     Parameters
     ----------
     folder : Path
-        The array's.
+        Folder of the array.
     start, stop : int
-        Rows.
+        Range of rows.
     step : int
-        Rows of a chunk.
+        Rows per chunk.
     into : array (stop - start, …)
 
     Returns
@@ -218,16 +217,16 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
 
 
 def read_file(group: Group, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
-    """Read rows of one shard of a published array; return which cannot be decoded: all, if absent.
+    """Read rows of one shard of a published array; return which could not be decoded.
 
-    A file that a published row needs is damage where it is absent, not a file of fill values.
+    An absent file counts as damaged, not as fill values.
 
     Parameters
     ----------
     group : Group
     array : ArraySpec
     start, stop : int
-        Rows, of one shard.
+        Range of rows, within one shard.
     into : array (stop - start, …)
 
     Returns

@@ -1,8 +1,8 @@
 """The ``zarr.json`` of arrays and groups, as zarr-python writes them.
 
-Only this module says how arrays are stored: zarr format 3, keys ``c.0.0``, shards for predictions,
-a CRC-32C after every compressor. Scores hardly compress (1.1×), so they are left alone; labels do
-(2× for ten classes, 5–8× for two), fastest by lz4 after a bit shuffle.
+This module alone decides how arrays are stored: Zarr format 3, keys ``c.0.0``, shards for
+predictions, a CRC-32C after every compressor. Scores hardly compress (1.1×), so they are not
+compressed; labels do (2× for ten classes, 5–8× for two), fastest with lz4 after a bit shuffle.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def array_metadata(
     spec : GroupSpec
     array : ArraySpec
     rows, repeats : int
-        The lengths of these axes.
+        Lengths of these dimensions.
     meanings : sequence of str, optional
-        Of a coordinate's codes.
+        Words for a coordinate's codes.
     """
     chunks, shards = spec.chunks(array), spec.shards(array)
     codecs: list[Any] = [Crc32cCodec()]
@@ -75,7 +75,7 @@ def group_metadata(attributes: Mapping[str, Any]) -> bytes:
 
 
 def group_description(group: Group, history: str) -> bytes:
-    """Return the ``zarr.json`` of one of our groups."""
+    """Return the ``zarr.json`` of a group of predictions."""
     spec = group.spec
     coordinates = " ".join(array.name for array in spec.arrays if array.role == "coordinate")
     attributes = {
@@ -90,7 +90,7 @@ def group_description(group: Group, history: str) -> bytes:
 
 
 def history_with(verb: str, lines: list[str]) -> str:
-    """Return a group's history with a line more: what was done to it now."""
+    """Return a group's history with a further line: what happened now."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     version = importlib.metadata.version("manyseed")
     return "\n".join([*lines, f"{now} {verb} by manyseed {version}"])

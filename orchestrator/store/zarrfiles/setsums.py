@@ -1,8 +1,8 @@
-"""Checksums of test sets: what is stored is what was made, not another repeat's or group's.
+"""Checksums of test sets, to detect that a test set belongs to another repeat or group.
 
-The checksum of a chunk guards its bits. A chunk that is another's decodes as well, so whoever
-stores test sets notes that of each beside them, in a folder that no reader of Zarr lists. Earlier
-versions noted none: of what has none nothing is known.
+A chunk's checksum protects its bits, but a chunk put in the wrong place still decodes. So writers
+of test sets store a checksum of each next to them, in a folder that Zarr readers do not list.
+Earlier versions stored none; test sets without a checksum are not checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 Checksums = dict[str, dict[int, Annotated[int, Interval(ge=0, lt=2**32)]]]
-"""By array and repeat: the CRC-32C of a test set's stored little-endian bytes."""
+"""The CRC-32C of a test set's stored little-endian bytes, by array and repeat."""
 
 
 def checksums_file(group: Group) -> Path:
@@ -31,7 +31,7 @@ def checksums_file(group: Group) -> Path:
 
 
 def read_checksums(group: Group) -> Checksums:
-    """Return what is known of a group's test sets.
+    """Return the checksums of a group's test sets.
 
     Raises
     ------
@@ -48,15 +48,15 @@ def read_checksums(group: Group) -> Checksums:
 def add_checksums(
     group: Group, sets: Mapping[str, Array], start: int, before_rename: Callable[[], None]
 ) -> None:
-    """Note the checksums of test sets that are stored.
+    """Add the checksums of test sets that have been stored.
 
     Parameters
     ----------
     group : Group
     sets, start
-        As in `differing`.
+        See `differing`.
     before_rename : callable
-        Called before the file appears; what it raises abandons it.
+        Called before the file appears; an exception from it abandons the file.
     """
     known = read_checksums(group)
     for name, values in sets.items():
@@ -68,7 +68,7 @@ def add_checksums(
 def differing(
     known: Checksums, sets: Mapping[str, Array], start: int = 0
 ) -> Iterator[tuple[str, int]]:
-    """Yield the name and the repeat of each of these test sets that is not the one of its checksum.
+    """Yield the array name and repeat of each test set that does not match its checksum.
 
     Parameters
     ----------
@@ -77,22 +77,23 @@ def differing(
         ``y_true`` and ``test_index`` in their stored dtypes; repeats whose positions are negative
         have no test set.
     start : int
-        The first of these repeats.
+        The first repeat in `sets`.
     """
     made = sets["test_index"][:, 0] >= 0
     for name, values in sets.items():
         for repeat, checksum in known.get(name, {}).items():
-            here = 0 <= repeat - start < len(values) and made[repeat - start]
-            if here and _checksum(values[repeat - start]) != checksum:
+            is_given = 0 <= repeat - start < len(values) and made[repeat - start]
+            if is_given and _checksum(values[repeat - start]) != checksum:
                 yield name, repeat
 
 
 def require_stored(group: Group, y_true: Array, test_index: Array) -> None:
-    """Refuse test sets (repeat, sample), all of a group's, of which one is not what was stored.
+    """Check all test sets of a group, (repeat, sample), against their checksums.
 
     Raises
     ------
     DamagedShard
+        If one does not match.
     """
     sets = {"y_true": y_true, "test_index": test_index}
     for name, repeat in differing(read_checksums(group), sets):

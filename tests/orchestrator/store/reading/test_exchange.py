@@ -224,7 +224,7 @@ def test_an_impossible_store_is_named(tmp_path):
     file = world.group.folder / "zarr.json"
     document = json.loads(file.read_bytes())
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(StoreError, match=r"mlp/zarr\.json: describes no group"):
+    with pytest.raises(StoreError, match=r"mlp/zarr\.json: does not describe a group"):
         export_zip(world.store, tmp_path / "a.zip", {})
     del document["attributes"]["manyseed"]["samples"]
     file.write_text(json.dumps(document))

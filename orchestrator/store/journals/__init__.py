@@ -1,1 +1,1 @@
-"""Finished runs, appended by the processes that train them."""
+"""Journals of finished runs, which training processes append to."""

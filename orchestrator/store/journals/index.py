@@ -1,8 +1,8 @@
-"""Which rows the journals of a folder hold.
+"""An index of the rows in the journals of a folder.
 
-A refresh reads only headers, and only of what was appended since; payloads are checked when they
-are read, and a record that fails then no longer counts. Several records of one row are ordered by
-journal name and place: everybody prefers the same one.
+A refresh reads only the headers of new records. Payloads are checked when they are read; a record
+that fails then no longer counts. Several records of a row are ordered by journal name and offset,
+so that all readers prefer the same one.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JournalFolder:
-    """A folder of journals, and which runs their rows are.
+    """A folder of journals, and the plan that numbers their rows.
 
     Attributes
     ----------
     path : Path
-        Holds ``*.journal`` and ``*.tombstone``; may not exist yet.
+        Contains ``*.journal`` and ``*.tombstone``; may not exist yet.
     plan : str
-        Identity of the plan that numbers the rows; empty where it is not known. Journals that name
-        another plan do not count: their rows are other runs.
+        Identity of the plan; empty if unknown. Journals that name another plan do not count, as
+        their rows are other runs.
     """
 
     path: Path
@@ -56,10 +56,7 @@ class JournalFolder:
 
 @dataclass(slots=True)
 class _Journal:
-    """How far a journal has been scanned.
-
-    `inside` is where the payload of the last record begins.
-    """
+    """How far a journal has been scanned; `inside` is where the last record's payload begins."""
 
     name: str
     scanned: int = 0
@@ -67,13 +64,13 @@ class _Journal:
     size: int = 0
     modified: int = 0
     damaged: int = 0
-    unread: bool = False  # whether it ends in bytes that neither are nor begin a record
-    foreign: bool = False  # whether its rows are another plan's
+    unread: bool = False  # whether it ends with bytes that are not (the start of) a record
+    foreign: bool = False  # whether its rows belong to another plan
     gone: bool = False
 
 
 class _Places(NamedTuple):
-    """The records that count, by group, row, and the order in which they are preferred."""
+    """The valid records, sorted by group, row and order of preference."""
 
     group: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -84,7 +81,7 @@ class _Places(NamedTuple):
     recipe: NDArray[np.int64]
 
     def of(self, group: int, start: int = 0, stop: int | None = None) -> _Places:
-        """Return the records of a range of a group's rows."""
+        """Return the records of a group, or of a range of its rows."""
         first, last = np.searchsorted(self.group, [group, group + 1])
         rows = self.row[first:last]
         low = first + np.searchsorted(rows, start)
@@ -92,25 +89,25 @@ class _Places(NamedTuple):
         return self.take(slice(low, high))
 
     def take(self, which: slice | NDArray[np.int64]) -> _Places:
-        """Return some of the records."""
+        """Return selected records."""
         return _Places._make(column[which] for column in self)
 
 
 class JournalIndex:
-    """The records of the journals of a folder.
+    """The records in the journals of a folder.
 
     Parameters
     ----------
     journals : JournalFolder
     wanted : callable, optional
-        From a journal's name to whether it is read: a task on a cluster leaves out the thousands
-        that cannot hold its rows. By default all are.
+        Whether to read a journal, given its name: a task on a cluster skips the thousands that
+        cannot hold its rows. Default: read all.
     """
 
     def __init__(
         self, journals: JournalFolder, wanted: Callable[[str], bool] | None = None
     ) -> None:
-        self._of, self.folder = journals, journals.path
+        self._source, self.folder = journals, journals.path
         self._wanted = wanted or (lambda _: True)
         self._journals: list[_Journal] = []
         self._numbers: dict[str, int] = {}
@@ -123,18 +120,18 @@ class JournalIndex:
         self.refresh()
 
     def again(self) -> JournalIndex:
-        """Return a fresh index of the same journals, which trusts what this one does not."""
-        return JournalIndex(self._of, self._wanted)
+        """Return a fresh index of the same journals, which forgets what failed to read."""
+        return JournalIndex(self._source, self._wanted)
 
     def refresh(self) -> None:
-        """Read what was appended since the last time.
+        """Read the records appended since the last refresh.
 
         Raises
         ------
         StoreUnavailable
             If the folder or a journal cannot be read.
         """
-        found = {}
+        paths = {}
         with unavailable("read", self.folder):
             try:
                 entries = sorted(os.scandir(self.folder), key=lambda entry: entry.name)
@@ -142,17 +139,18 @@ class JournalIndex:
                 entries = []
             for entry in entries:
                 if entry.name.endswith(JOURNAL) and self._wanted(entry.name):
-                    found[entry.name] = Path(entry.path)
-        stones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE)}
-        for name in stones - self._tombstones.keys():
+                    paths[entry.name] = Path(entry.path)
+        tombstones = {entry.name for entry in entries if entry.name.endswith(TOMBSTONE)}
+        for name in tombstones - self._tombstones.keys():
             self._read_tombstone(name)
         for name, number in self._numbers.items():
-            self._set_gone(self._journals[number], name not in found)
-        for name, path in found.items():
+            self._set_gone(self._journals[number], name not in paths)
+        for name, path in paths.items():
             self._refresh_journal(name, path)
 
     def _read_tombstone(self, name: str) -> None:
-        from manyseed.orchestrator.store.journals.tombstones import read_tombstone  # few tasks do
+        # here, as few tasks need it
+        from manyseed.orchestrator.store.journals.tombstones import read_tombstone
 
         self._tombstones[name] = read_tombstone(self.folder / name)
         self._made = None
@@ -166,7 +164,7 @@ class JournalIndex:
             with open_plain(path) as file:
                 status = os.fstat(file.fileno())
                 if status.st_mtime_ns != journal.modified:
-                    # What failed before may have been on its way through a network file system.
+                    # what failed before may not have arrived yet over a network file system
                     self._bad = {key for key in self._bad if key[0] != number}
                     self._made = None
                 if status.st_size > journal.scanned:
@@ -184,7 +182,7 @@ class JournalIndex:
     def _scan(self, file: BinaryIO, number: int, journal: _Journal, size: int) -> None:
         offset = journal.scanned
         if offset == 0 and (plan := parse_preamble(file.read(PREAMBLE_SIZE))) is not None:
-            journal.foreign = self._of.plan not in ("", plan)
+            journal.foreign = self._source.plan not in ("", plan)
             journal.scanned = journal.inside = offset = PREAMBLE_SIZE
         while offset < size and not journal.foreign:
             file.seek(offset)
@@ -203,8 +201,8 @@ class JournalIndex:
                 journal.inside = offset + HEADER_SIZE
                 offset += HEADER_SIZE + header.payload
                 continue
-            # Damaged, or not yet complete: it is damaged if a good header follows, perhaps inside
-            # the last record where that lost bytes.
+            # The record is damaged or still incomplete. It is damaged if a good header follows,
+            # which may lie inside the previous record if that lost bytes.
             following = find_header(file, min(journal.inside, offset + 1), size, besides=offset)
             if following is None:
                 break
@@ -214,75 +212,74 @@ class JournalIndex:
 
     @property
     def journals(self) -> list[str]:
-        """Names of the journals there are."""
+        """Names of the existing journals."""
         return [journal.name for journal in self._journals if not journal.gone]
 
     @property
     def foreign(self) -> list[str]:
-        """Names of the journals whose rows are another plan's; nothing of them counts."""
-        return [one.name for one in self._journals if one.foreign and not one.gone]
+        """Names of journals whose rows belong to another plan, none of which count."""
+        return [journal.name for journal in self._journals if journal.foreign and not journal.gone]
 
     @property
     def damaged(self) -> int:
-        """How many damaged stretches and records have been met."""
+        """Number of damaged stretches and records found."""
         return sum(journal.damaged for journal in self._journals) + len(self._bad)
 
     def doubtful(self) -> dict[str, list[tuple[int, int]] | None]:
-        """Return the journals that hold what did not read, with the (group, row) it concerns.
+        """Return journals with unreadable records, and the (group, row) of these if known.
 
-        None where that is unknown. The next index may read it: a disk or a network may have
-        delivered something else than what is there.
+        A fresh index may be able to read them, as a disk or network may have delivered wrong bytes.
         """
-        found: dict[str, list[tuple[int, int]] | None] = {}
-        every = zip(self._journal, self._offset, self._group, self._row, strict=True)
-        for number, offset, group, row in every if self._bad else ():
+        doubtful: dict[str, list[tuple[int, int]] | None] = {}
+        records = zip(self._journal, self._offset, self._group, self._row, strict=True)
+        for number, offset, group, row in records if self._bad else ():
             if (number, offset) in self._bad:
-                rows = found.setdefault(self._journals[number].name, [])
+                rows = doubtful.setdefault(self._journals[number].name, [])
                 assert rows is not None
                 rows.append((group, row))
         for journal in self._journals:
             if journal.damaged or journal.unread:
-                found[journal.name] = None
-        there = set(self.journals)
-        return {name: rows for name, rows in found.items() if name in there}
+                doubtful[journal.name] = None
+        existing = set(self.journals)
+        return {name: rows for name, rows in doubtful.items() if name in existing}
 
     def fits(
         self, group: int, besides: Collection[str] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return row and fit seconds of every trained run's record, some journals left out."""
+        """Return the row and fit seconds of every trained run's record, except in some journals."""
         table = self._table.of(group)
-        out = [n for n, journal in enumerate(self._journals) if journal.name in besides]
-        keep = (table.copy == 0) & ~np.isin(table.journal, out)
+        excluded = [n for n, journal in enumerate(self._journals) if journal.name in besides]
+        keep = (table.copy == 0) & ~np.isin(table.journal, excluded)
         return table.row[keep], table.seconds[keep]
 
     def recipes(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return row and recipe of every record of a group."""
+        """Return the row and recipe of every record of a group."""
         table = self._table.of(group)
         return table.row, table.recipe
 
     def size(self, journal: str) -> int:
-        """Return the length of a journal, in bytes, as of the last refresh."""
+        """Return the size of a journal in bytes at the last refresh."""
         return self._journals[self._numbers[journal]].size
 
     def groups(self) -> dict[int, int]:
-        """Return the number of records of each group."""
+        """Return the number of records by group."""
         numbers, counts = np.unique(self._table.group, return_counts=True)
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def rows(self, group: int) -> NDArray[np.int64]:
-        """Return the rows of a group that journals hold, ascending, each once."""
+        """Return the distinct rows of a group that journals hold, ascending."""
         rows = self._table.of(group).row  # ascending
         return rows[np.flatnonzero(np.diff(rows, prepend=-1))]
 
     def records(self, group: int, start: int, stop: int) -> dict[int, list[Place]]:
-        """Return, for each row of a range, the places of its records, preferred first."""
-        found: dict[int, list[Place]] = {}
+        """Return the places of records by row for a range of rows, the preferred place first."""
+        places: dict[int, list[Place]] = {}
         table = self._table.of(group, start, stop)
         columns = (table.row, table.journal, table.offset, table.copy)
         for row, number, offset, is_copy in zip(*(c.tolist() for c in columns), strict=True):
             place = Place(self._journals[number].name, offset, bool(is_copy))
-            found.setdefault(row, []).append(place)
-        return found
+            places.setdefault(row, []).append(place)
+        return places
 
     def read(self, group: int, row: int) -> Record | None:
         """Return the preferred good record of a row, if any."""
@@ -297,7 +294,7 @@ class JournalIndex:
         return None
 
     def header(self, place: Place) -> Header | None:
-        """Return what a record says; None where it is damaged: it no longer counts."""
+        """Return the header of a record; None if it is damaged, and then it no longer counts."""
         header = read_header(self.folder, place)
         if header is None:
             self._distrust(place)
@@ -306,7 +303,7 @@ class JournalIndex:
     def fill(
         self, places: Sequence[Place], at: Sequence[int], parts: Sequence[NDArray[Any]]
     ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-        """Read records as `read_payloads` does; one that is not good no longer counts."""
+        """Read records like `read_payloads`; those that are not good no longer count."""
         fields, good = read_payloads(self.folder, places, at, parts)
         for n in np.flatnonzero(~good).tolist():
             self._distrust(places[n])
@@ -319,7 +316,7 @@ class JournalIndex:
     @property
     def _table(self) -> _Places:
         if self._made is None:
-            every = _Places(
+            places = _Places(
                 _ints(self._group),
                 _ints(self._row),
                 _ints(self._journal),
@@ -328,27 +325,27 @@ class JournalIndex:
                 np.array(self._seconds, dtype=np.float32),
                 _ints(self._recipe),
             )
-            every = every.take(self._valid(every))
+            places = places.take(self._valid(places))
             names = [journal.name for journal in self._journals]
-            rank = np.argsort(np.argsort(np.array(names, dtype=np.str_)))  # as text: `Place`
-            order = (every.offset, rank[every.journal], every.row, every.group)
-            self._made = every.take(np.lexsort(order))
+            rank = np.argsort(np.argsort(np.array(names, dtype=np.str_)))  # order as in `Place`
+            order = (places.offset, rank[places.journal], places.row, places.group)
+            self._made = places.take(np.lexsort(order))
         return self._made
 
-    def _valid(self, every: _Places) -> NDArray[np.int64]:
-        """Return which records count: in a journal that exists, not void, not found damaged."""
+    def _valid(self, places: _Places) -> NDArray[np.int64]:
+        """Return the indices of records that are neither void nor damaged, in existing journals."""
         gone = np.array([journal.gone for journal in self._journals], dtype=np.bool_)
-        keep = ~gone[every.journal]
-        for number, place in self._bad:
-            keep &= ~((every.journal == number) & (every.offset == place))
+        keep = ~gone[places.journal]
+        for number, offset in self._bad:
+            keep &= ~((places.journal == number) & (places.offset == offset))
         for stone in self._tombstones.values():
-            void = [n for n, journal in enumerate(self._journals) if journal.name in stone.journals]
-            here = np.isin(every.journal, void)
+            named = [n for n, one in enumerate(self._journals) if one.name in stone.journals]
+            is_named = np.isin(places.journal, named)
             for group, rows in stone.rows.items():
-                keep &= ~(here & (every.group == group) & np.isin(every.row, list(rows)))
+                keep &= ~(is_named & (places.group == group) & np.isin(places.row, list(rows)))
         return np.flatnonzero(keep)
 
 
 def _ints(column: array[int]) -> NDArray[np.int64]:
-    # A copy: numpy's view would forbid the column to grow.
+    # a copy, as a numpy view would prevent the column from growing
     return np.array(column, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Finished runs, appended to one file for each worker process and attempt.
+"""Writing finished runs to a journal, one file per worker process and attempt.
 
-Imports neither zarr nor anything else that is slow: it runs beside training.
+It runs in training processes, so it imports neither zarr nor anything else slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 from manyseed.jobs import whole
 from manyseed.orchestrator.disk.placing import unavailable
@@ -27,10 +26,10 @@ class JournalWriter:
     Parameters
     ----------
     path : Path
-        A name that was never used before, with the suffix ``.journal``: names order records and
-        distinguish attempts.
+        A name never used before, with the suffix ``.journal``: names order records and distinguish
+        attempts.
     plan : str
-        Identity of the plan that says which run a row is; empty where it is not known.
+        Identity of the plan that numbers the rows; empty if unknown.
 
     Raises
     ------
@@ -40,7 +39,7 @@ class JournalWriter:
 
     def __init__(self, path: Path, plan: str = "") -> None:
         if path.suffix != JOURNAL:
-            raise ValueError(f"a journal's name ends in {JOURNAL}, got {path.name!r}")
+            raise ValueError(f"the name of a journal must end in {JOURNAL}, got {path.name!r}")
         self.path = path
         self._preamble = records.preamble(plan) if plan else b""
         self._end = 0
@@ -60,9 +59,9 @@ class JournalWriter:
         Parameters
         ----------
         group, row : int
-            Where the store will hold it.
+            Its place in the store.
         values : RowBytes
-            Its predictions, as stored.
+            Its predictions as stored.
         recipe : int
             Number of the recipe.
         fit_seconds : float
@@ -70,20 +69,20 @@ class JournalWriter:
         Raises
         ------
         StoreUnavailable
-            If the file system refuses, as a full disk does. No part of the record stays; the
-            journal can go on.
+            If the file system refuses, for example because the disk is full. No part of the record
+            remains, and further records can be appended.
         """
         self._write(records.done(group, row, recipe, fit_seconds, values))
 
     def append_copy(self, group: int, row: int, source: int) -> None:
-        """Append that a run equals another one, `source`, of the same group.
+        """Append a run that is a copy of another one in its group.
 
         Parameters
         ----------
         group, row : int
-            Where the store will hold it.
+            Its place in the store.
         source : int
-            The row of the run that it equals, whose recipe is its own.
+            The row of the run that it copies, including the recipe.
         """
         self._write(records.copy(group, row, source))
 
@@ -97,7 +96,7 @@ class JournalWriter:
                     written = os.pwrite(file, view, end)
                     view, end = view[written:], end + written
             except BaseException:
-                # What cannot be cut back now is overwritten by the next record.
+                # what cannot be truncated now is overwritten by the next record
                 with contextlib.suppress(OSError):
                     os.ftruncate(file, self._end)
                 raise
@@ -105,7 +104,7 @@ class JournalWriter:
 
     @property
     def unsynced(self) -> int:
-        """Bytes that a power cut would lose."""
+        """Number of bytes that a power cut would lose."""
         return self._end - self._synced
 
     def sync(self) -> None:
@@ -114,7 +113,7 @@ class JournalWriter:
         Raises
         ------
         LeaseLost
-            If the file was removed: others took this process for dead.
+            If others removed the file, taking this process for dead.
         """
         self._last_sync = time.monotonic()
         if self.unsynced:
@@ -125,7 +124,7 @@ class JournalWriter:
             self._synced = self._end
 
     def sync_if_due(self, every: float = SYNC_SECONDS) -> bool:
-        """Sync if the last time is `every` seconds ago; return whether it was due."""
+        """Sync if the last sync was at least `every` seconds ago; return whether it was."""
         if time.monotonic() - self._last_sync < every:
             return False
         self.sync()
@@ -143,12 +142,7 @@ class JournalWriter:
     def __enter__(self) -> JournalWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open_file(self) -> int:

@@ -1,4 +1,4 @@
-"""Reading many records of journals into rows of arrays."""
+"""Reading many journal records into rows of arrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from manyseed.orchestrator.store.journals.records import (
     parse_headers,
 )
 
-_MOST_BUFFERS = 1024  # that one call of Linux takes
-_CACHED_BYTES = 2**20  # are checked while the processor has them at hand
+_MOST_BUFFERS = 1024  # the maximum of one system call on Linux
+_CACHED_BYTES = 2**20  # checked while they are in the CPU's cache
 
 
 class Place(NamedTuple):
-    """Where a record is; in this order the first is preferred."""
+    """The place of a record; the first in this order is preferred."""
 
     journal: str
     offset: int
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 def read_header(folder: Path, place: Place) -> Header | None:
-    """Return what a record says; None where it is damaged or its journal is gone."""
+    """Return the header of a record; None if it is damaged or its journal is gone."""
     with unavailable("read", path := folder / place.journal), _opened(path) as file:
         return None if file is None else parse_header(os.pread(file, HEADER_SIZE, place.offset))
 
@@ -42,26 +42,26 @@ def read_header(folder: Path, place: Place) -> Header | None:
 def read_payloads(
     folder: Path, places: Sequence[Place], at: Sequence[int], parts: Sequence[NDArray[Any]]
 ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-    """Read records into rows of arrays, in the order of the files.
+    """Read records into rows of arrays, file by file.
 
     Parameters
     ----------
     folder : Path
-        Of the journals.
+        Folder of the journals.
     places : sequence of Place
-        Where the records are.
+        Places of the records.
     at : sequence of int
-        Which row of `parts` takes which payload.
+        The row of `parts` that each payload fills.
     parts : sequence of 2-D arrays
-        Contiguous; a payload is cut into rows of theirs, one after the other.
+        Contiguous; a payload is split into one row of each, in this order.
 
     Returns
     -------
     fields : structured array (len(places),)
         The headers, as `records.parse_headers` returns them.
     good : bool array (len(places),)
-        False where there is no record or its checksum does not fit. A payload of another length
-        than a row is good, but not what is in `parts`.
+        False if there is no record or its checksum does not match. A payload that is not as long
+        as a row is good, but its row of `parts` is meaningless.
     """
     heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
     checksums = np.zeros(len(places), dtype=np.uint32)
@@ -99,7 +99,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[slice]:
-    """Cut ascending offsets into stretches that one call reads: record after record."""
+    """Split ascending offsets into runs of adjacent records that one system call can read."""
     most = max(1, min(_MOST_BUFFERS // buffers, _CACHED_BYTES // size))
     starts = [0, *(np.flatnonzero(np.diff(offsets) != size) + 1).tolist(), len(offsets)]
     for start, stop in itertools.pairwise(starts):
@@ -108,7 +108,7 @@ def _adjacent(offsets: NDArray[np.int64], size: int, buffers: int) -> Iterator[s
 
 
 def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
-    """Read adjacent records into buffers; what the file lacks stays as it is."""
+    """Read adjacent records into buffers; records beyond the end of the file are left unchanged."""
     size = sum(part.nbytes for part in records[0])
     while records:
         n = os.preadv(file, [part for record in records for part in record], offset)

@@ -1,10 +1,10 @@
-"""One record of a journal, as bytes.
+"""The byte format of journal records.
 
-A journal may begin with a preamble of 28 bytes, which says of which plan its rows are. A record is
-a header of 60 bytes, little-endian, then label, score (or margin), confidence and what else the
-group holds (learning curves, optional arrays) as they are stored. The header has a magic number and
-a checksum of its own, so that a scan finds the next good record after a damaged one; the payload's
-checksum is the row's.
+A journal may begin with a preamble of 28 bytes, which names the plan of its rows. A record is a
+header of 60 bytes, little-endian, followed by label, score (or margin), confidence, learning curves
+and optional arrays as the store holds them. The header has its own magic number and checksum, so
+that a scan finds the next good record after a damaged one; the payload's checksum is that of the
+row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 _SEARCH_BYTES = 2**20
 MAGIC = b"\x93mseed\x01\n"
-_HEADER = struct.Struct("<8sBxHIQQIIfIII")  # checksum apart
+_HEADER = struct.Struct("<8sBxHIQQIIfIII")  # without its checksum
 _CRC = struct.Struct("<I")
 HEADER_SIZE = _HEADER.size + _CRC.size
 _PREAMBLE = struct.Struct("<8s16sI")
@@ -47,6 +47,8 @@ _FIELDS = np.dtype(
         ("checksum", "<u4"),
     ]
 )
+LENGTHS = ("label", "score", "confidence", "source")
+"""Fields with the lengths of a payload's parts; ``source`` holds that of `optional`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,9 @@ class RowBytes:
     label, score, confidence : bytes
         `score` is the score or the margin; parts that the group does not keep are empty.
     clipped : int
-        How many scores exceeded the range of float16.
+        Number of scores beyond the range of float16.
     optional : bytes
-        Learning curves, then the group's optional arrays, one after the other.
+        Learning curves, then the group's optional arrays.
     """
 
     label: bytes
@@ -70,17 +72,17 @@ class RowBytes:
     optional: bytes = b""
 
     def parts(self, spec: GroupSpec) -> dict[str, bytes]:
-        """Return the bytes of each array of predictions of the group, in their order."""
-        payload, found = self.label + self.score + self.confidence + self.optional, {}
+        """Return the bytes of each of the group's prediction arrays, in their order."""
+        payload, parts = self.label + self.score + self.confidence + self.optional, {}
         start = 0
         for name, size in spec.array_bytes.items():
-            found[name] = payload[start : start + size]
+            parts[name] = payload[start : start + size]
             start += size
-        return found
+        return parts
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Bytes of label, score, confidence, and all that follows."""
+        """Bytes of label, score, confidence, and everything else."""
         return len(self.label), len(self.score), len(self.confidence), len(self.optional)
 
     @property
@@ -94,22 +96,22 @@ class RowBytes:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a record says before its payload.
+    """The header of a record.
 
     Attributes
     ----------
     status : int
-        `DONE`, or `COPY` with the row it equals in `source`.
+        `DONE`, or `COPY` of the row `source`.
     recipe : int
         Index into the sweep's recipes.
     group, row : int
-        Which run.
+        Place of the run in the store.
     source : int
-        Row of the same group that a copy equals.
+        The row of the same group that a copy equals; 0 for other runs.
     crc : int
         CRC-32C of the payload.
     clipped : int
-        Scores beyond the range of float16.
+        Number of scores beyond the range of float16.
     fit_seconds : float
         Wall time of fitting.
     label, score, confidence, optional : int
@@ -153,53 +155,35 @@ def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes
         Number of the recipe.
     fit_seconds : float
     values : RowBytes
-        The predictions, as stored.
+        The predictions as stored.
     """
-    header = Header(
-        DONE,
-        recipe,
-        group,
-        row,
-        0,
-        values.crc,
-        values.clipped,
-        fit_seconds,
-        len(values.label),
-        len(values.score),
-        len(values.confidence),
-        len(values.optional),
-    )
+    fields = (DONE, recipe, group, row, 0, values.crc, values.clipped, fit_seconds)
+    header = Header(*fields, *values.sizes)
     return _pack(header) + values.label + values.score + values.confidence + values.optional
 
 
 def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
-    """Encode a run that equals another one of its group.
+    """Encode a run that is a copy of another one in its group.
 
     Parameters
     ----------
     group, row : int
     source : int
-        The row of the run that it equals.
+        The row of the run that it copies.
     recipe : int
-        Its own, where it differs from the source's.
+        Its own recipe, if it differs from the source's.
     """
     return _pack(Header(COPY, recipe, group, row, source, 0, 0, float("nan"), 0, 0, 0))
 
 
 def preamble(plan: str) -> bytes:
-    """Encode whose rows a journal holds; it begins with this.
-
-    Parameters
-    ----------
-    plan : str
-        Identity of the plan, 32 hexadecimal digits.
-    """
+    """Encode the preamble of a journal; `plan` is the plan's identity, 32 hexadecimal digits."""
     body = _PREAMBLE_MAGIC + bytes.fromhex(plan)
     return body + _CRC.pack(google_crc32c.value(body))
 
 
 def parse_preamble(data: bytes) -> str | None:
-    """Read whose rows a journal holds from its beginning; None for other bytes."""
+    """Return the plan's identity from a journal's preamble; None for other bytes."""
     if len(data) < PREAMBLE_SIZE or not data.startswith(_PREAMBLE_MAGIC):
         return None
     _, plan, crc = _PREAMBLE.unpack_from(data)
@@ -208,19 +192,19 @@ def parse_preamble(data: bytes) -> str | None:
 
 
 def parse_header(data: bytes) -> Header | None:
-    """Read a header; None for other bytes."""
+    """Parse a header; return None for other bytes."""
     if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
         return None
     if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
         return None
     header = Header(*_HEADER.unpack_from(data)[1:])
-    if header.status == DONE and header.source:  # the field's other meaning
+    if header.status == DONE and header.source:  # then the field holds the length of `optional`
         header = replace(header, source=0, optional=header.source)
     return header
 
 
 def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
-    """Read headers that lie one after the other; return their fields, and which are headers.
+    """Parse consecutive headers; return their fields, and which are valid.
 
     Parameters
     ----------
@@ -230,7 +214,7 @@ def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np
     Returns
     -------
     fields : structured array (n,)
-        As in `Header`, but `source` is the length of `optional` where a run is no copy.
+        As in `Header`, but `source` is the length of `optional` unless the run is a copy.
     good : bool array (n,)
     """
     fields = data.view(_FIELDS)[:, 0]
@@ -240,7 +224,7 @@ def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np
 
 
 def checksum(parts: Iterable[NDArray[Any]]) -> int:
-    """Return the CRC-32C of a payload that lies in contiguous arrays, one after the other."""
+    """Return the CRC-32C of a payload, given as consecutive contiguous arrays."""
     crc = 0
     for part in parts:
         crc = google_crc32c.extend(crc, part)
@@ -248,7 +232,7 @@ def checksum(parts: Iterable[NDArray[Any]]) -> int:
 
 
 def cut(header: Header, payload: bytes) -> RowBytes:
-    """Cut a payload into its parts."""
+    """Split a payload into its parts."""
     score = header.label + header.score
     confidence = score + header.confidence
     return RowBytes(
@@ -279,16 +263,16 @@ def _pack(header: Header) -> bytes:
 
 
 def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
-    """Return where the next good header begins, passing over one place.
+    """Return the offset of the next good header, if any.
 
     Parameters
     ----------
     file : binary file
         A journal.
     start, size : int
-        From where to look, and where the file ends.
+        Where to start looking, and the size of the file.
     besides : int
-        The place that is passed over.
+        An offset to skip.
     """
     while start + HEADER_SIZE <= size:
         file.seek(start)

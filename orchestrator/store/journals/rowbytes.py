@@ -1,4 +1,4 @@
-"""One run's prediction to the bytes that journals and arrays hold."""
+"""Encoding a run's prediction as the bytes that journals and arrays hold."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 def encode_row(
     spec: GroupSpec, prediction: Prediction, y_true: NDArray[np.integer[Any]]
 ) -> RowBytes:
-    """Reduce a prediction to what its group keeps.
+    """Reduce a prediction to the arrays that its group keeps.
 
     Parameters
     ----------
     spec : GroupSpec
-        The group.
     prediction : Prediction
-        As trained.
     y_true : integer array (sample,)
-        True classes of the run's test set; only the true-class margin uses them.
+        True classes of the run's test set; only used for the true-class margin.
 
     Raises
     ------
     ValueError
-        If shapes or classes are not the group's.
+        If shapes or classes do not fit the group.
     """
     grid = (len(spec.epochs), spec.samples)
     classes = () if spec.n_classes == 2 else (spec.n_classes,)
@@ -66,7 +64,7 @@ def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.floa
     if spec.n_classes == 2:
         return np.stack([-scores / 2, scores / 2], axis=-1)
     if spec.dtype == "float16" and spec.probability == "softmax":
-        # an offset common to all classes costs digits, and changes no softmax
+        # an offset common to all classes costs digits, but does not change the softmax
         centred: NDArray[np.float32] = scores - scores.mean(axis=-1, keepdims=True)
         return centred
     return scores
@@ -82,20 +80,19 @@ def _curves(spec: GroupSpec, prediction: Prediction) -> bytes:
 
 
 def _optional(spec: GroupSpec, prediction: Prediction) -> bytes:
-    measured, found = prediction.measured or {}, []
+    measured, encoded = prediction.measured or {}, []
     for array in spec.optional:
         values = measured.get(array.name)
         if values is None and array.name == PARAMETERS.name and spec.parameters_where:
-            values = np.empty(0)  # of a run whose model is not kept
+            values = np.empty(0)  # the run's model is not kept
         if DECLARED[array.name].pads and values is not None and values.ndim == 1:
-            values = np.pad(
-                values, (0, max(0, array.shape[0] - len(values))), constant_values=np.nan
-            )
+            n_absent = max(0, array.shape[0] - len(values))
+            values = np.pad(values, (0, n_absent), constant_values=np.nan)
         if values is None or values.shape != array.shape:
             got = "nothing" if values is None else f"{values.shape}"
             raise ValueError(f"{spec.path} holds {array.name} {array.shape}, got {got}")
-        found.append(_bytes(values, array.dtype))
-    return b"".join(found)
+        encoded.append(_bytes(values, array.dtype))
+    return b"".join(encoded)
 
 
 def _rounded(values: NDArray[np.float32], dtype: str) -> tuple[NDArray[np.float32], int]:

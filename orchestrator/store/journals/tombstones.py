@@ -1,8 +1,8 @@
-"""Rows whose journal records no longer count.
+"""Tombstones: rows whose journal records no longer count.
 
-`verify --repair` and `drop` set published rows back to missing. Before they do, a tombstone names
-the rows and the journals that there were when they were judged: records of those rows in those
-journals are void from then on. A new attempt's journal has a new name, so what it trains counts.
+`verify --repair` and `drop` reset published rows to missing. Before they do, they write a tombstone
+with the rows and the names of all current journals: records of those rows in those journals are
+void from then on. Journals of new attempts have new names, so their records count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manyseed.orchestrator.paths import TOMBSTONE
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Rows, by group number, and the names of the journals in which they are void."""
+    """Rows by group number, and the names of the journals in which they are void."""
 
     rows: Mapping[int, frozenset[Annotated[int, Interval(ge=0, lt=2**32)]]]
     journals: frozenset[str]
@@ -31,7 +31,7 @@ class Tombstone:
 def write_tombstone(
     folder: Path, rows: Mapping[int, Iterable[int]], journals: Iterable[str]
 ) -> Path:
-    """Make void what some journals of a folder hold of these rows, by group number."""
+    """Void the records of rows, given by group number, in some journals of a folder."""
     document = {
         "rows": {str(group): sorted(set(numbers)) for group, numbers in rows.items()},
         "journals": sorted(journals),
@@ -42,12 +42,12 @@ def write_tombstone(
 
 
 def read_tombstone(path: Path) -> Tombstone:
-    """Read what `write_tombstone` wrote.
+    """Read a tombstone.
 
     Raises
     ------
     orchestrator.errors.DamagedFile
-        Which rows are void is then not known, so nothing of the journals may be used.
+        The void rows are then unknown, so none of the journals may be used.
     """
     with unavailable("read", path):
         return read_record(path, Tombstone)

@@ -1,1 +1,1 @@
-"""Journals become published shards, one writer at a time."""
+"""Publishing journals as shards, one writer at a time."""

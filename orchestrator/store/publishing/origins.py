@@ -1,4 +1,4 @@
-"""Where the values of rows are that are about to be published: in journals, or in other rows."""
+"""Where to find the values of rows to publish: in journals or in other rows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.journals.payloads import Place
-from manyseed.orchestrator.store.journals.records import Header
+from manyseed.orchestrator.store.journals.records import LENGTHS, Header
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, NO_RECIPE
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.reading.reader import read_rows
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 Origin = Place | int
-"""A journal's record, or a published row of the group."""
+"""A journal record, or a published row of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class RowSource:
     status : int
         `DONE` or `COPY`.
     origin : Place or int
-        What it is, or equals.
+        The record of the row, or the origin of the row that it copies.
     recipe : int
-        Of a copy that has its own; else the origin's counts.
+        A copy's own recipe; `NO_RECIPE` if the origin's applies.
     """
 
     status: int
@@ -42,15 +42,14 @@ class RowSource:
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
-_SIZES = ("label", "score", "confidence", "source")  # the last: of all that follows
 
 
 class DamagedRecord(Exception):
-    """A record that was to be published is damaged; the index no longer counts it."""
+    """A record to be published is damaged; the index no longer lists it."""
 
 
 class RowSources:
-    """What journals and published rows hold of a group."""
+    """Finds and reads a group's rows in journals and published shards."""
 
     def __init__(self, group: Group, journals: JournalIndex) -> None:
         self._group, self._journals = group, journals
@@ -60,24 +59,24 @@ class RowSources:
     def find(
         self, wanted: Iterable[int], span: tuple[int, int], unusable: set[int]
     ) -> tuple[dict[int, RowSource], list[int]]:
-        """Return where the values of rows are, and the copies that have to wait.
+        """Return the sources of rows, and the copies that have to wait for their originals.
 
-        Payloads are looked at when they are read.
+        Payloads are not checked before they are read.
 
         Parameters
         ----------
         wanted : iterable of int
             The rows.
         span : tuple of int
-            The first of the rows at most, and one after the last at least.
+            A range of rows, start and stop, that contains them.
         unusable : set of int
-            Published rows that nothing can be copied from.
+            Published rows that must not be copied from.
         """
         sources: dict[int, RowSource] = {}
         copies: dict[int, Header] = {}
-        found = self._journals.records(self._group.spec.number, *span)
+        records = self._journals.records(self._group.spec.number, *span)
         for row in wanted:
-            best = self._best(found.get(row, []))
+            best = self._best(records.get(row, []))
             if isinstance(best, Header):
                 copies[row] = best
             elif best is not None:
@@ -93,13 +92,13 @@ class RowSources:
         return sources, waiting
 
     def _originals(self, rows: set[int], unusable: set[int]) -> dict[int, Origin | None]:
-        """Return where the rows that copies equal are."""
+        """Return the origins of rows that others copy; None for those not finished."""
         if not rows:
             return {}
         originals: dict[int, Origin | None] = {}
-        found = self._journals.records(self._group.spec.number, min(rows), max(rows) + 1)
+        records = self._journals.records(self._group.spec.number, min(rows), max(rows) + 1)
         for row in rows:
-            best = self._best(found.get(row, []))
+            best = self._best(records.get(row, []))
             if isinstance(best, Place):
                 originals[row] = best
             elif row in unusable:
@@ -110,7 +109,7 @@ class RowSources:
         return originals
 
     def _best(self, places: list[Place]) -> Place | Header | None:
-        """Return the first good record of a row: where it is, or of a copy what it says."""
+        """Return the first good record of a row: its place, or its header if it is a copy."""
         for place in places:
             if not place.is_copy:
                 return place
@@ -121,16 +120,16 @@ class RowSources:
     def fill(
         self, origins: Sequence[Origin], at: Sequence[int], parts: Sequence[Array]
     ) -> dict[str, Array]:
-        """Read predictions into rows of arrays; return the numbers beside them.
+        """Read predictions into rows of arrays; return the numbers stored with them.
 
         Parameters
         ----------
         origins : sequence of Place or int
-            What is read.
+            What to read.
         at : sequence of int
-            Which row of `parts` takes which.
+            The row of `parts` that each origin fills.
         parts : sequence of 2-D arrays
-            One for each array of predictions, little-endian.
+            One per prediction array, little-endian.
 
         Returns
         -------
@@ -140,19 +139,19 @@ class RowSources:
         Raises
         ------
         DamagedRecord
-            If a record turned out to be damaged; all others were looked at.
+            If a record is damaged; all others have been checked.
         StoreError
-            If a record is not of the group's shape.
+            If a record does not have the group's shape.
         """
         numbers: dict[str, Array] = {
             name: np.zeros(len(origins), dtype=dtype) for name, dtype in _NUMBERS.items()
         }
         places = [origin for origin in origins if isinstance(origin, Place)]
-        here = [n for n, origin in enumerate(origins) if isinstance(origin, Place)]
-        fields, good = self._journals.fill(places, [at[n] for n in here], parts)
-        sizes = np.stack([fields[name] for name in _SIZES], axis=1)
-        if (other := good & (sizes != self._sizes).any(axis=1)).any():
-            n = int(other.argmax())
+        journaled = [n for n, origin in enumerate(origins) if isinstance(origin, Place)]
+        fields, good = self._journals.fill(places, [at[n] for n in journaled], parts)
+        sizes = np.stack([fields[name] for name in LENGTHS], axis=1)
+        if (misshapen := good & (sizes != self._sizes).any(axis=1)).any():
+            n = int(misshapen.argmax())
             raise StoreError(
                 f"{places[n].journal} holds a row of {tuple(sizes[n].tolist())} bytes for "
                 f"{self._group.spec.path}, which has {self._sizes}: was it written for another "
@@ -161,7 +160,7 @@ class RowSources:
         if not good.all():
             raise DamagedRecord
         for name, values in numbers.items():
-            values[here] = fields[name]
+            values[journaled] = fields[name]
         for n, origin in enumerate(origins):
             if not isinstance(origin, Place):
                 self._copy(origin, n, at[n], parts, numbers)

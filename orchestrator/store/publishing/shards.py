@@ -1,11 +1,11 @@
-"""Publication: what journals hold becomes readable, a whole shard at a time.
+"""Publishing: moving rows from journals to the store, one shard at a time.
 
-Rows may still be missing; publishing again adds them. A published row never goes back, whoever
-publishes and however late:
+Rows may still be missing; publishing again adds them. No publisher, however late, reverts a
+published row:
 
-1. Take the shard's lease; remove temporary files of earlier holders. A holder that was suspended
-   then finds either its temporary file gone, or, writing another, its lease.
-2. Merge what is published with what all journals hold.
+1. Take the shard's lease; remove temporary files of earlier holders. A holder that wakes up then
+   finds its temporary file gone or, if it writes another, its lease lost.
+2. Merge the published rows with those in all journals.
 3. Replace the files, predictions first, ``status`` last, checking the lease before every rename.
 """
 
@@ -43,22 +43,22 @@ from manyseed.orchestrator.store.reading.reader import read_rows, require_status
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
 
-_STEP_BYTES = 2**22  # a few rows are written while the next are read
-_TAKES = 3  # of a lease that is lost while publishing
+_STEP_BYTES = 2**22  # of rows that are written while the next are read
+_TAKES = 3  # attempts to publish when the lease is lost meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a shard holds after publication.
+    """The state of a shard after publishing.
 
     Attributes
     ----------
     added : int
-        Rows that were not published before.
+        Number of newly published rows.
     finished : int
-        Rows that are published now.
+        Number of published rows.
     waiting : tuple of int
-        Copies whose source is not finished yet.
+        Rows of copies whose source is not finished yet.
     """
 
     added: int
@@ -77,31 +77,30 @@ def publish(
     dropped: Collection[int] = (),
     refresh: bool = True,
 ) -> Publication:
-    """Publish a shard, under its lease.
+    """Publish a shard, holding its lease.
 
     Parameters
     ----------
     group : Group
-        The group.
     shard : int
         Number of the shard.
     journals : JournalIndex
         All journals that can hold rows of the shard.
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
     wait : float
-        Seconds to wait where another process publishes the same shard.
+        Seconds to wait for another process that publishes the shard.
     distrusted : collection of int
-        Published rows to be taken from journals again, where these hold them.
+        Published rows to replace from journals that hold them.
     dropped : collection of int
-        Rows to be set back to missing; their records must be void (`tombstones`).
+        Rows to reset to missing; their records must be void (`tombstones`).
     refresh : bool
-        Look for what journals got since; not needed where nobody writes any.
+        Look for new journal records first; unnecessary if nobody writes any.
 
     Raises
     ------
     LeaseHeld
-        If somebody else is still publishing.
+        If another process is still publishing the shard.
     LeaseLost
         If this process was suspended for longer than the lease time, three times.
     DamagedShard
@@ -117,13 +116,13 @@ def publish(
                 if refresh:
                     journals.refresh()
                 return _Merge(group, shard, journals, lease, distrusted, dropped).run()
-        except LeaseLost as error:  # others may have published meanwhile: merge again
+        except LeaseLost as error:  # others may have published since: merge again
             lost = error
     raise lost
 
 
 def lease_name(group: Group, shard: int) -> str:
-    """Return the name of the lease under which a shard is published."""
+    """Return the name of the lease for publishing a shard."""
     return f"g{group.spec.number:05d}-s{shard:06d}"
 
 
@@ -142,15 +141,14 @@ def replacing_shard(
     Parameters
     ----------
     group : Group
-        The group.
     shard : int
         Number of the shard.
     numbers : mapping
-        The shard's records by name, as they are when the block ends.
+        Values of the shard's record arrays by name, read when the block ends.
     rows : int
-        The most rows that are written at a time.
+        Maximum number of rows written at a time.
     before_rename : callable, optional
-        As `files.replacing` has it; errors are its, too.
+        See `disk.placing.replacing`, which also lists the errors.
     """
     predictions = [array for array in group.spec.arrays if array.role == "prediction"]
     records = [array for array in group.spec.arrays if array.role == "record"]
@@ -165,14 +163,14 @@ def replacing_shard(
 
 
 class _Damage(Exception):
-    """Published rows of the shard that cannot be decoded."""
+    """Published rows of the shard cannot be decoded."""
 
     def __init__(self, rows: Bools) -> None:
         self.rows = rows
 
 
 class _Merge:
-    """One publication of one shard, its lease held. Masks are over the rows of the shard."""
+    """One publication of a shard whose lease is held. Masks cover the rows of the shard."""
 
     def __init__(
         self,
@@ -195,7 +193,7 @@ class _Merge:
         self.records = [array for array in self.spec.arrays if array.role == "record"]
         self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
         self.published = group.file(self.spec.array("status"), shard).exists()
-        if not self.published:  # what was lost must not be replaced by less
+        if not self.published:  # a lost file must not be replaced by one with fewer rows
             require_status(group, shard, [*journals.rows(self.spec.number), *distrusted, *dropped])
 
     def run(self) -> Publication:
@@ -211,15 +209,15 @@ class _Merge:
                 continue
 
     def _merge(self) -> Publication:
-        stored, blind = {}, False
+        stored, unreadable = {}, False
         for array in self.records:
             values = stored[array.name] = encoding.filled(self.spec, array, len(self.padding))
-            blind |= bool(self._stored(array, self.start, self.stop, values).any())
+            unreadable |= bool(self._stored(array, self.start, self.stop, values).any())
         before = stored["status"]
-        if blind:  # any row may have been published
+        if unreadable:  # any row may have been published
             before = np.full_like(before, DONE)
         finished = np.isin(before, (DONE, COPY)) & ~self.padding
-        lost = finished & (self.damaged | blind)
+        lost = finished & (self.damaged | unreadable)
         unusable = lost | self.dropped
         wanted = ~self.padding & ~self.dropped & (~finished | self.distrusted | lost)
         sources, waiting = self.sources.find(
@@ -228,9 +226,9 @@ class _Merge:
             set((self.start + np.flatnonzero(unusable)).tolist()),
         )
         replaced = np.isin(np.arange(self.start, self.stop), list(sources))
-        if hopeless := np.count_nonzero(lost & ~replaced & ~self.dropped):
+        if n_lost := np.count_nonzero(lost & ~replaced & ~self.dropped):
             raise DamagedShard(
-                f"{self.group.folder}, shard {self.shard}: {hopeless} rows cannot be decoded and "
+                f"{self.group.folder}, shard {self.shard}: {n_lost} rows cannot be decoded and "
                 "no journal holds them: run verify --repair, then resume"
             )
         status = np.where(finished & ~self.dropped, before, MISSING)
@@ -238,7 +236,7 @@ class _Merge:
             status[row - self.start] = source.status
         now = np.isin(status, (DONE, COPY))
         status = np.where(self.padding, PADDING, status).astype(before.dtype)
-        differs = bool(sources) or blind or not np.array_equal(status, stored["status"])
+        differs = bool(sources) or unreadable or not np.array_equal(status, stored["status"])
         if differs and (self.published or now.any()):
             kept = finished & ~lost & ~self.dropped
             self._place({**stored, "status": status}, sources, kept)
@@ -246,18 +244,18 @@ class _Merge:
         return Publication(added, int(np.count_nonzero(now)), tuple(waiting))
 
     def _stored(self, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
-        """Read what is published of rows of an array; return which cannot be decoded."""
+        """Read published rows of an array; return which cannot be decoded."""
         if not self.published:
             return np.zeros(len(into), dtype=np.bool_)
         return encoding.read_file(self.group, array, start, stop, into)
 
     def _place(self, stored: dict[str, Array], sources: dict[int, RowSource], kept: Bools) -> None:
-        """Replace all files, and put into `stored` what comes with predictions."""
+        """Replace all files, and update `stored` with the numbers of new rows."""
         for array in self.records:
             if array.name != "status":
                 stored[array.name][~kept] = array.fill_value
         planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
-        step = self.spec.chunk_length  # what is published is decoded an inner chunk at a time
+        step = self.spec.chunk_length  # published rows are decoded one inner chunk at a time
         if not self.published:
             step = min(step, max(1, _STEP_BYTES // self.spec.row_bytes))
         damaged = False
@@ -269,7 +267,7 @@ class _Merge:
                     self._merge_rows(rows, sources, kept, stored, parts)
                 except DamagedRecord:
                     damaged = True
-                if not damaged:  # else what follows is looked at, to begin again only once
+                if not damaged:  # otherwise only check the rest, so as to restart just once
                     files.write(parts)
             if damaged:
                 raise DamagedRecord
@@ -282,21 +280,20 @@ class _Merge:
         numbers: dict[str, Array],
         parts: list[Array],
     ) -> None:
-        """Make some rows of each prediction, in `parts`."""
+        """Fill `parts` with some rows of each prediction array."""
         start, stop = self.start + rows.start, self.start + rows.stop
-        here = [row for row in range(start, stop) if row in sources]
+        replaced = [row for row in range(start, stop) if row in sources]
         absent = ~kept[rows]
-        absent[[row - start for row in here]] = False
+        absent[[row - start for row in replaced]] = False
         damaged = np.zeros_like(kept)
         for array, values in zip(self.predictions, parts, strict=True):
             damaged[rows] |= self._stored(array, start, stop, values)
             values[absent] = array.fill_value
         if (damaged & kept).any():
             raise _Damage(damaged)
-        if here:
-            self._fill(
-                here, start, sources, [part.reshape(len(part), -1) for part in parts], numbers
-            )
+        if replaced:
+            flat = [part.reshape(len(part), -1) for part in parts]
+            self._fill(replaced, start, sources, flat, numbers)
 
     def _fill(
         self,
@@ -306,15 +303,15 @@ class _Merge:
         parts: list[Array],
         numbers: dict[str, Array],
     ) -> None:
-        """Take rows from where they are; `start` is the first row of `parts`."""
-        first: dict[Origin, int] = {}  # what several rows equal is read once
+        """Read rows from their sources; `start` is the first row of `parts`."""
+        first: dict[Origin, int] = {}  # an origin of several rows is read once
         for row in rows:
             first.setdefault(sources[row].origin, row)
-        beside = self.sources.fill(list(first), [row - start for row in first.values()], parts)
+        read = self.sources.fill(list(first), [row - start for row in first.values()], parts)
         index = {origin: n for n, origin in enumerate(first)}
         which = [index[sources[row].origin] for row in rows]
         places = np.array(rows) - self.start
-        for name, values in beside.items():
+        for name, values in read.items():
             if name in numbers:
                 numbers[name][places] = values[which]
         for row in rows:

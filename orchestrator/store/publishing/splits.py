@@ -1,4 +1,4 @@
-"""Test sets, written by the workers that make them; whoever makes one again must find the same."""
+"""Test sets, written by the workers that make them and checked by those that make them again."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ def write_splits(
     *,
     wait: float | None = None,
 ) -> None:
-    """Store the test sets of consecutive repeats, or check them where they are stored.
+    """Store the test sets of consecutive repeats, or check those already stored.
 
     Parameters
     ----------
     group : Group
-        The group.
     first : int
         The first repeat index.
     y_true : integer array (repeat, sample)
@@ -45,16 +44,16 @@ def write_splits(
     test_index : integer array (repeat, sample)
         Positions of the test points in the prepared dataset.
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
     wait : float, optional
-        Seconds to wait where another process writes; by default twice the lease time.
+        Seconds to wait for another writer. Default: twice the lease time.
 
     Raises
     ------
     SplitMismatch
         If a stored test set differs.
     StoreError
-        If shape, classes or positions cannot be the group's.
+        If shapes, classes or positions do not fit the group.
     """
     _check(group, first, y_true, test_index)
     wait = 2 * watch.seconds if wait is None else wait
@@ -65,13 +64,13 @@ def write_splits(
         for name, values in (("y_true", y_true), ("test_index", test_index))
     }
     known = read_checksums(group)
-    for name, repeat in differing(known, sets, first):
+    for name, repeat in differing(known, sets, first):  # the first is enough
         raise _mismatch(group, repeat, name)
     for chunk in range(first // length, -(-stop // length)):
         low, high = max(first, chunk * length), min(stop, (chunk + 1) * length)
         new = {name: values[low - first : high - first] for name, values in sets.items()}
-        noted = all(known.get(name, {}).keys() >= set(range(low, high)) for name in sets)
-        if _merged(group, chunk, low, new) is None and noted:
+        has_checksums = all(known.get(name, {}).keys() >= set(range(low, high)) for name in sets)
+        if _merged(group, chunk, low, new) is None and has_checksums:
             continue
         lease = Lease(watch, f"g{group.spec.number:05d}-splits")
         lease.take(wait)
@@ -80,12 +79,12 @@ def write_splits(
 
 
 def read_splits(group: Group) -> tuple[Integers, Integers]:
-    """Return `y_true` and `test_index`, (repeat, sample); the latter -1 where not yet made.
+    """Return `y_true` and `test_index`, (repeat, sample); the latter is -1 for absent test sets.
 
     Raises
     ------
     DamagedShard
-        Where one is not what was stored.
+        If one does not match its checksum.
     """
     test_index, y_true = (_read(group, name, 0, group.repeats) for name in ("test_index", "y_true"))
     require_stored(group, y_true, test_index)
@@ -104,16 +103,16 @@ def _check(group: Group, first: int, y_true: Integers, test_index: Integers) -> 
         )
     if y_true.min() < 0 or y_true.max() >= spec.n_classes or test_index.min() < 0:
         raise StoreError(
-            f"{spec.path}: true classes must lie in [0, {spec.n_classes}), positions above -1"
+            f"{spec.path}: true classes must lie in [0, {spec.n_classes}), positions from 0 up"
         )
 
 
 def _merged(group: Group, chunk: int, low: int, new: dict[str, Array]) -> dict[str, Array] | None:
-    """Return the chunk with the new test sets; None where it holds them already."""
+    """Return the chunk with the new test sets; None if it already holds them."""
     start = chunk * group.spec.split_length
     exists = {name: group.file(group.spec.array(name), chunk).exists() for name in new}
-    stop = start + group.spec.split_length  # or fewer: as many as have been planned by now
-    # test_index first: it is written last
+    stop = start + group.spec.split_length  # clipped to the repeats planned so far
+    # test_index first, as it is written last
     merged = {name: _read(group, name, start, stop) for name in ("test_index", "y_true")}
     span = slice(low - start, low - start + len(new["y_true"]))
     present = merged["test_index"][span, 0] >= 0
@@ -122,7 +121,7 @@ def _merged(group: Group, chunk: int, low: int, new: dict[str, Array]) -> dict[s
         if differs.any():
             raise _mismatch(group, low + int(differs.argmax()), name)
         merged[name][span] = values
-    if not exists["y_true"]:  # lost: others' test sets are made again, too
+    if not exists["y_true"]:  # lost: other repeats' test sets must be made again, too
         merged["test_index"][: span.start] = merged["test_index"][span.stop :] = -1
     return None if present.all() and all(exists.values()) else merged
 

@@ -1,7 +1,7 @@
 """Write-behind: a thread writes a shard's predictions while the next ones are read.
 
 Reading and checking keep one core busy, compressing and copying to the page cache another, and the
-disk works beside both.
+disk works in parallel.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _BEHIND_BYTES = 2**22
 def write_behind(
     forms: Sequence[Format], paths: Sequence[Path], rows: int
 ) -> Iterator[WriteBehind]:
-    """Let the block write new files, one of each array, some rows at a time.
+    """Let the block write new files, one per array, some rows at a time.
 
-    Leaving it without an exception completes the files; none is synced.
+    The files are completed, not synced, when the block ends without an exception.
 
     Parameters
     ----------
     forms : sequence of Format
-        How the files are made.
+        Formats of the files.
     paths : sequence of Path
-        Where; there must be no such files.
+        The files, which must not exist.
     rows : int
-        The most rows that are written at a time; memory holds them twice.
+        Maximum number of rows written at a time; memory holds twice as many.
 
     Raises
     ------
@@ -63,23 +63,29 @@ class WriteBehind:
         self._written: Future[None] | None = None
 
     def buffers(self, rows: int) -> list[NDArray[Any]]:
-        """Return arrays for the next rows; what they hold is undefined."""
+        """Return uninitialised arrays for the next rows."""
         return [buffer[:rows] for buffer in self._buffers[0]]
 
     def write(self, parts: Sequence[NDArray[Any]]) -> None:
-        """Write what was put into `buffers`.
+        """Write the rows put into `buffers`.
 
         Raises
         ------
         OSError
-            If the file system refused these rows or those before.
+            If the file system refused the previous rows.
         """
         self.wait()
         self._written = self._thread.submit(self._write, parts)
         self._buffers.reverse()
 
     def wait(self) -> None:
-        """Wait for what is being written; raises as `write` does."""
+        """Wait for pending writes.
+
+        Raises
+        ------
+        OSError
+            If the file system refused them.
+        """
         if self._written is not None:
             self._written.result()
 
@@ -89,7 +95,7 @@ class WriteBehind:
 
 
 class _File:
-    """One of the files, and how much of it the system was asked to write."""
+    """An open file, and how much of it the system was asked to write."""
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
         self.writer, self._file, self._announced = ChunkWriter(form, file), file.fileno(), 0
@@ -97,7 +103,7 @@ class _File:
     def write(self, rows: NDArray[Any]) -> None:
         self.writer.add(rows)
         if (new := self.writer.written - self._announced) >= _BEHIND_BYTES:
-            # Linux then begins to write what is not yet on disk; fsync has less to wait for.
+            # Linux then starts writing what is not on disk yet, so fsync has less to wait for.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(self._file, self._announced, new, os.POSIX_FADV_DONTNEED)
             self._announced = self.writer.written

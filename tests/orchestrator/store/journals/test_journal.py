@@ -81,7 +81,7 @@ def test_a_name_is_used_once(tmp_path):
     JournalWriter(tmp_path / "a.journal").close()
     with pytest.raises(StoreUnavailable):
         JournalWriter(tmp_path / "a.journal")
-    with pytest.raises(ValueError, match="ends in"):
+    with pytest.raises(ValueError, match="must end in"):
         JournalWriter(tmp_path / "a.log")
 
 

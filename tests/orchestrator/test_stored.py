@@ -155,7 +155,7 @@ def test_a_copy_that_counts_as_trained_is_seen(copy: Sweep) -> None:
     fit_seconds = zarr.open_array(group.folder / "fit_seconds", mode="r+")
     fit_seconds[3] = np.nan
     intact.compare(group, 0, np.zeros_like(identical))
-    with pytest.raises(DamagedShard, match="1 rows whose status cannot be theirs"):
+    with pytest.raises(DamagedShard, match="1 rows with an impossible status"):
         intact.compare(group, 0, identical)
 
 

@@ -1,1 +1,1 @@
-"""Reading while others write, and portable copies."""
+"""Reading the store while others write, and portable copies."""

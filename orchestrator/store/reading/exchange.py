@@ -1,7 +1,7 @@
-"""One portable copy of a store: a Zarr zip of all there is, or a Parquet table of runs and labels.
+"""Portable copies of a store: a Zarr zip of everything, or a Parquet table of runs and labels.
 
-Both are written as a stream, and appear whole or not at all. Made while a sweep runs, they hold
-what was published when they were begun, or more: statuses are copied before predictions.
+Both are streamed to a file that appears complete or not at all. Made while a sweep runs, they hold
+at least what was published at the start, as statuses are copied before predictions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from manyseed.orchestrator.store.reading.reader import (
 from manyseed.orchestrator.store.zarrfiles.consolidated import consolidated
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
-"""Folder of a zip, never a group's name, for what describes the sweep."""
-
 SCHEMA = pl.Schema(
     {
         "dataset": pl.String(),
@@ -57,28 +55,27 @@ SCHEMA = pl.Schema(
     }
 )
 """The Parquet table: one row per finished run and snapshot, in the store's order. The lists
-`test_index`, `y_true` and `label` are of the same points; the latter two index `class_names`.
-`train_accuracy` is of the last snapshot, null where it was not kept."""
+`test_index`, `y_true` and `label` cover the same points; the latter two index `class_names`.
+`train_accuracy` is that of the last snapshot; null for others, and if it was not kept."""
 
 _ROW_GROUP_BYTES = 2**25
-_PAGE_BYTES = 2**22  # a test set that many rows repeat is then compressed away
+_PAGE_BYTES = 2**22  # large, so that a test set repeated in many rows compresses well
 _POINT_BYTES = 8
 
 _PIECE_BYTES = 2**20
 _SAMPLE_BYTES, _SAMPLES = 2**15, 16
-_PAYS = 0.8  # of its size: where less is saved, reading parts of a file is worth more
+_PAYS = 0.8  # compress only to less than this share, as parts of plain files can be read directly
 
 
 def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
-    """Write a Zarr zip store with consolidated metadata: every file of the store as it is.
+    """Write a Zarr zip store with consolidated metadata and every file of the store unchanged.
 
-    A file is compressed (deflate) where that saves a fifth. Predictions mostly do not; those of
-    a shard that is hardly begun do.
+    A file is compressed (deflate) if that saves a fifth, which is rare for predictions except in
+    shards that are mostly empty.
 
     Parameters
     ----------
     store : Path
-        The store.
     output : Path
         The zip file.
     beside : mapping
@@ -87,7 +84,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
     Raises
     ------
     StoreUnavailable
-        Where the file system refuses; nothing is left of the file.
+        If the file system refuses; no partial file remains.
     """
     groups = list_groups(store)
     _clean(output)
@@ -105,19 +102,18 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
 
 
 def export_parquet(store: Path, output: Path) -> None:
-    """Write all finished runs with what they are, and their labels, as `SCHEMA` says.
+    """Write all finished runs, their coordinates and labels, in the columns of `SCHEMA`.
 
     Parameters
     ----------
     store : Path
-        The store.
     output : Path
         The Parquet file.
 
     Raises
     ------
     StoreError
-        Where predictions cannot be read, or the file not be written.
+        If predictions cannot be read, or the file cannot be written.
     """
     groups = list_groups(store)
     largest = max((group.spec.samples for group in groups), default=1)
@@ -132,7 +128,7 @@ def export_parquet(store: Path, output: Path) -> None:
             raise
 
     _clean(output)
-    # an open file: polars opens a path by a thread of its own, maybe after an error removed it
+    # an open file, as polars would open a path in another thread, perhaps after an error removed it
     with placing(output) as partial, partial.open("xb") as file:
         try:
             register_io_source(tables, schema=SCHEMA).sink_parquet(
@@ -142,12 +138,12 @@ def export_parquet(store: Path, output: Path) -> None:
                 data_page_size=_PAGE_BYTES,
                 statistics=False,
             )
-        except pl.exceptions.ComputeError as error:  # polars 1 hides what a source raises
+        except pl.exceptions.ComputeError as error:  # polars 1 hides the error of a source
             raise (damage[0] if damage else error) from None
 
 
 def _clean(output: Path) -> None:
-    """Remove what an export to the same file left that was killed."""
+    """Remove what a killed export to the same file left."""
     if output.parent.is_dir():
         remove_partial(output.parent, output.name)
 
@@ -155,7 +151,7 @@ def _clean(output: Path) -> None:
 def _add(archive: zipfile.ZipFile, file: Path, name: str) -> None:
     entry = _entry(name)
     with unavailable("read", file):
-        entry.file_size = file.stat().st_size  # above 4 GB another form is needed
+        entry.file_size = file.stat().st_size  # decides whether the entry needs zip64
     if _shrinks(file, entry.file_size):
         entry.compress_type = zipfile.ZIP_DEFLATED
     with archive.open(entry, "w") as target:
@@ -170,7 +166,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _shrinks(file: Path, size: int) -> bool:
-    """Whether compression pays, from samples all over a file."""
+    """Whether compression pays, judged by samples spread over a file."""
     whole = packed = 0
     with open_plain(file) as source:
         for start in range(0, size, max(_SAMPLE_BYTES, size // _SAMPLES)):
@@ -180,7 +176,7 @@ def _shrinks(file: Path, size: int) -> bool:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    return zipfile.ZipInfo(name)  # of one date: equal stores give equal files
+    return zipfile.ZipInfo(name)  # with a fixed date, so that equal stores give equal files
 
 
 def _tables(group: Group) -> Iterator[pl.DataFrame]:
@@ -204,8 +200,8 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
         label = read_rows(group, ("label",), done[part])["label"]
         at = {name: np.repeat(values[part], len(epochs)) for name, values in columns.items()}
         repeat = at["repeat_index"]
-        of_training = np.full((len(part), len(epochs)), np.nan, dtype=np.float32)
-        of_training[:, -1] = trained[part]
+        train_accuracy = np.full((len(part), len(epochs)), np.nan, dtype=np.float32)
+        train_accuracy[:, -1] = trained[part]
         yield pl.DataFrame(
             {
                 "dataset": pl.repeat(spec.dataset, len(repeat), eager=True),
@@ -218,7 +214,7 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
                 "is_copy": at["status"] == COPY,
                 "fit_seconds": pl.Series(at["fit_seconds"]).fill_nan(None),
                 "recipe": at["recipe"],
-                "train_accuracy": pl.Series(of_training.reshape(-1)).fill_nan(None),
+                "train_accuracy": pl.Series(train_accuracy.reshape(-1)).fill_nan(None),
                 "class_names": pl.repeat(list(spec.class_names), len(repeat), eager=True),
                 "test_index": _lists(test_index[repeat]),
                 "y_true": _lists(y_true[repeat]),

@@ -1,4 +1,4 @@
-"""Groups as xarray datasets: predictions are dask arrays, read when they are computed."""
+"""Groups as xarray datasets, with predictions as dask arrays that are read when computed."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ ROW = {"long_name": "row of the store", "units": "1"}
 
 
 def open_finished(group: Group, journaled: Integers | None = None) -> xr.Dataset:
-    """Open the finished runs of a group: as `open_runs`, without rows that hold no predictions.
+    """Open the finished runs of a group like `open_runs`, without rows that hold no predictions.
 
-    The coordinate ``row`` says where the store has each.
+    The coordinate ``row`` is the row in the store.
     """
     data = open_runs(group, journaled=journaled)
     rows = finished_rows(data["status"].to_numpy())
     test_sets(group, data["repeat_index"].to_numpy()[rows])
     data = data.assign_coords(row=("run", np.arange(group.rows), ROW))
-    whole = len(rows) > 0 and len(rows) == rows[-1] + 1  # then no chunk is taken apart
-    return of_finished(data.isel(run=slice(len(rows)) if whole else rows))
+    is_prefix = len(rows) > 0 and len(rows) == rows[-1] + 1  # a slice keeps the chunks whole
+    return of_finished(data.isel(run=slice(len(rows)) if is_prefix else rows))
 
 
 def of_finished(data: xr.Dataset) -> xr.Dataset:
-    """Return rows of a group that all hold predictions, described as such and as CF has it.
+    """Return finished rows of a group with attributes that say so and follow the CF conventions.
 
-    Units are those of UDUNITS: of nats, which it lacks, ``long_name`` tells. Attributes are of
-    types that netCDF has: mappings are JSON.
+    Units are those of UDUNITS; nats, which it lacks, are mentioned in ``long_name``. Attributes
+    have netCDF types; mappings become JSON.
     """
     described = data.copy()
     for variable in described.variables.values():
@@ -70,45 +70,44 @@ def _as_netcdf(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def in_words(data: xr.Dataset) -> xr.Dataset:
-    """Return runs whose coordinates are the sweep file's words instead of codes.
+    """Return runs with the sweep file's words as coordinates instead of codes.
 
-    Each run has its own test set: ``y_true`` and ``test_index`` are (run, sample).
+    Each run has its own test set: ``y_true`` and ``test_index`` become (run, sample).
     """
     words = {}
     for name in (name for name in (*FLAGS, *LATER_FLAGS) if name in data.coords):
         codes = data[name]
         meanings = np.array(str(codes.attrs["flag_meanings"]).split())
-        about = {"long_name": codes.attrs["long_name"]}  # units and padding are of the codes
-        words[name] = ("run", meanings[codes.to_numpy()], about)
-    own = {
+        attributes = {"long_name": codes.attrs["long_name"]}  # the others describe the codes
+        words[name] = ("run", meanings[codes.to_numpy()], attributes)
+    by_run = {
         name: data[name].isel(repeat=data["repeat_index"])
         for name, variable in data.data_vars.items()
         if "repeat" in variable.dims
     }
-    return data.drop_vars(own).assign(own).assign_coords(words)
+    return data.drop_vars(by_run).assign(by_run).assign_coords(words)
 
 
 def open_runs(
     group: Group, chunk_runs: int | None = None, journaled: Integers | None = None
 ) -> xr.Dataset:
-    """Open all rows of a group, also those that hold no predictions: ``status`` says which do.
+    """Open all rows of a group; ``status`` tells which of them hold predictions.
 
-    Predictions and test sets are dask arrays, numbers per run are read at once.
+    Predictions and test sets are dask arrays; numbers per run are read at once.
 
     Parameters
     ----------
     group : Group
-        The group, as opened last: rows that are planned later are not seen.
+        Rows planned after it was opened are not included.
     chunk_runs : int, optional
-        Runs in a dask chunk; by default those of an inner chunk. Best a multiple of those.
+        Runs per dask chunk, best a multiple of those in an inner chunk. Default: those.
     journaled : integer array, optional
-        As `reader.statuses` has it.
+        See `reader.statuses`.
 
     Raises
     ------
     DamagedShard
-        Where a file that is needed is missing or cannot be decoded; of predictions, when these are
-        computed.
+        If a needed file is missing or cannot be decoded; for predictions, when they are computed.
     """
     spec = group.spec
     values: dict[str, Array | da.Array] = {**read_numbers(group, journaled)}
@@ -119,7 +118,7 @@ def open_runs(
             values[array.name] = da.from_array(
                 stored,
                 chunks=(rows, *stored.shape[1:]),
-                name=f"{array.name}-{uuid.uuid4().hex}",  # what is published changes
+                name=f"{array.name}-{uuid.uuid4().hex}",  # unique, as published rows change
                 asarray=False,
                 fancy=False,
             )
@@ -136,9 +135,9 @@ def open_runs(
     except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
         raise DamagedFile(file, f"cannot be read: {error}") from None
     return xr.Dataset(
-        {name: one for name, one in variables.items() if name not in coordinates},
+        {name: array for name, array in variables.items() if name not in coordinates},
         coords={
-            **{name: one for name, one in variables.items() if name in coordinates},
+            **{name: array for name, array in variables.items() if name in coordinates},
             "class": ("class", list(spec.class_names), {"long_name": "class"}),
         },
         attrs={k: v for k, v in attributes.items() if k != "coordinates"},

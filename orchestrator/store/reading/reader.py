@@ -1,10 +1,10 @@
-"""Reading while others write: with patience, status before predictions.
+"""Reading while others write: with retries, and status before predictions.
 
-A reader that saw a row's status as done sees its predictions: their files were replaced before.
-Reads that fall between two replacements raise, never mislead, and are tried again. A file that
-something published needs is damage where it is not there, whoever reads: `Needed`.
+A reader that has seen a row's status as done finds its predictions, as their files were replaced
+before. Reads that fall between two replacements raise an error, never return wrong data, and are
+retried. A missing file that published data need counts as damage for every reader (`Needed`).
 
-`lazy` opens whole groups; what a task needs is here and imports neither xarray nor dask.
+`lazy` opens whole groups; this module serves tasks and imports neither xarray nor dask.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Integers = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Whether a file of an array must be there, asked by its number where it is not.
+    """Whether an absent file of an array, given by its index, must exist.
 
-    Those of coordinates must from the group's planning on. ``status`` is put in place after all
-    other files of its shard: where it is there, they must be. ``test_index`` comes after
+    Files of coordinates must exist once the group is planned. ``status`` is put in place after all
+    other files of its shard, so if it exists, they must too; likewise ``test_index`` after
     ``y_true``.
     """
 
@@ -44,7 +44,7 @@ class Needed:
     array: ArraySpec
 
     def __call__(self, index: int) -> bool:
-        """Say so of one file."""
+        """Return whether the file must exist."""
         if self.array.role == "coordinate":
             return True
         last = "test_index" if self.array.role == "split" else "status"
@@ -52,19 +52,19 @@ class Needed:
 
 
 def statuses(group: Group, journaled: Integers | None = None) -> NDArray[np.uint8]:
-    """Return the published status of every row (run,), 255 for padding also where unpublished.
+    """Return the published status of every row (run,); padding is 255 even if unpublished.
 
     Parameters
     ----------
     group : Group
     journaled : integer array, optional
-        The rows that journals hold, with which a lost ``status`` differs from one that is yet to
-        come; without, it is not looked for.
+        Rows that journals hold. They distinguish a lost ``status`` from one not yet published;
+        without them, a lost one is not detected.
 
     Raises
     ------
     DamagedShard
-        Where ``status``, or what else is needed, is lost or cannot be decoded.
+        If ``status`` or another needed file is lost or cannot be decoded.
     """
     if journaled is not None:
         require_statuses(group, journaled)
@@ -81,16 +81,16 @@ def finished_rows(status: NDArray[np.uint8]) -> NDArray[np.intp]:
 
 
 def require_statuses(group: Group, journaled: Integers) -> None:
-    """Refuse a group in which the ``status`` of a shard was lost, as `require_status` does."""
+    """Refuse a group in which a shard has lost its ``status``, like `require_status`."""
     for shard in sorted(_begun_shards(group) - published_shards(group.folder)):
         if shard < group.shards:
             require_status(group, shard, journaled)
 
 
 def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers) -> None:
-    """Refuse a shard without ``status`` that holds more than rows of journals.
+    """Refuse a shard without ``status`` that holds rows not in any journal.
 
-    A first publication that was killed leaves a shard without ``status``, too, but then journals
+    A first publication that was killed also leaves a shard without ``status``, but then journals
     hold its rows.
 
     Parameters
@@ -116,17 +116,17 @@ def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers
     else:
         lost = len(held) == 0
     path = group.file(group.spec.array("status"), shard)
-    if lost and not path.exists():  # else it came meanwhile
-        raise DamagedShard.of(path, "is missing, and runs beside it are in no journal")
+    if lost and not path.exists():  # it may have appeared meanwhile
+        raise DamagedShard.of(path, "is missing, and no journal holds all runs of its shard")
 
 
 def read_array(group: Group, name: str) -> Array:
-    """Return a whole array; for those of a number per run.
+    """Return a whole array; meant for those with a number per run.
 
     Raises
     ------
     DamagedShard
-        If a file that is needed is missing, or one cannot be decoded.
+        If a needed file is missing, or a file cannot be decoded.
     """
     array = group.spec.array(name)
     check_form(group, array)
@@ -136,33 +136,33 @@ def read_array(group: Group, name: str) -> Array:
 
 
 def read_numbers(group: Group, journaled: Integers | None = None) -> dict[str, Array]:
-    """Return all arrays that hold a number per run, and the coordinates of the others, by name.
+    """Return all records and coordinates of a group by name.
 
-    Status comes first, as `statuses` has it; parameters and errors are those of `statuses`.
+    ``status`` comes first, from `statuses`, which also describes parameters and errors.
     """
-    found = {"status": statuses(group, journaled)}
+    numbers = {"status": statuses(group, journaled)}
     for array in group.spec.arrays:
         if array.role in ("record", "coordinate") and array.name != "status":
-            found[array.name] = read_array(group, array.name)
-    return found
+            numbers[array.name] = read_array(group, array.name)
+    return numbers
 
 
 class StoredArray:
-    """A whole array of a group, of which each index reads a part.
+    """An array of a group that reads from disk when it is indexed.
 
-    The part is read again where a file is replaced meanwhile.
+    A part is read again if a file is replaced meanwhile.
 
     Attributes
     ----------
     shape, chunks : tuple of int
-        Of the array, as its group was opened; of an inner chunk.
+        Shape of the array when its group was opened, and of an inner chunk.
     ndim : int
     dtype : numpy.dtype
 
     Raises
     ------
     DamagedShard
-        As `read_array`; of files when these are read.
+        See `read_array`; for files, when they are read.
     """
 
     def __init__(self, group: Group, name: str) -> None:
@@ -174,7 +174,7 @@ class StoredArray:
         self._folder, self._needed = group.folder / name, Needed(group, array)
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:
-        """Read what slices and numbers select, one for each of the first dimensions."""
+        """Read what slices or numbers, one for each of the first dimensions, select."""
         read = functools.partial(encoding.read_part, self._folder, key, self._needed)
         return encoding.patiently(read, self._folder)
 
@@ -182,12 +182,11 @@ class StoredArray:
 def read_rows(
     group: Group, names: Iterable[str], rows: Sequence[int] | NDArray[np.integer[Any]]
 ) -> dict[str, Array]:
-    """Return some rows of some arrays; only inner chunks that hold them are read.
+    """Return rows of arrays, reading only the inner chunks that hold them.
 
     Parameters
     ----------
     group : Group
-        The group.
     names : iterable of str
         Arrays with the dimension run.
     rows : sequence of int
@@ -196,20 +195,20 @@ def read_rows(
     Raises
     ------
     DamagedShard
-        As `read_array`.
+        See `read_array`.
     """
-    found = {}
+    values = {}
     for name in sorted(names, key=lambda name: name != "status"):
         array = group.spec.array(name)
         check_form(group, array)
         folder, needed = group.folder / name, Needed(group, array)
         read = functools.partial(encoding.read_rows, folder, rows, needed)
-        found[name] = encoding.patiently(read, folder)
-    return found
+        values[name] = encoding.patiently(read, folder)
+    return values
 
 
 def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
-    """Return ``y_true`` and ``test_index`` (repeat, sample), whole.
+    """Return all of ``y_true`` and ``test_index``, (repeat, sample).
 
     Parameters
     ----------
@@ -220,8 +219,8 @@ def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
     Raises
     ------
     DamagedShard
-        Where one of these was lost, as it was written before any of its runs was trained, or one
-        is not what was stored.
+        If a test set does not match its checksum, or one of these repeats has none, although it
+        was written before any of its runs was trained.
     """
     test_index, y_true = (read_array(group, name) for name in ("test_index", "y_true"))
     lost = [int(repeat) for repeat in np.unique(repeats) if (test_index[repeat] < 0).any()]
@@ -233,7 +232,7 @@ def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
 
 
 def check_form(group: Group, array: ArraySpec) -> None:
-    """Refuse an array whose ``zarr.json`` is not that of its group.
+    """Refuse an array whose ``zarr.json`` does not fit its group.
 
     Raises
     ------
@@ -241,16 +240,16 @@ def check_form(group: Group, array: ArraySpec) -> None:
     """
     form = parse(group.metadata(array))
     shape = group.spec.shape(array, group.rows, group.repeats)
-    found = (form.row, form.dtype.str.lstrip("<|"), form.length, form.chunk)
+    stored = (form.row, form.dtype.str.lstrip("<|"), form.length, form.chunk)
     dtype = np.dtype(array.dtype).newbyteorder("<").str.lstrip("<|")
     wanted = (shape[1:], dtype, group.spec.shards(array)[0], group.spec.chunks(array)[0])
-    if found != wanted or form.rows < shape[0]:  # it may have grown since
+    if stored != wanted or form.rows < shape[0]:  # it may have grown since
         path = group.folder / array.name / METADATA
-        raise DamagedShard.of(path, "is not that of its group")
+        raise DamagedShard.of(path, "does not fit its group")
 
 
 def _begun_shards(group: Group) -> set[int]:
-    """Return the shards of which at least the file that is put in place first is there."""
+    """Return the shards with a ``label`` file, which is put in place first."""
     with unavailable("list", folder := group.folder / "label"):
         names = [entry.name.split(".") for entry in os.scandir(folder)]
         return {

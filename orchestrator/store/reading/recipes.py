@@ -1,4 +1,4 @@
-"""By which recipes the finished runs of a store were made, as they and journals record."""
+"""Recipes of the finished runs in a store and its journals."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from manyseed.orchestrator.store.reading.reader import finished_rows, read_array
 
 
 def recipes_of(group: Group, journals: JournalIndex) -> dict[int, int]:
-    """Return the recipes of a group's finished runs, and how many were made by each.
+    """Return the number of finished runs of a group by recipe.
 
     Raises
     ------
     DamagedShard
     """
     published = finished_rows(statuses(group))
-    rows, recipes = journals.recipes(group.spec.number)
-    held = recipes[~np.isin(rows, published)]
-    every = np.concatenate([read_array(group, "recipe")[published], held])
-    numbers, counts = np.unique(every[every != NO_RECIPE], return_counts=True)
+    rows, journaled = journals.recipes(group.spec.number)
+    unpublished = journaled[~np.isin(rows, published)]
+    recipes = np.concatenate([read_array(group, "recipe")[published], unpublished])
+    numbers, counts = np.unique(recipes[recipes != NO_RECIPE], return_counts=True)
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
 
 def highest_recipe(store: Path, folder: JournalFolder) -> int:
-    """Return the highest number of a recipe that finished runs have; 0 where none has any.
+    """Return the highest recipe number of any finished run, or 0.
 
-    All groups are read, and the headers of all journals of `folder`.
+    Reads all groups, and the headers of all journals in `folder`.
     """
     journals = JournalIndex(folder)
-    found = (number for group in list_groups(store) for number in recipes_of(group, journals))
-    return max(found, default=0)
+    numbers = (number for group in list_groups(store) for number in recipes_of(group, journals))
+    return max(numbers, default=0)

@@ -1,1 +1,1 @@
-"""Verify, repair and tidy a store."""
+"""Verifying, repairing and compacting a store."""

@@ -1,4 +1,4 @@
-"""Everything finished is published and read back; then its journals can go."""
+"""Compaction: publish all finished runs, read them back, then remove their journals."""
 
 from __future__ import annotations
 
@@ -26,28 +26,27 @@ from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.reader import read_rows, statuses
 from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
 
-_LOOKS = 2
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was done.
+    """The result of a compaction.
 
     Attributes
     ----------
     published : int
-        Rows that only journals had held.
+        Number of newly published rows.
     journals : int
-        Journals removed.
+        Number of removed journals.
     kept : tuple of str
-        Journals that hold what cannot be published yet: copies whose source is not finished.
+        Journals kept because they hold copies whose source is not finished.
     partial : int
-        Temporary files removed.
+        Number of removed temporary files.
     damaged : tuple of str
-        Journals that are kept because something in them does not read, and what it was, or may
-        have been, is not published.
+        Journals kept because some of their records are unreadable and may not be published.
     foreign : tuple of str
-        Journals that are kept, and left alone, because their rows are another sweep's.
+        Journals kept untouched because their rows belong to another sweep.
     """
 
     published: int
@@ -66,42 +65,41 @@ def compact(
     besides: Collection[str] = (),
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Compaction:
-    """Publish what journals hold, read it back, remove journals and rubbish, write metadata.
+    """Publish all journals, read the rows back, remove journals and leftovers, write metadata.
 
     Parameters
     ----------
     store : Path
-        The store.
     folder : JournalFolder
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
     besides : collection of str
         Names of leases that the caller holds.
     progress : callable
-        Called before the first shard and after each with (shards done, all shards that hold what
-        journals hold).
+        Called before the first shard and after each, with the number of shards done and the number
+        of shards with rows in journals.
 
     Raises
     ------
     LeaseHeld
-        If somebody else works on the sweep.
+        If another process works on the sweep.
     DamagedShard
-        If a row that was published does not read back; its journal stays.
+        If a published row does not read back; its journal is kept.
     """
     require_rest(watch, besides)
     groups, published = list_groups(store), 0
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         journals = JournalIndex(folder)
         sizes = {name: journals.size(name) for name in journals.journals}
-        shards = [(group, one) for group in groups for one in _shards(group, journals)]
+        shards = [(group, shard) for group in groups for shard in _shards(group, journals)]
         progress(0, len(shards))
         for done, (group, shard) in enumerate(shards, 1):
-            # journals that change all the same are kept: `_remove_journals`
+            # `_remove_journals` keeps journals that change nevertheless
             published += publish(group, shard, journals, watch, refresh=False).added
             _read_back(group, shard, journals, watch)
             progress(done, len(shards))
         if not (doubtful := journals.doubtful()):
-            break  # else what did not read may have been read wrongly: once more from the start
+            break  # otherwise the reads may have gone wrong: start over once
     damaged = _still_needed(groups, doubtful)
     foreign = journals.foreign
     kept = _unpublished(store, journals)
@@ -123,17 +121,16 @@ def compact(
 
 
 def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
-    """Publish what journals hold, also while others write them; return how many rows were added.
+    """Publish rows from journals, even while others write these; return how many rows were added.
 
-    Shards that somebody else publishes now are left to them. Journals stay.
+    Shards that another process is publishing are skipped. Journals are kept.
 
     Parameters
     ----------
     store : Path
-        The store.
     folder : JournalFolder
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
 
     Raises
     ------
@@ -146,10 +143,10 @@ def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
     for group in list_groups(store):
         held = journals.rows(group.spec.number)
         held = held[held < group.rows]
-        fresh = held[statuses(group)[held] == MISSING]
-        for shard in np.unique(fresh // group.spec.shard_length).tolist():
+        unpublished = held[statuses(group)[held] == MISSING]
+        for shard in np.unique(unpublished // group.spec.shard_length).tolist():
             with suppress(LeaseHeld, LeaseLost):
-                # looks at the journals again under the lease: rows may have been set back since
+                # refreshes the journals under the lease, as rows may have been dropped since
                 added += publish(group, shard, journals, watch).added
     return added
 
@@ -157,21 +154,18 @@ def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
 def _still_needed(
     groups: list[Group], doubtful: dict[str, list[tuple[int, int]] | None]
 ) -> set[str]:
-    """Return the journals that may hold, where they do not read, what is not published."""
+    """Return the journals whose unreadable records may be unpublished rows."""
     if not doubtful:
         return set()
-    found = {group.spec.number: statuses(group) for group in groups}
-    complete = all((status != MISSING).all() for status in found.values())
+    missing = {group.spec.number: np.flatnonzero(statuses(group) == MISSING) for group in groups}
+    any_missing = any(map(len, missing.values()))
     return {
         name
         for name, rows in doubtful.items()
         if (
-            not complete
+            any_missing
             if rows is None
-            else any(
-                number in found and row < len(found[number]) and found[number][row] == MISSING
-                for number, row in rows
-            )
+            else any(row in missing.get(number, ()) for number, row in rows)
         )
     }
 
@@ -182,18 +176,18 @@ def _shards(group: Group, journals: JournalIndex) -> list[int]:
 
 
 def _read_back(group: Group, shard: int, journals: JournalIndex, watch: LeaseWatch) -> None:
-    """Take rows that do not read back from journals, once; raise if they still do not."""
-    if wrong := set(_unequal(group, shard, journals)):
+    """Publish rows that do not read back once more; raise if they still do not."""
+    if wrong := set(_wrong_rows(group, shard, journals)):
         publish(group, shard, journals, watch, distrusted=wrong)
-        if wrong := set(_unequal(group, shard, journals)):
+        if wrong := set(_wrong_rows(group, shard, journals)):
             raise DamagedShard(
                 f"{group.folder}, shard {shard}: {len(wrong)} rows do not read back as written; "
                 "journals are kept: check the file system, then verify --repair"
             )
 
 
-def _unequal(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
-    """Yield published rows whose bytes are not those of their checksum."""
+def _wrong_rows(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
+    """Yield published rows in journals that do not match their checksum."""
     start, stop = group.span(shard)
     held = journals.rows(group.spec.number)
     for first in range(start, stop, group.spec.chunk_length):
@@ -208,15 +202,15 @@ def _unequal(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
 
 
 def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
-    """Return the journals that hold rows which are not published: copies that have to wait."""
+    """Return the journals with unpublished rows, which are copies that have to wait."""
     kept = set()
     groups = {group.spec.number: group for group in list_groups(store)}
     for number in journals.groups():
         held = journals.rows(number)
         finished = np.zeros(held.max() + 1, dtype=np.bool_)
         if number in groups:
-            found = np.isin(statuses(groups[number]), (DONE, COPY))[: len(finished)]
-            finished[: len(found)] = found
+            published = np.isin(statuses(groups[number]), (DONE, COPY))[: len(finished)]
+            finished[: len(published)] = published
         for row in held[~finished[held]].tolist():
             kept |= {place.journal for place in journals.records(number, row, row + 1)[row]}
     return kept
@@ -225,7 +219,7 @@ def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
 def _remove_journals(
     groups: list[Group], journals: JournalIndex, sizes: dict[str, int], kept: set[str]
 ) -> int:
-    """Remove journals that nobody wrote to since, and tombstones that void nothing any more."""
+    """Remove journals not written to since, and tombstones whose journals are all gone."""
     folder = journals.folder
     journals.refresh()
     removed = [

@@ -1,8 +1,8 @@
-"""Whether the rows of a shard are those that were published, by the checksum that each has.
+"""Checking that a shard holds the rows that were published, by their checksums.
 
-The checksum of an inner chunk guards its bits. That a whole file is another's, or older or newer
-than those beside it, is seen by the checksums of rows alone, which go over all arrays. Comparing
-them reads all of a shard, so it is done once for each version of its files: `version`.
+The checksum of an inner chunk protects its bits. Only the checksums of rows, which cover all
+arrays, can detect a file that belongs elsewhere, or is older or newer than the others. Comparing
+them reads the whole shard, so it is done once for each `version` of its files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 
 
 def version(group: Group, shard: int) -> str:
-    """Return what changes whenever a file of a shard is replaced or written to.
+    """Return a digest that changes whenever a file of a shard is replaced or written to.
 
     Raises
     ------
     DamagedShard
-        Where a file is missing.
+        If a file is missing.
     """
-    found = []
+    stamps = []
     for array in group.spec.arrays:
         if array.role in ("prediction", "record"):
             path = group.file(array, shard)
@@ -40,26 +40,26 @@ def version(group: Group, shard: int) -> str:
                 except FileNotFoundError:
                     problem = "is missing, and what is published needs it"
                     raise DamagedShard.of(path, problem) from None
-            found.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+            stamps.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
 
 
 def compare(group: Group, shard: int, copies: Bools) -> None:
-    """Compare the rows of a published shard with their checksums and what their status can be.
+    """Check the rows of a published shard against their checksums and possible statuses.
 
-    An inner chunk is held in memory. What is replaced meanwhile is looked at again.
+    Holds one inner chunk in memory. Retries, as files may be replaced meanwhile.
 
     Parameters
     ----------
     group : Group
     shard : int
     copies : bool array (run,)
-        Which runs of the shard are, by the plan, identical to the first of their repeat.
+        Which runs of the shard are planned as identical to the first of their repeat.
 
     Raises
     ------
     DamagedShard
-        Where they differ.
+        If a row differs.
     """
     for attempt in range(encoding.ATTEMPTS):
         problem = _problem(group, shard, copies)
@@ -80,15 +80,15 @@ def _problem(group: Group, shard: int, copies: Bools) -> str | None:
     finished = np.isin(status, (DONE, COPY)) & planned
     timed = ~np.isnan(stored["fit_seconds"])
     impossible = np.where(planned, ~np.isin(status, (MISSING, DONE, COPY)), status != PADDING)
-    # a repair may have lost how long a fit took: that is no damage, but a copy had no fit
-    unlike = np.where(timed, status == COPY, (status == DONE) & copies)
-    impossible |= np.where(finished, unlike, stored["crc"] != 0)
+    # only trained runs have a time; a repair may have lost it, but not that of a planned copy
+    wrong_kind = np.where(timed, status == COPY, (status == DONE) & copies)
+    impossible |= np.where(finished, wrong_kind, stored["crc"] != 0)
     if impossible.any():
-        return f"{int(impossible.sum()):,} rows whose status cannot be theirs"
+        return f"{int(impossible.sum()):,} rows with an impossible status"
     wrong, step = 0, group.spec.chunk_length
     for first in range(start, stop, step):
-        here = slice(first - start, first - start + step)
-        if finished[here].any():
-            found, damaged = row_checksums(group, first, first + step)
-            wrong += int((finished[here] & (damaged | (found != stored["crc"][here]))).sum())
+        part = slice(first - start, first - start + step)
+        if finished[part].any():
+            crcs, damaged = row_checksums(group, first, first + step)
+            wrong += int((finished[part] & (damaged | (crcs != stored["crc"][part]))).sum())
     return f"{wrong:,} runs that differ from their checksums" if wrong else None

@@ -1,16 +1,17 @@
-"""Damaged files of numbers per run are made again from what is left, while nobody publishes.
+"""Restoring damaged files of a shard from the rest of it, while nobody publishes.
 
-What a shard holds of each run besides predictions follows from these, from journals and from the
-plan: a checksum from chunks whose own checksums fit, a status from checksums that fit, how long a
-fit took and by which recipe from journals. What none of them holds is written as unknown.
+Record arrays follow from predictions, journals and the plan: checksums from chunks whose own
+checksums match, statuses from matching checksums, fit times and recipes from journals. Whatever
+none of these holds is written as unknown.
 
-Labels follow from scores, or from the logit gap of two classes; a row's checksum, which goes over
-both, says whether they are the ones that were stored.
+Labels follow from scores, or from the logit gap of two classes; a row's checksum, which covers
+both, tells whether they are the stored ones.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,22 +40,22 @@ _LARGEST = float(np.finfo(np.float16).max)
 def mend_records(
     group: Group, shard: int, copies: Bools | None, journals: JournalIndex, watch: LeaseWatch
 ) -> tuple[str, ...]:
-    """Write the damaged files of a shard again that hold a number per run.
+    """Restore the damaged record arrays of a shard.
 
     Parameters
     ----------
     group : Group
     shard : int
     copies : bool array (run,) or None
-        Which runs of the group are identical to the first of their repeat, where that is known.
+        Which runs of the group are identical to the first of their repeat, if known.
     journals : JournalIndex
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
 
     Returns
     -------
     tuple of str
-        The names of the arrays that were written.
+        Names of the arrays that were rewritten.
     """
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
@@ -62,35 +63,21 @@ def mend_records(
         records = _Records(group, shard, journals)
         before = {name: values.copy() for name, values in records.values.items()}
         records.mend(None if copies is None else copies[slice(*group.span(shard))])
-        changed = [
-            array
-            for array in group.spec.arrays
-            if array.role == "record"
-            and (
-                array.name in records.lost
-                or not np.array_equal(
-                    before[array.name],
-                    records.values[array.name],
-                    equal_nan=array.dtype == "float32",
-                )
-            )
-        ]
-        paths = [group.file(array, shard) for array in changed]
-        for path in paths:
-            remove_partial(path.parent, path.name)
-        if paths:
-            with replacing(paths, lease.check) as partials:
-                for array, partial in zip(changed, partials, strict=True):
-                    values = records.values[array.name]
-                    content = encoding.encode(group.metadata(array), shard, values)[1]
-                    partial.write_bytes(content)
-    return tuple(array.name for array in changed)
+        changed = {
+            name: values
+            for name, values in records.values.items()
+            if name in records.lost
+            or not np.array_equal(before[name], values, equal_nan=values.dtype.kind == "f")
+        }
+        if changed:
+            _replace(group, shard, changed, lease)
+    return tuple(changed)
 
 
 def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
-    """Derive the damaged labels of a shard from its scores; return how many rows that mended.
+    """Restore the damaged labels of a shard from its scores; return the number of restored rows.
 
-    Only what gives a row its checksum is written, so a tie that rounding made mends nothing wrong.
+    Labels are only written if they match the row's checksum, so ties from rounding do no harm.
     Records must have been mended before.
 
     Parameters
@@ -98,11 +85,11 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
     group : Group
     shard : int
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
     """
     spec = group.spec
     if spec.scores != "all" and not (spec.scores == "margin" and spec.n_classes == 2):
-        return 0  # the margin of one of many classes does not say which other one was predicted
+        return 0  # with more classes, the margin does not tell which one was predicted
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
     with lease.kept():
@@ -113,25 +100,34 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
         for first in range(start, stop, spec.chunk_length):
             at = slice(first - start, first - start + spec.chunk_length)
             parts, damaged = read_predictions(group, first, first + spec.chunk_length)
-            beside = np.logical_or.reduce([bad for name, bad in damaged.items() if name != "label"])
+            others = np.logical_or.reduce([bad for name, bad in damaged.items() if name != "label"])
             label[at] = parts["label"]
             wrong = damaged["label"] | (checksums(parts) != crc[at])
             values = parts[spec.score_name or ""]
             values = gaps(values) if spec.scores == "all" else values
             parts["label"] = labels(values, spec.n_classes).astype(array.dtype)
-            wrong &= (crc[at] != 0) & ~beside & (checksums(parts) == crc[at])
+            wrong &= (crc[at] != 0) & ~others & (checksums(parts) == crc[at])
             label[at][wrong] = parts["label"][wrong]
             mended += int(wrong.sum())
         if mended:
-            path = group.file(array, shard)
-            remove_partial(path.parent, path.name)
-            with replacing([path], lease.check) as (partial,):
-                partial.write_bytes(encoding.encode(group.metadata(array), shard, label)[1])
+            _replace(group, shard, {"label": label}, lease)
     return mended
 
 
+def _replace(group: Group, shard: int, values: Mapping[str, Array], lease: Lease) -> None:
+    """Replace the files of some of a shard's arrays, given by name."""
+    arrays = [group.spec.array(name) for name in values]
+    paths = [group.file(array, shard) for array in arrays]
+    for path in paths:
+        remove_partial(path.parent, path.name)
+    with replacing(paths, lease.check) as partials:
+        for array, partial in zip(arrays, partials, strict=True):
+            content = encoding.encode(group.metadata(array), shard, values[array.name])[1]
+            partial.write_bytes(content)
+
+
 class _Records:
-    """The numbers per run of a shard, and which files of them are lost."""
+    """The record arrays of a shard, and the names of lost ones."""
 
     def __init__(self, group: Group, shard: int, journals: JournalIndex) -> None:
         self.group, self.spec, self.journals = group, group.spec, journals
@@ -166,12 +162,12 @@ class _Records:
             self._count_clipped(finished)
 
     def _written(self) -> Bools:
-        """Return which rows were published, by what is left beside their status."""
+        """Return which rows were published, judging by the other records."""
         written = (self.values["crc"] != 0) | (self.values["recipe"] != NO_RECIPE)
         return np.asarray((written | ~np.isnan(self.values["fit_seconds"])) & ~self.padding)
 
     def _kinds(self, copies: Bools | None) -> Array:
-        """Separate copies from runs that were trained: these have a time."""
+        """Return `DONE` for trained runs, which have a time, and `COPY` for others."""
         trained = ~np.isnan(self.values["fit_seconds"])
         if copies is not None:
             trained |= ~copies
@@ -180,32 +176,32 @@ class _Records:
         return np.where(trained, DONE, COPY)
 
     def _checksums(self) -> Array:
-        """Return what the stored predictions' checksums are; 0 where they cannot be decoded."""
-        found = np.zeros(self.stop - self.start, dtype=np.uint32)
+        """Compute the checksums of the stored predictions; 0 if they cannot be decoded."""
+        values = np.zeros(self.stop - self.start, dtype=np.uint32)
         for first in range(self.start, self.stop, self.spec.chunk_length):
             crcs, damaged = row_checksums(self.group, first, first + self.spec.chunk_length)
             at = slice(first - self.start, first - self.start + self.spec.chunk_length)
-            found[at] = np.where(damaged, 0, crcs)
-        return found
+            values[at] = np.where(damaged, 0, crcs)
+        return values
 
     def _recall(self, rows: Array) -> None:
-        """Take from journals what they know of these rows' fits."""
-        asked = self.lost & {"fit_seconds", "recipe"}
-        if not asked:
+        """Restore lost fit times and recipes of rows from journals."""
+        wanted = self.lost & {"fit_seconds", "recipe"}
+        if not wanted:
             return
         places = self.journals.records(self.spec.number, self.start, self.stop)
         for row in rows.tolist():
             for place in places.get(self.start + row, []):
                 header = self.journals.header(place)
                 if header is not None and self._is_of(header, row):
-                    if "fit_seconds" in asked:
+                    if "fit_seconds" in wanted:
                         self.values["fit_seconds"][row] = header.fit_seconds
-                    if "recipe" in asked:
+                    if "recipe" in wanted:
                         self.values["recipe"][row] = self._recipe_of(header, row)
                     break
 
     def _recipe_of(self, header: Header, row: int) -> int:
-        """Return the recipe of a record; of a copy that has none of its own, its source's."""
+        """Return the recipe of a record, or of its source for a copy without its own."""
         if header.status != COPY or header.recipe != NO_RECIPE:
             return header.recipe
         source = header.source
@@ -216,12 +212,12 @@ class _Records:
         return NO_RECIPE
 
     def _is_of(self, header: Header, row: int) -> bool:
-        """Whether a record is what was published of a row."""
+        """Whether a record is the one published as a row."""
         status, crc = self.values["status"][row], self.values["crc"][row]
         return bool(header.status == status and (status == COPY or header.crc == crc))
 
     def _count_clipped(self, finished: Bools) -> None:
-        """Count the values that stand at the ends of the range; none is there by itself."""
+        """Count values at the limits of float16; only clipping puts them there."""
         array = self.spec.array(self.spec.score_name or "")
         for first in range(self.start, self.stop, self.spec.chunk_length):
             values = encoding.filled(self.spec, array, self.spec.chunk_length)

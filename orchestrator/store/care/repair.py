@@ -1,7 +1,7 @@
-"""What `verify` found is made right again; runs are set back only where nothing else is left.
+"""Repairing what `verify` finds; runs are reset to missing only as a last resort.
 
-Small files are made again first (`mending`), test sets from what the caller knows of the data.
-Then everything that was found is looked at again, and what is still wrong is taken from journals.
+First, damaged files are restored (`mending`), and test sets are made again by a function of the
+caller. Then everything found is checked again; rows that are still wrong are taken from journals.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file, differing, read_checksums
 
 TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
-"""From a group and a range of repeats to `y_true` and `test_index`, (repeat, sample)."""
+"""Makes `y_true` and `test_index`, (repeat, sample), of a group and a range of repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was done.
+    """The result of a repair.
 
     Attributes
     ----------
     healed : int
-        Runs taken from journals.
+        Number of runs taken from journals.
     dropped : int
-        Runs set back to missing.
+        Number of runs reset to missing.
     splits : int
-        Chunks of test sets that were damaged.
+        Number of damaged chunks of test sets.
     unmade : tuple of str
-        What could not be made again, for people: test sets that the caller could not make.
+        Messages about test sets that could not be made again.
     """
 
     healed: int
@@ -55,9 +55,9 @@ class Repair:
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
-    """Raise `LeaseHeld` if any other lease is alive; waits as long as it takes to know."""
+    """Raise `LeaseHeld` if any other lease is alive; waits until this is certain."""
     if alive := watch.wait_until_dead(besides=besides):
-        raise LeaseHeld(f"{', '.join(alive)}: somebody is at work; wait for it or cancel it")
+        raise LeaseHeld(f"{', '.join(alive)}: another process is at work; wait or cancel it")
 
 
 def repair(
@@ -70,28 +70,28 @@ def repair(
     test_sets: TestSets = lambda group, start, stop: None,
     before_dropping: Callable[[Mapping[Group, Collection[int]]], None] = lambda rows: None,
 ) -> Repair:
-    """Make right what was found.
+    """Repair what was found.
 
     Parameters
     ----------
     groups : iterable of Group
-        The groups that the findings are about.
+        The groups of the findings.
     findings : iterable of Finding
-        What `verify` found; each is looked at again.
+        The findings of `verify`; each is checked again.
     folder : JournalFolder
     watch : LeaseWatch
-        Of the folder of leases.
+        Watch of the lease folder.
     copies : mapping of bool arrays, optional
-        By the groups' paths: which runs are identical to the first of their repeat.
+        Which runs are identical to the first of their repeat, by group path.
     test_sets : callable, optional
-        Makes test sets; without it, and where it returns None, workers write them again.
+        Makes test sets again. Without it, or if it returns None, workers write them later.
     before_dropping : callable, optional
-        Called with the rows that will be set back.
+        Called with the rows that will be reset to missing.
 
     Raises
     ------
     LeaseHeld
-        If somebody works on the sweep.
+        If another process works on the sweep.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}
@@ -113,14 +113,14 @@ def repair(
 
     healed: dict[str, set[int]] = {path: set() for path in by_path}
     dropped: dict[str, set[int]] = {path: set() for path in by_path}
-    require_rest(watch)  # whoever began meanwhile may have published what is looked at now
+    require_rest(watch)  # a process that started meanwhile may have published these rows
     journals = JournalIndex(folder)
     for path, group in by_path.items():
-        left = [*_still_wrong(group, shards[path], journals)]
-        wrong = {row for finding in left for row in finding.rows}
-        unsound = {row for finding in left if not finding.damaged for row in finding.rows}
+        remaining = [*_still_wrong(group, shards[path], journals)]
+        wrong = {row for finding in remaining for row in finding.rows}
+        unsound = {row for finding in remaining if not finding.damaged for row in finding.rows}
         for row in wrong:
-            held = row not in unsound and _held(group, row, wrong, journals)
+            held = row not in unsound and _is_held(group, row, wrong, journals)
             (healed if held else dropped)[path].add(row)
     if any(dropped.values()):
         before_dropping({by_path[path]: rows for path, rows in dropped.items() if rows})
@@ -137,8 +137,8 @@ def _still_wrong(group: Group, shards: set[int], journals: JournalIndex) -> Iter
                 yield finding
 
 
-def _held(group: Group, row: int, wrong: Collection[int], journals: JournalIndex) -> bool:
-    """Whether a journal, or what a copy equals, still holds a row."""
+def _is_held(group: Group, row: int, wrong: Collection[int], journals: JournalIndex) -> bool:
+    """Whether a journal, or the source of a copy, still holds a row."""
     record = journals.read(group.spec.number, row)
     if record is None or record.header.status == DONE:
         return record is not None
@@ -150,12 +150,12 @@ def _held(group: Group, row: int, wrong: Collection[int], journals: JournalIndex
 
 
 def drop(groups: Mapping[Group, Collection[int]], folder: JournalFolder, watch: LeaseWatch) -> None:
-    """Set rows of groups back to missing, whatever they hold.
+    """Reset rows of groups to missing, whatever they hold.
 
     Raises
     ------
     LeaseHeld
-        If somebody works on the sweep.
+        If another process works on the sweep.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}
@@ -174,7 +174,7 @@ def _republish(
 ) -> None:
     void = {groups[path].spec.number: rows for path, rows in dropped.items() if rows}
     if void:
-        require_rest(watch)  # the journals of tasks that begin from here on are not among these
+        require_rest(watch)  # journals of tasks that start from now on are not among these
         write_tombstone(folder.path, void, journals.journals)
     for path, group in groups.items():
         length = group.spec.shard_length
@@ -183,10 +183,10 @@ def _republish(
 
 
 def _mend_splits(group: Group, chunk: int, make: TestSets, watch: LeaseWatch) -> str | None:
-    """Make test sets again; return what to report where that cannot be done.
+    """Make test sets again; return a message if that is impossible.
 
-    Files that cannot be read, or hold others' test sets, are removed. The rest stays: what is made
-    again must equal it.
+    Files that are unreadable or hold wrong test sets are removed. The others are kept, and the new
+    test sets must equal them.
     """
     spec, length = group.spec, group.spec.split_length
     start, stop = chunk * length, min((chunk + 1) * length, group.repeats)
@@ -202,22 +202,22 @@ def _mend_splits(group: Group, chunk: int, make: TestSets, watch: LeaseWatch) ->
         encoding.read_undamaged(file.parent, start, stop, length, into).any()
         for file, into in zip(files, values.values(), strict=True)
     ]
-    others = {name for name, _ in differing(known, values, start)}
+    wrong = {name for name, _ in differing(known, values, start)}
     bad = [
         file
         for file, name, is_lost in zip(files, values, lost, strict=True)
-        if is_lost or name in others
+        if is_lost or name in wrong
     ]
     for file in bad or (files if impossible_sets(spec, values).any() else []):
         _remove(file)
     where = f"{spec.path}: test sets {start} to {stop - 1}"
     made = make(group, start, stop)
     if made is None:
-        return f"{where} can be made again only where their data is"
+        return f"{where} can only be made again on a machine that has their data"
     try:
         write_splits(group, start, *made, watch)
     except SplitMismatch:
-        return f"{where} are not those that this machine's data gives"
+        return f"{where} differ from those made from this machine's data"
     return None
 
 

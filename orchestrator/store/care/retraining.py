@@ -1,7 +1,7 @@
-"""Fits that were trained more than once: by workers that were taken for dead, or killed unsynced.
+"""Counting fits trained more than once, because a worker was taken for dead or killed unsynced.
 
-Journals show it while they are there. What they showed is added to the ledger, a file beside them,
-before they are removed; it names them, so that an interrupted removal counts nothing twice.
+Journals show them. Before journals are removed, their count is added to the ledger, a file next to
+them, which also names them, so that an interrupted removal counts nothing twice.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What is known of journals that were, or are being, removed.
+    """The count for journals that have been or are being removed.
 
     Attributes
     ----------
     count : int
-        Fits that they held in vain.
+        Number of superfluous fits in them.
     journals : frozenset of str
-        Those of them that may still be there; they are counted already.
+        Names of counted journals that may still exist.
     """
 
     count: Annotated[int, Interval(ge=0, le=2**40)] = 0
@@ -44,7 +44,7 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Read the ledger of a folder of journals; empty where it does not exist.
+        """Read the ledger of a folder of journals; empty if it does not exist.
 
         Raises
         ------
@@ -56,29 +56,29 @@ class Ledger:
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Replace the ledger; a mark beside it shows its loss."""
+        """Replace the ledger; a mark next to it reveals its loss."""
         write_json(folder / LEDGER, {"count": self.count, "journals": sorted(self.journals)})
         if self.count:
             (folder / LEDGER_MARK).touch()
 
 
 def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
-    """Return how many fits, ever, were trained although another one of the same run was kept."""
-    ledger = _known(journals)
-    return ledger.count + _in_vain(groups, journals, ledger.journals)
+    """Return the number of superfluous fits so far, those of runs that have another fit."""
+    ledger = _ledger(journals)
+    return ledger.count + _superfluous(groups, journals, ledger.journals)
 
 
 def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[str]) -> None:
-    """Add to the ledger what journals show that are about to be removed."""
-    ledger, groups = _known(journals), list(groups)
-    before = _in_vain(groups, journals, ledger.journals)
-    after = _in_vain(groups, journals, ledger.journals | set(removed))
+    """Add the superfluous fits in journals about to be removed to the ledger."""
+    ledger, groups = _ledger(journals), list(groups)
+    before = _superfluous(groups, journals, ledger.journals)
+    after = _superfluous(groups, journals, ledger.journals | set(removed))
     if ledger.count or before > after:
         Ledger(ledger.count + before - after, frozenset(removed)).write(journals.folder)
 
 
 def damage(folder: Path) -> str:
-    """Return what is wrong with the ledger of a folder of journals; empty where all is well."""
+    """Return a message about a damaged or lost ledger of a folder of journals, or ""."""
     if (folder / LEDGER_MARK).exists() and not (folder / LEDGER).exists():
         return str(DamagedFile(folder / LEDGER, "is lost", _LOST))
     try:
@@ -88,18 +88,18 @@ def damage(folder: Path) -> str:
     return ""
 
 
-def _known(journals: JournalIndex) -> Ledger:
-    """Return the ledger; of a damaged one nothing: it is a count, on which no result depends."""
+def _ledger(journals: JournalIndex) -> Ledger:
+    """Return the ledger, or an empty one if it is damaged, as no result depends on it."""
     try:
         return Ledger.read(journals.folder)
     except DamagedFile:
         return Ledger()
 
 
-def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collection[str]) -> int:
-    """Count fits in journals whose run has another fit, in a journal or published before them.
+def _superfluous(groups: Iterable[Group], journals: JournalIndex, besides: Collection[str]) -> int:
+    """Count fits in journals whose run has another fit, in a journal or published earlier.
 
-    A published row is a journal's fit if that took equally long: hardly any two fits do.
+    A published row is the fit of a journal if both took equally long, as hardly any two fits do.
     """
     total = 0
     held = journals.groups()
@@ -113,8 +113,7 @@ def _in_vain(groups: Iterable[Group], journals: JournalIndex, besides: Collectio
             continue
         published = read_array(group, "status")[rows] == DONE
         stored = read_array(group, "fit_seconds")[rows]
-        same = (stored == seconds) | np.isnan(stored)  # where a repair no longer knew it
-        once = np.unique(rows)
+        same = (stored == seconds) | np.isnan(stored)  # NaN if a repair lost the time
         elsewhere = np.setdiff1d(rows[published], rows[same])
-        total += len(rows) - len(once) + len(elsewhere)
+        total += len(rows) - len(np.unique(rows)) + len(elsewhere)
     return total

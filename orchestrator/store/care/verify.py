@@ -1,4 +1,4 @@
-"""Every published row is checked, an inner chunk at a time."""
+"""Checking every published row, one inner chunk at a time."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file, differ
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong in a group.
+    """Something wrong in a group.
 
     Attributes
     ----------
     group : str
         Path of the group.
     problem : str
-        What is wrong, for people.
+        Message that says what is wrong.
     rows : tuple of int
-        The rows that it concerns.
+        Affected rows.
     shard : int or None
-        The shard, where a file of it is concerned that holds a number per run.
+        The shard, if one of its record arrays is affected.
     split : int or None
-        The chunk of test sets that it concerns.
+        The affected chunk of test sets.
     damaged : bool
-        Whether bytes changed after they were written, so that a journal may hold the true ones.
+        Whether bytes changed after they were written, so that a journal may hold the right ones.
     """
 
     group: str
@@ -60,7 +60,7 @@ class Finding:
 
 
 def shards_to_verify(group: Group) -> list[int]:
-    """Return the shards that `verify` reads: those that were published, at least in part."""
+    """Return the shards that `verify` reads: those published at least in part."""
     begun = published_shards(group.folder) | published_shards(group.folder, "crc")
     return sorted(shard for shard in begun if shard < group.shards)
 
@@ -74,19 +74,19 @@ def verify(
 ) -> Iterator[Finding]:
     """Check the test sets and all published rows of a group.
 
-    Files: present, decodable. Rows: checksum, status, finite numbers, classes in range, labels that
-    agree with scores up to ties. One inner chunk is held in memory. What is found while others
-    publish is looked at again until nothing changes meanwhile.
+    Files must exist and be decodable. Rows must have the right checksum and status, finite numbers,
+    classes in range, and labels that agree with scores up to ties. Holds one inner chunk in memory.
+    Findings are checked again until no file changes meanwhile, as others may be publishing.
 
     Parameters
     ----------
     group : Group
     checked : callable
-        Called after each of `shards_to_verify` with how many finished rows it holds.
+        Called after each of `shards_to_verify` with its number of finished rows.
     shards : collection of int, optional
-        Check these only.
+        Check only these.
     journals : JournalIndex, optional
-        What a publication that was cut off left half done is no finding where these hold it.
+        Rows in these are not reported if an interrupted publication left their shard incomplete.
     """
     splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
     yield from splits
@@ -95,10 +95,10 @@ def verify(
         sets = [y_true]
 
         def look(shard: int = shard, sets: list[Array] = sets) -> _Look[int]:
-            found = _drained(_verify_shard(group, shard, sets[0], journals))
-            if found[0]:
-                sets[0] = _verify_splits(group)[1]  # they may have come since
-            return found
+            findings, finished = _drained(_verify_shard(group, shard, sets[0], journals))
+            if findings:
+                sets[0] = _verify_splits(group)[1]  # may have been written since
+            return findings, finished
 
         findings, finished = _settled(look, functools.partial(_stamp, group, shard))
         for finding in findings:
@@ -113,29 +113,29 @@ _Look = tuple[list[Finding], T]
 
 
 def _settled(look: Callable[[], _Look[T]], stamp: Callable[[], object]) -> _Look[T]:
-    """Look again at what is found until it stays the same and no file was replaced meanwhile."""
-    found, value = look()
+    """Repeat a look with findings until they stay the same and no file was replaced meanwhile."""
+    findings, value = look()
     for _ in range(encoding.ATTEMPTS):
-        if not found:
+        if not findings:
             break
-        before, last = stamp(), found
-        found, value = look()
-        if found == last and stamp() == before:
+        before, last = stamp(), findings
+        findings, value = look()
+        if findings == last and stamp() == before:
             break
-    return found, value
+    return findings, value
 
 
 def _drained(steps: Generator[Finding, None, T]) -> _Look[T]:
-    found = []
+    findings = []
     try:
         while True:
-            found.append(next(steps))
+            findings.append(next(steps))
     except StopIteration as end:
-        return found, end.value
+        return findings, end.value
 
 
 def _stamp(group: Group, shard: int) -> list[object]:
-    """Return what changes when a file of a shard is replaced."""
+    """Return a value that changes when a file of a shard or of the test sets is replaced."""
     arrays = [array for array in group.spec.arrays if array.role in ("prediction", "record")]
     return [*map(identity, [group.file(array, shard) for array in arrays]), _split_stamp(group)]
 
@@ -157,17 +157,17 @@ Parts = dict[str, Array]
 
 
 def wrong_status(status: Array, padding: Bools) -> Bools:
-    """Return where a status cannot be."""
+    """Return which statuses are impossible."""
     return np.where(padding, status != PADDING, ~np.isin(status, (MISSING, DONE, COPY)))
 
 
 def wrong_seconds(seconds: Array, status: Array) -> Bools:
-    """Return where a run's time cannot be; NaN says that it is not known."""
+    """Return which fit times are impossible; NaN means unknown."""
     return np.asarray((status == DONE) & ((seconds < 0) | np.isinf(seconds)))
 
 
 def impossible_sets(spec: GroupSpec, values: Parts) -> Bools:
-    """Return which test sets cannot be, from `y_true` and `test_index` (repeat, sample)."""
+    """Return which test sets are impossible, given `y_true` and `test_index` (repeat, sample)."""
     index = values["test_index"]
     return np.asarray(
         (index[:, 0] >= 0)
@@ -180,10 +180,10 @@ def impossible_sets(spec: GroupSpec, values: Parts) -> Bools:
 
 
 def _verify_splits(group: Group) -> _Look[Array]:
-    """Return true classes (repeat, sample), too; -1 where there are none."""
+    """Return findings, and the true classes (repeat, sample), -1 where there is no test set."""
     spec, length = group.spec, group.spec.split_length
     y_true = np.full((group.repeats, spec.samples), -1, dtype=np.int32)
-    found = []
+    findings = []
     try:
         known, unknown = read_checksums(group), []
     except DamagedShard:
@@ -192,7 +192,7 @@ def _verify_splits(group: Group) -> _Look[Array]:
         start, stop = chunk * length, min((chunk + 1) * length, group.repeats)
         values = {}
         bad = [*unknown]
-        for name in ("test_index", "y_true"):  # the former is written last
+        for name in ("test_index", "y_true"):  # test_index is written last
             array = spec.array(name)
             values[name] = np.full((stop - start, spec.samples), array.fill_value, array.dtype)
             file, folder = group.file(array, chunk), group.folder / name
@@ -203,38 +203,38 @@ def _verify_splits(group: Group) -> _Look[Array]:
                 bad.append(name)
         if bad:
             problem = f"test sets {start} to {stop - 1}: {', '.join(bad)} cannot be read"
-            found.append(Finding(spec.path, problem, split=chunk, damaged=True))
+            findings.append(Finding(spec.path, problem, split=chunk, damaged=True))
             continue
         made, wrong = values["test_index"][:, 0] >= 0, impossible_sets(spec, values)
         for repeat in (start + np.flatnonzero(wrong)).tolist():
-            problem = f"test set {repeat} has classes or positions that cannot be"
-            found.append(Finding(spec.path, problem, split=chunk))
+            problem = f"test set {repeat} has impossible classes or positions"
+            findings.append(Finding(spec.path, problem, split=chunk))
         for name, repeat in differing(known, values, start):
             problem = f"test set {repeat} is not what was stored ({name})"
-            found.append(Finding(spec.path, problem, split=chunk))
+            findings.append(Finding(spec.path, problem, split=chunk))
             wrong[repeat - start] = True
         y_true[start:stop][made & ~wrong] = values["y_true"][made & ~wrong]
-    return found, y_true
+    return findings, y_true
 
 
 def _verify_shard(
     group: Group, shard: int, y_true: Array, journals: JournalIndex | None
 ) -> Generator[Finding, None, int]:
-    """Return how many rows are finished; any row may be where that is unknown."""
+    """Yield findings; return the number of finished rows, which counts all if this is unknown."""
     spec, (start, stop) = group.spec, group.span(shard)
     repeat_index = read_array(group, "repeat_index")[start:stop]
     padding = repeat_index < 0
     records: Parts = {}
     lost = []
     arrays = [array for array in spec.arrays if array.role == "record"]
-    for array in reversed(arrays):  # status first: what it calls finished is there, then
+    for array in reversed(arrays):  # status first: the other files were replaced before it
         records[array.name], damaged = _read(group, array, start, stop)
         if damaged.any():
             lost.append(array.name)
     status = records["status"]
     finished = np.isin(status, (DONE, COPY)) & ~padding
     if not group.file(spec.array("status"), shard).exists():
-        # a first publication that was cut off, where journals still hold all of it
+        # an interrupted first publication is no problem if journals still hold all its rows
         finished = (records["crc"] != 0) & ~padding
         lost_for_good = finished.copy()
         if journals is not None:
@@ -251,9 +251,9 @@ def _verify_shard(
     wrong = wrong_status(status, padding)
     yield from _findings(spec, start, wrong, "status disagrees with the plan")
     wrong = finished & wrong_seconds(records["fit_seconds"], status)
-    yield from _findings(spec, start, wrong, "fit_seconds is no duration")
-    lacking = np.unique(repeat_index[finished])
-    for repeat in lacking[y_true[lacking, 0] < 0].tolist():
+    yield from _findings(spec, start, wrong, "fit_seconds is not a duration")
+    needed = np.unique(repeat_index[finished])
+    for repeat in needed[y_true[needed, 0] < 0].tolist():
         problem = f"test set {repeat}, which finished runs need, is not stored"
         yield Finding(spec.path, problem, split=repeat // spec.split_length)
     for first in range(start, stop, spec.chunk_length):
@@ -280,25 +280,25 @@ def _verify_chunk(
 
 
 def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
-    """Yield what predictions cannot be, and in which rows they are.
+    """Yield each possible problem of predictions, and the rows that have it.
 
     Parameters
     ----------
     spec : GroupSpec
     parts : mapping of arrays (run, ...)
-        Arrays of predictions by name.
+        Prediction arrays by name.
     y_true : integer array (run, sample)
-        True classes; negative where they are not known.
+        True classes; negative if unknown.
     """
     label = parts["label"]
-    yield "a label is no class", _any(label >= spec.n_classes)
+    yield "a label is not a class", _any(label >= spec.n_classes)
     if "confidence" in parts:
         confidence = parts["confidence"]
         if spec.probability == "none":
             impossible = ~np.isnan(confidence)
         else:
             impossible = ~((confidence >= 0) & (confidence <= 1))
-        yield "a confidence is no probability", _any(impossible)
+        yield "a confidence is not a probability", _any(impossible)
     for name in CURVES if spec.curves else ():
         most = np.inf if name.endswith("loss") else 1
         impossible = ~(np.isnan(parts[name]) | (parts[name] >= 0) & (parts[name] <= most))
@@ -317,7 +317,7 @@ def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple
 
 
 def _disagrees(spec: GroupSpec, label: Array, values: Array, y_true: Array) -> Bools:
-    """Return where a label cannot follow from the scores; rounding makes ties, which may."""
+    """Return which labels cannot follow from the scores, allowing for ties from rounding."""
     if spec.scores == "all":
         index = np.minimum(label, spec.n_classes - 1)[..., None].astype(np.intp)
         chosen = np.take_along_axis(values, index, axis=-1)[..., 0]
@@ -335,9 +335,9 @@ def read_predictions(group: Group, start: int, stop: int) -> tuple[Parts, Parts]
     Returns
     -------
     parts : dict of arrays (run, ...)
-        By name; fill values where they cannot be decoded.
+        Prediction arrays by name, with fill values for rows that cannot be decoded.
     damaged : dict of bool arrays (run,)
-        By name, where they cannot.
+        Which rows cannot be decoded, by array name.
     """
     parts: Parts = {}
     damaged: Parts = {}
@@ -358,7 +358,7 @@ def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array,
 
 
 def checksums(parts: Parts) -> NDArray[np.uint32]:
-    """Return the checksum of each row, from arrays (run, ...) in the order of the checksum."""
+    """Return the checksum of each row, given arrays (run, ...) in the order of the checksum."""
     contiguous = [np.ascontiguousarray(part) for part in parts.values()]
     crcs = np.zeros(len(contiguous[0]), dtype=np.uint32)
     for row in range(len(crcs)):

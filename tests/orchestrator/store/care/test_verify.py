@@ -109,7 +109,7 @@ def test_scores_without_probabilities(tmp_path):
             journal.append(NUMBER, row, encoded, recipe=0, fit_seconds=1)
     publish(world.group, 0, world.index(), world.watch)
     assert [(f.rows, f.problem) for f in verify(world.group)] == [
-        ((1,), "a confidence is no probability")
+        ((1,), "a confidence is not a probability")
     ]
 
 
@@ -138,13 +138,13 @@ def test_changed_predictions_are_found_and_healed_or_dropped(tmp_path, made, par
 @pytest.mark.parametrize(
     ("made", "name", "value", "problem"),
     [
-        (spec(2), "label", 3, "a label is no class"),
+        (spec(2), "label", 3, "a label is not a class"),
         (spec(2), "margin", np.nan, "margin is not finite"),
         (spec(2), "margin", np.inf, "margin is not finite"),
         (spec(2), "label", 1, "labels disagree with scores"),
         (spec(3), "label", 1, "labels disagree with scores"),
         (spec(3, scores="all"), "label", 1, "labels disagree with scores"),
-        (spec(3), "confidence", 1.5, "a confidence is no probability"),
+        (spec(3), "confidence", 1.5, "a confidence is not a probability"),
         (spec(2, curves=True), "train_accuracy", 1.5, "train_accuracy is impossible"),
         (spec(2, curves=True), "test_loss", -0.5, "test_loss is impossible"),
         (
@@ -172,7 +172,7 @@ def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, valu
 def test_a_time_that_cannot_be_becomes_unknown_and_costs_no_run(world, value):
     overwrite(world, "fit_seconds", 6, value)
     findings = list(verify(world.group))
-    assert [(f.rows, f.problem) for f in findings] == [((6,), "fit_seconds is no duration")]
+    assert [(f.rows, f.problem) for f in findings] == [((6,), "fit_seconds is not a duration")]
     assert repair([world.group], findings, world.journal_folder, world.watch).dropped == 0
     assert np.isnan(reader.read_array(world.group, "fit_seconds")[6])
     assert list(verify(world.group)) == []  # unknown is no finding
@@ -364,7 +364,7 @@ def test_harmed_test_sets_are_made_again_and_cost_no_run(world, name, kind):
         if make is made:
             assert done.unmade == ()
         else:  # workers write it, or a repair where the data is
-            assert "only where their data is" in done.unmade[0]
+            assert "on a machine that has their data" in done.unmade[0]
             assert not file.exists()
             assert not any(finding.rows for finding in verify(world.group))
             world.write_splits()
@@ -381,7 +381,7 @@ def test_test_sets_of_other_data_are_not_stored(world):
 
     findings = verify(world.group)
     done = repair([world.group], findings, world.journal_folder, world.watch, test_sets=other)
-    assert "not those that this machine's data gives" in done.unmade[0]
+    assert "differ from those made from this machine's data" in done.unmade[0]
     assert done.dropped == 0
     assert list(verify(world.group)) != []
 

@@ -1,9 +1,8 @@
-"""Submit tasks as SLURM job arrays, through submitit: the one way for all jobs there are.
+"""Submitting tasks as SLURM job arrays through submitit; all jobs are submitted here.
 
-A submission has a name that no other one has; each of its arrays is called ``<name>.<first>``,
-where ``first`` is the place of its first element in the submission. Job names are always kept,
-by the controller and by accounting (comments are not), so that a submission whose job ids were
-never noted is still found: `states.ask`.
+A submission has a unique name; each of its arrays is called ``<name>.<first>``, where ``first`` is
+the position of its first element in the submission. The controller and accounting always keep job
+names, unlike comments, so `states.ask` finds a submission even if its job ids were never recorded.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from manyseed.slurm.profile import Profile, Resources
 from manyseed.slurm.refused import Refused
 
 STOPPED = "stopped"
-"""What a task's function returns when it was asked to end and has work left: it is requeued."""
+"""Returned by a task's function that was asked to end with work left, to be requeued."""
 
-_REQUEUES = 10_000  # how often a job may be requeued is its function's decision, not submitit's
+_REQUEUES = 10_000  # effectively unlimited: the function decides, not submitit
 _KILL_MARGIN = 0.8
 
 
@@ -42,19 +41,19 @@ class Tasks:
     Attributes
     ----------
     function : str
-        An importable function of strings, as ``module:name``. It calls `signals.on_stop`, ends
-        soon after that, and returns `STOPPED` when work is left: then the job is requeued and the
-        function called again. Whatever else it returns ends the job.
+        An importable function of strings, as ``module:name``. It registers with `signals.on_stop`,
+        ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
+        requeued and the function called again. Any other return value ends the job.
     arguments : sequence of sequences of str
         The arguments of each task.
     name : str
-        The submission's name, which no other one has; letters, digits, ``-`` and ``_``.
+        Unique name of the submission; letters, digits, ``-`` and ``_``.
     comment : str
-        What squeue shows of them; accounting may not keep it.
+        Shown by squeue; accounting may not keep it.
     parallelism : int, optional
-        How many tasks of an array run at once; default: the profile's, else all.
+        Maximum number of tasks of an array that run at once. Default: the profile's, or all.
     signal_seconds : int
-        How long before its walltime a task is asked to end, at least.
+        Minimum time between the signal to end and the walltime.
     """
 
     function: str
@@ -72,9 +71,7 @@ def submit_array(
     tasks: Tasks,
     submitted: Callable[[list[str]], None] = lambda ids: None,
 ) -> list[str]:
-    """Submit tasks; return their job ids, ``"123_0"``, in order.
-
-    They go to the profile's cluster, whatever cluster this process otherwise speaks to.
+    """Submit tasks to the profile's cluster; return their job ids, ``"123_0"``, in order.
 
     Parameters
     ----------
@@ -82,25 +79,25 @@ def submit_array(
     resource_class : str
         ``cpu`` or ``gpu``.
     folder : Path
-        Where submitit keeps its files; on the file system that the nodes share. What a task
-        prints is in ``<job id>_0_log.out`` and ``.err``, all its attempts in one file.
+        Folder for submitit's files, on a file system shared with the nodes. The output of all
+        attempts of a task goes to ``<job id>_0_log.out`` and ``.err``.
     tasks : Tasks
     submitted : callable
-        Called with the job ids of each array, as soon as it is submitted.
+        Called with the job ids of each array as soon as it is submitted.
 
     Raises
     ------
     ClusterError
-        When SLURM refuses, with its message. Arrays submitted before that stay, and were asked to
-        `submitted`.
+        If SLURM refuses, with its message. Arrays already submitted stay, and `submitted` has been
+        called for them.
     ClusterUnavailable
-        When the cluster does not answer.
+        If the cluster does not answer.
     Refused
-        When the profile has no such resource class, or its walltime is too short.
+        If the profile has no such resource class, or its walltime is too short.
     """
     resources = profile.resources(resource_class)
     if resources.minutes * 60 <= tasks.signal_seconds:
-        allowed = f"more than {tasks.signal_seconds} s: so long before, tasks are asked to end"
+        allowed = f"more than {tasks.signal_seconds} s, when tasks are asked to end before it"
         raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
     executor = _executor(profile, resources, folder, tasks)
     call = Call(tasks.function, tasks.signal_seconds * _KILL_MARGIN)
@@ -117,29 +114,29 @@ def submit_array(
 
 
 def cut(n: int, limit: int) -> list[range]:
-    """Cut n elements into arrays of at most `limit`."""
+    """Split n elements into arrays of at most `limit`."""
     return [range(first, min(first + limit, n)) for first in range(0, n, limit)]
 
 
 def max_array_size() -> int:
-    """Return how many elements the cluster allows in one array."""
+    """Return the maximum number of elements that the cluster allows in one array."""
     return int(configuration()["MaxArraySize"])
 
 
 class Call:
-    """What a job runs: a function given by its name, and submitit's checkpoint protocol.
+    """What a job runs: a function given by name, with submitit's checkpoint protocol.
 
-    submitit checkpoints inside its signal handler, where nothing else can happen. Here the signal
-    is passed on to the function, which ends what it does in order, and the checkpoint follows. A
-    function that does not end within `seconds` is checkpointed all the same.
+    submitit would checkpoint inside its signal handler, where little is allowed. Here the signal is
+    passed on to the function, which finishes in an orderly way, and the checkpoint follows. A
+    function that does not end within `seconds` is checkpointed anyway.
     """
 
     def __init__(self, function: str, seconds: float) -> None:
         self.function, self.seconds = function, seconds
 
     def __call__(self, *arguments: str) -> Any:
-        """Run the function; requeue the job when it was stopped by the scheduler."""
-        requeue: Any = signal.getsignal(signals.CHECKPOINT)  # submitit's, set before this call
+        """Run the function; requeue the job if the scheduler stopped it."""
+        requeue: Any = signal.getsignal(signals.CHECKPOINT)  # submitit's handler
 
         def start_clock() -> None:
             if signal.getitimer(signal.ITIMER_REAL)[0] == 0:  # the first signal counts
@@ -159,12 +156,12 @@ class Call:
         return result
 
     def checkpoint(self, *arguments: str) -> submitit.helpers.DelayedSubmission:
-        """Return what the next attempt calls: the same, since progress is kept by the function."""
+        """Return the next attempt's call: the same one, as the function keeps its progress."""
         return submitit.helpers.DelayedSubmission(self, *arguments)
 
 
 class Executor(submitit.SlurmExecutor):
-    """submitit's executor, which always makes arrays and submits from within jobs, too."""
+    """submitit's executor, but it always makes arrays, and can submit from within jobs."""
 
     def _internal_process_submissions(
         self, delayed_submissions: list[utils.DelayedSubmission]
@@ -181,19 +178,19 @@ class Executor(submitit.SlurmExecutor):
         try:
             array = job_id(commands.run(["sbatch", str(script)]))
         except ClusterUnavailable:
-            raise  # it may have got the array all the same
+            raise  # the cluster may have received the array nevertheless
         except ClusterError:
             for path in waiting:
                 path.unlink()
             raise
         ids = [f"{array}_{index}" for index in range(len(waiting))]
-        return [submitit.SlurmJob[Any](folder=self.folder, job_id=one) for one in ids]
+        return [submitit.SlurmJob[Any](folder=self.folder, job_id=job) for job in ids]
 
 
 def _take_pickle(folder: Path) -> Iterator[str]:
-    """Yield the lines with which a job takes what it calls; a later attempt has its own.
+    """Yield script lines with which a job's first attempt moves its pickled call to its job id.
 
-    It needs nobody who notes its job id: its submitter may have died before it knew it.
+    The job does this itself because its submitter may have died before it knew the job id.
     """
     yield f"waiting={shlex.quote(str(folder))}/$SLURM_JOB_NAME.$SLURM_ARRAY_TASK_ID.pkl"
     job = "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
@@ -202,7 +199,7 @@ def _take_pickle(folder: Path) -> Iterator[str]:
 
 
 def job_id(printed: str) -> str:
-    """Return the job id in what sbatch prints; a site's own lines around it do not matter."""
+    """Return the job id from the output of sbatch, ignoring a site's additional lines."""
     for line in printed.splitlines():
         words = line.split()
         if words[:3] == ["Submitted", "batch", "job"] and len(words) > 3 and words[3].isdigit():
@@ -217,14 +214,14 @@ def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks
     if resources.whole_node:
         options["exclusive"] = True
         if not any(key.startswith("mem") for key in options):
-            options["mem"] = "0"  # all that the node has
-        step = "--cpu-bind=none"  # else a task of one CPU is bound to one core
+            options["mem"] = "0"  # all of the node's memory
+        step = "--cpu-bind=none"  # otherwise a task of one CPU is bound to one core
     else:
         options["cpus-per-task"] = resources.cores
         step = f"--cpus-per-task={resources.cores}"  # srun does not inherit it
     executor = Executor(folder, max_num_timeout=_REQUEUES, python=container + python)
     executor.update_parameters(
-        wckey=None,  # submitit's own would be refused where sites enforce theirs
+        wckey=None,  # sites that enforce their own refuse submitit's
         time=resources.minutes,
         nodes=1,
         ntasks_per_node=1,
@@ -241,25 +238,25 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
     if profile.slurm_conf is not None:
         yield f"export SLURM_CONF={shlex.quote(str(profile.slurm_conf))}"
     if resources.modules:
-        # a script is no login shell, and may lack the command
+        # a script is not a login shell and may lack the command
         yield "type module >/dev/null 2>&1 || source /etc/profile"
         yield f"module load {shlex.join(resources.modules)} || exit 1"
     yield from resources.setup
     if resources.whole_node and resources.name == "gpu":
-        # the job has all GPUs of its node; a step is given the number that was asked for
+        # the job has all GPUs of its node, but a step only gets the number requested
         yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
-    yield "export PYTHONSAFEPATH=1"  # else a user's own jobs/ or analysis.py is imported
+    yield "export PYTHONSAFEPATH=1"  # otherwise a user's own jobs/ or analysis.py is imported
 
 
 def _still_wanted() -> bool:
-    """Whether the job is meant to run on: not when it was cancelled, or requeued by somebody.
+    """Whether the job should continue, that is, nobody has cancelled or requeued it.
 
-    Then SIGTERM comes. Where the walltime's signal alone has, nobody is asked: all tasks of an
-    array may meet their walltime at once.
+    These send SIGTERM. After the walltime's signal alone SLURM is not asked, as all tasks of an
+    array may reach their walltime at once.
     """
     if signals.received() <= {signals.CHECKPOINT}:
         return True
     job = submitit.JobEnvironment().job_id
-    with suppress(ClusterError):  # an answer that does not come is no reason to give up work
+    with suppress(ClusterError):  # no answer is no reason to give up work
         return commands.run(["squeue", "-h", "-j", job, "-o", "%T"]).strip() == "RUNNING"
     return True

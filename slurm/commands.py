@@ -1,4 +1,4 @@
-"""Ask SLURM's commands, and distinguish a refusal from silence."""
+"""Running SLURM's commands, and distinguishing a refusal from no answer."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ _NO_ANSWER = (
     "unable to establish control",
     "munge",
 )
-# how the cluster is reached; all other SLURM_* belong to a surrounding job, and SBATCH_* would go
-# before what a profile says
+# these tell how to reach the cluster; all other SLURM_* belong to a surrounding job, and SBATCH_*
+# would override a profile
 _KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
 _conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
 _REMOVED = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SUBMITIT_")
 
 
 class ClusterError(RuntimeError):
-    """SLURM refused what it was asked to do; the text is SLURM's own."""
+    """SLURM refused a request; the text is SLURM's own."""
 
     def says(self, *texts: str) -> bool:
-        """Whether it has one of these texts, in lower case: SLURM gives no other facts."""
+        """Whether the message contains one of these lower-case texts; SLURM has no error codes."""
         return any(text in str(self).lower() for text in texts)
 
 
 class ClusterUnavailable(ClusterError):
-    """SLURM does not answer, or is not installed here: nothing was submitted or changed."""
+    """SLURM does not answer or is not installed here, so nothing was submitted or changed."""
 
 
 def available() -> bool:
-    """Whether jobs can be submitted from this machine: ``sbatch`` is on PATH."""
+    """Whether jobs can be submitted from this machine, that is, ``sbatch`` is on PATH."""
     return shutil.which("sbatch") is not None
 
 
 @contextmanager
 def speaking_to(conf: Path | None) -> Iterator[None]:
-    """Within this block, let this thread's SLURM commands speak to the cluster of a ``slurm.conf``.
+    """Let this thread's SLURM commands in the block use the cluster of a ``slurm.conf``.
 
-    The process's own environment stays as it is. None: the cluster that SLURM finds by itself.
+    The process's environment is not changed. None means the cluster that SLURM finds by itself.
 
     Raises
     ------
     ClusterUnavailable
-        When there is no such file.
+        If the file does not exist.
     """
-    if conf is not None and not conf.is_file():  # SLURM's commands would try for a minute
+    if conf is not None and not conf.is_file():  # SLURM's commands would retry for a minute
         raise ClusterUnavailable(f"the cluster does not answer: {conf}: no such file")
     before = _conf.set(conf)
     try:
@@ -69,17 +69,17 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
 
 
 def run(arguments: Sequence[str]) -> str:
-    """Return what a SLURM command prints.
+    """Return the output of a SLURM command.
 
-    The variables of a surrounding job are removed, so that a job asks and submits like a login
-    node, and a user's defaults for sbatch, which would go before what a profile says.
+    Removes the variables of a surrounding job, so that a job asks and submits like a login node,
+    and a user's defaults for sbatch, which would override a profile.
 
     Raises
     ------
     ClusterUnavailable
-        When the command is not there, or the cluster does not answer.
+        If the command does not exist, or the cluster does not answer.
     ClusterError
-        When SLURM refuses, with its message.
+        If SLURM refuses, with its message.
     """
     name = arguments[0]
     try:
@@ -116,8 +116,8 @@ def _environment() -> dict[str, str]:
 
 
 def _message(name: str, text: str) -> str:
-    """Return the lines that the command itself wrote as errors, or all of them."""
+    """Return the lines that the command marked as errors, or all lines if there are none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if "error:" in line or "fatal:" in line]
-    shown = [line.removeprefix(f"{name}: ").removeprefix("error: ") for line in own or lines]
+    errors = [line for line in lines if "error:" in line or "fatal:" in line]
+    shown = [line.removeprefix(f"{name}: ").removeprefix("error: ") for line in errors or lines]
     return "; ".join(dict.fromkeys(shown))

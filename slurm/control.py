@@ -1,7 +1,7 @@
-"""Change submitted jobs: cancel, hold, release, requeue, slow down, keep from nodes.
+"""Changing submitted jobs: cancel, hold, release, requeue, throttle, exclude nodes.
 
-Each takes job ids as `arrays.submit_array` returns them, and raises `ClusterError` with SLURM's
-message, or `ClusterUnavailable`. A job that has ended meanwhile is no error.
+All functions take job ids from `arrays.submit_array`, and raise `ClusterError` with SLURM's message
+or `ClusterUnavailable`. Jobs that have ended meanwhile are not an error.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _OVER = ("invalid job id", "already completing or completed", "job is no longer"
 
 
 def cancel(job_ids: Iterable[str]) -> None:
-    """Cancel jobs: those that wait never start, those that run are asked to end, then killed."""
+    """Cancel jobs: waiting ones never start; running ones are asked to end, then killed."""
     _run(["scancel"], job_ids)
 
 
 def hold(job_ids: Iterable[str]) -> None:
-    """Keep waiting jobs from starting, until `release`."""
+    """Keep waiting jobs from starting until `release`."""
     _run(["scontrol", "hold"], job_ids)
 
 
@@ -30,24 +30,24 @@ def release(job_ids: Iterable[str]) -> None:
 
 
 def requeue(job_ids: Iterable[str]) -> None:
-    """End running jobs and let each start again; one that has ended starts again, too."""
+    """End running jobs and start them again; jobs that have ended also start again."""
     _run(["scontrol", "requeue"], job_ids)
 
 
 def set_parallelism(job_ids: Iterable[str], parallelism: int) -> None:
-    """Let at most `parallelism` tasks of each array run at once; 0: no limit."""
+    """Let at most `parallelism` tasks of each array run at once; 0 means no limit."""
     for array in sorted({job.partition("_")[0] for job in job_ids}):
         _run(["scontrol", "update", f"ArrayTaskThrottle={parallelism}"], [array], "JobId=")
 
 
 def exclude_nodes(job_ids: Iterable[str], nodes: Sequence[str]) -> None:
-    """Keep waiting jobs from nodes; replaces the nodes that were excluded before."""
+    """Keep waiting jobs off nodes; replaces previously excluded nodes."""
     for job in compact(job_ids):
         _run(["scontrol", "update", f"ExcNodeList={','.join(nodes)}"], [job], "JobId=")
 
 
 def compact(job_ids: Iterable[str]) -> list[str]:
-    """Return one expression for each array: ``123_0``, ``123_1``, ``123_5`` → ``123_[0-1,5]``."""
+    """Return one expression per array: ``123_0``, ``123_1``, ``123_5`` → ``123_[0-1,5]``."""
     arrays: dict[str, list[int]] = {}
     plain = []
     for job in job_ids:
@@ -56,7 +56,7 @@ def compact(job_ids: Iterable[str]) -> list[str]:
             arrays.setdefault(array, []).append(int(index))
         else:
             plain.append(job)
-    return plain + [f"{array}_[{_ranges(sorted(found))}]" for array, found in arrays.items()]
+    return plain + [f"{array}_[{_ranges(sorted(indices))}]" for array, indices in arrays.items()]
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -1,10 +1,10 @@
-"""Ask SLURM what there is: partitions, limits, accounting."""
+"""Asking SLURM about a cluster: partitions, limits, accounting."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manyseed.slurm import commands, limits, profile
 from manyseed.slurm.limits import Limits
@@ -12,7 +12,7 @@ from manyseed.slurm.limits import Limits
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition: limits in minutes (None: unlimited), and what its nodes have, at least."""
+    """A partition: time limits in minutes (None if unlimited), and what all of its nodes have."""
 
     name: str
     is_default: bool
@@ -31,14 +31,14 @@ class Partition:
 
     @property
     def n_gpus(self) -> int:
-        """How many GPUs a node has: ``gpu:a100:4(S:0-1),gpu:a40:2`` are 6."""
+        """Number of GPUs of a node: 6 for ``gpu:a100:4(S:0-1),gpu:a40:2``."""
         kinds = re.sub(r"\(.*?\)", "", self.gres).split(",")
         return sum(int(kind.rpartition(":")[2]) for kind in kinds if kind.startswith("gpu:"))
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a cluster allows; a limit is None where it does not exist or is unknown."""
+    """A cluster and its limits."""
 
     name: str
     version: str
@@ -49,13 +49,13 @@ class Cluster:
     partitions: tuple[Partition, ...]
 
     def asked(self, options: Mapping[str, str]) -> list[Partition]:
-        """Return the partitions in which jobs with these options of sbatch may run."""
+        """Return the partitions in which jobs with these sbatch options may run."""
         names = options.get("partition", "")
         wanted = names.split(",")
         return [p for p in self.partitions if (p.name in wanted if names else p.is_default)]
 
     def max_submit_jobs(self, options: Mapping[str, str]) -> int | None:
-        """Return how many jobs with these options of sbatch the user may have at once."""
+        """Return how many jobs with these sbatch options the user may have at once, if limited."""
         account, qos = options.get("account", ""), options.get("qos", "")
         limits = [self.limits.most(p.name, account, qos) for p in self.asked(options)]
         return min((limit for limit in limits if limit is not None), default=None)
@@ -67,7 +67,7 @@ def discover() -> Cluster:
     Raises
     ------
     ClusterUnavailable
-        When it does not answer.
+        If it does not answer.
     """
     config = configuration()
     name = config.get("ClusterName", "")
@@ -91,18 +91,18 @@ def configuration() -> dict[str, str]:
 
 
 def _partitions() -> tuple[Partition, ...]:
-    """Return the partitions; where a partition has several kinds of nodes, the least of each."""
-    found: dict[str, Partition] = {}
+    """Return the partitions; if a partition has several kinds of nodes, their minimum."""
+    partitions: dict[str, Partition] = {}
     printed = commands.run(["sinfo", "-h", "-e", "-o", "%P|%a|%l|%L|%D|%c|%m|%G"])
     for line in printed.splitlines():
         fields = line.split("|")
         if len(fields) != 8:
-            continue  # a site's own line
-        name, up, longest, default, nodes, cores, memory, gres = map(str.strip, fields)
-        plain = name.removesuffix("*")
-        one = Partition(
-            name=plain,
-            is_default=name.endswith("*"),
+            continue  # an additional line of the site
+        shown_name, up, longest, default, nodes, cores, memory, gres = map(str.strip, fields)
+        name = shown_name.removesuffix("*")
+        partition = Partition(
+            name=name,
+            is_default=shown_name.endswith("*"),
             is_up=up == "up",
             max_minutes=_minutes(longest),
             default_minutes=_minutes(default),
@@ -111,18 +111,14 @@ def _partitions() -> tuple[Partition, ...]:
             memory_mb=int(memory.rstrip("+")),
             gres="" if gres == "(null)" else gres,
         )
-        other = found.get(plain)
-        found[plain] = one if other is None else _both(other, one)
-    return tuple(found.values())
+        other = partitions.get(name)
+        partitions[name] = partition if other is None else _both(other, partition)
+    return tuple(partitions.values())
 
 
 def _both(one: Partition, other: Partition) -> Partition:
-    return Partition(
-        name=one.name,
-        is_default=one.is_default,
-        is_up=one.is_up,
-        max_minutes=one.max_minutes,
-        default_minutes=one.default_minutes,
+    return replace(
+        one,
         n_nodes=one.n_nodes + other.n_nodes,
         cores=min(one.cores, other.cores),
         memory_mb=min(one.memory_mb, other.memory_mb),

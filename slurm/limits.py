@@ -1,4 +1,4 @@
-"""How many jobs a user may have submitted: what accounting says of associations and of QOS."""
+"""How many jobs a user may have submitted, from accounting's associations and QOS."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from manyseed.slurm.commands import ClusterError
 _ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
 _QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
 _DEFAULT_QOS = "normal"
-"""SLURM's own, where an association names none."""
+"""SLURM's default for associations that name none."""
 
 
 @dataclass(frozen=True)
 class Association:
-    """What the user may do with an account, in one partition or (empty) in any."""
+    """The user's association with an account, in one partition or (if empty) in any."""
 
     account: str
     is_default: bool
@@ -28,12 +28,12 @@ class Association:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of submitted jobs, which wait or run.
+    """Limits on the number of submitted jobs, waiting or running.
 
     Attributes
     ----------
     associations : tuple of Association
-        The user's, on this cluster.
+        The user's associations on this cluster.
     qos : mapping
         The limit of each QOS that has one.
     partitions : mapping
@@ -45,50 +45,50 @@ class Limits:
     partitions: Mapping[str, str] = field(default_factory=dict)
 
     def most(self, partition: str, account: str = "", qos: str = "") -> int | None:
-        """Return how many jobs of a kind may be submitted at once; None: as many as one likes.
+        """Return how many such jobs may be submitted at once; None if unlimited.
 
-        SLURM lets some of these limits go before others; the smallest of them is always kept.
+        In SLURM some of these limits override others; the smallest always suffices.
 
         Parameters
         ----------
         partition : str
         account, qos : str
-            That the jobs name; empty: the user's default.
+            As named by the jobs; empty for the user's default.
         """
-        mine = [
-            one
-            for one in self.associations
-            if (one.account == account if account else one.is_default)
+        candidates = [
+            association
+            for association in self.associations
+            if (association.account == account if account else association.is_default)
         ]
-        own = [one for one in mine if one.partition == partition]
-        found = own or [one for one in mine if not one.partition]
-        names = {qos or one.qos for one in found} or {qos or _DEFAULT_QOS}
-        limits = [one.most for one in found]
+        specific = [one for one in candidates if one.partition == partition]
+        associations = specific or [one for one in candidates if not one.partition]
+        names = {qos or one.qos for one in associations} or {qos or _DEFAULT_QOS}
+        limits = [one.most for one in associations]
         limits += [self.qos.get(name) for name in names | {self.partitions.get(partition, "")}]
         return min((limit for limit in limits if limit is not None), default=None)
 
 
 def ask(cluster: str) -> Limits:
-    """Return the limits of the user on a cluster; none where accounting does not answer.
+    """Return the user's limits on a cluster; none if accounting does not answer.
 
-    Two questions, and one for the partitions where a QOS limits anything.
+    Takes two commands, and a third for the partitions if any QOS has a limit.
     """
     user = getpass.getuser()
     try:
         associations = tuple(_associations(user, cluster))
-        qos = {name: least for name, *numbers in _show("qos", _QOS) if (least := _least(numbers))}
+        qos = {name: most for name, *limits in _show("qos", _QOS) if (most := _smallest(limits))}
         return Limits(associations, qos, dict(_partitions()) if qos else {})
     except ClusterError:
         return Limits()
 
 
 def _associations(user: str, cluster: str) -> Iterator[Association]:
-    for default, where, account, partition, qos, *numbers in _show(
+    for default, name, account, partition, qos, *limits in _show(
         "user", _ASSOCIATION, user, "withassoc"
     ):
-        if where == cluster:
+        if name == cluster:
             yield Association(
-                account, account == default, partition, qos or _DEFAULT_QOS, _least(numbers)
+                account, account == default, partition, qos or _DEFAULT_QOS, _smallest(limits)
             )
 
 
@@ -100,12 +100,12 @@ def _partitions() -> Iterator[tuple[str, str]]:
 
 
 def _show(what: str, fields: str, *more: str) -> Iterator[list[str]]:
-    """Yield what accounting prints, a line of fields each; a site's own lines have fewer."""
+    """Yield the fields of each line from accounting; a site's additional lines have fewer."""
     printed = commands.run(["sacctmgr", "-nP", "show", what, *more, f"format={fields}"])
     for line in printed.splitlines():
-        if len(found := line.split("|")) == len(fields.split(",")):
-            yield found
+        if len(values := line.split("|")) == len(fields.split(",")):
+            yield values
 
 
-def _least(numbers: list[str]) -> int | None:
-    return min((int(word) for word in numbers if word.isdigit()), default=None)
+def _smallest(limits: list[str]) -> int | None:
+    return min((int(limit) for limit in limits if limit.isdigit()), default=None)

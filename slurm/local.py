@@ -1,7 +1,7 @@
 """The local machine as a cluster of one node, through submitit's local executor.
 
-submitit starts every job that it is given at once, so the machine is one job: its task keeps a pool
-of as many processes as the user asked for.
+submitit starts all jobs at once, so the machine runs a single job, whose task keeps a pool of as
+many processes as the user requested.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_TIMEOUT_MIN = 60 * 24 * 365 * 10
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A submitted job: submitit's job id, and the fingerprint of its process."""
+    """A submitted job: submitit's job id and the fingerprint of its process."""
 
     job_id: str
     process: str
@@ -32,12 +32,12 @@ class LocalJob:
 def submit(
     folder: Path, function: str, arguments: Sequence[str], env: Mapping[str, str]
 ) -> LocalJob:
-    """Start ``module:function(*arguments)`` in a detached process of its own session.
+    """Start ``module:function(*arguments)`` in a detached process with its own session.
 
     Parameters
     ----------
     folder : Path
-        Where submitit keeps its files: ``<job id>_0_log.out`` and ``.err`` hold what is printed.
+        Folder for submitit's files; the output goes to ``<job id>_0_log.out`` and ``.err``.
     function : str
         An importable function, as ``module:name``.
     arguments : sequence of str
@@ -48,15 +48,15 @@ def submit(
     Returns
     -------
     LocalJob
-        It outlives the caller.
+        A job that outlives the caller.
 
     Raises
     ------
     RuntimeError
-        When the job could not be started, with what was printed.
+        If the job could not be started, with the output.
     """
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
-    # a launcher in a session of its own: neither Ctrl-C nor the end of the terminal reaches the job
+    # a launcher with its own session, so that neither Ctrl-C nor closing the terminal ends the job
     launcher = subprocess.run(
         [sys.executable, "-P", "-m", "manyseed.slurm.local"],
         input=json.dumps(request),
@@ -73,20 +73,20 @@ def submit(
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use; all of them where that is not known."""
+    """Return the number of cores that this process may use, or of all cores if unknown."""
     if not hasattr(os, "sched_getaffinity"):  # macOS
         return os.cpu_count() or 1
     return len(os.sched_getaffinity(0))
 
 
 def _launch(folder: str, function: str, arguments: list[str]) -> int:
-    import submitit  # only the launcher needs it
+    import submitit  # here, as only the launcher needs it
 
     module, _, name = function.partition(":")
     target: Callable[..., Any] = getattr(importlib.import_module(module), name)
     executor = submitit.LocalExecutor(folder=folder)
     executor.update_parameters(timeout_min=_NO_TIMEOUT_MIN)
-    # a controller must not hold the launcher's pipes open, or its caller would wait for the job
+    # submitit's controller must not keep the launcher's pipes open, or the caller would wait for it
     keep = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

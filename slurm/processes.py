@@ -1,8 +1,8 @@
-"""Which process it was, and whether it is alive: the one identity of a process, also on disk.
+"""The identity of a process, also on disk, and whether it is alive.
 
-A process is its number and its start, within one process namespace of one boot of one host. Where
-any of these differs from here nothing is known of it, and also of a process that this user may
-not see (``hidepid``): then only what it writes shows whether it is alive.
+A process is identified by its number and start time within one process namespace of one boot of one
+host. Nothing is known about a process if any of the latter differs from here, or if this user may
+not see it (``hidepid``); then only what it writes shows whether it is alive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 State = Literal["alive", "dead", "unknown"]
-"""Dead is certain: nothing that was thought dead so ever writes again."""
+"""``dead`` is certain: such a process never writes again."""
 
 _PROC = Path("/proc/self")
 _UNKNOWN = "-"
@@ -29,14 +29,13 @@ class Process:
     Attributes
     ----------
     host : str
-        The host's name.
+        Host name.
     boot, namespace : str
-        Of the kernel, and of process numbers; ``-`` where that is unknown.
+        Boot id of the kernel and process namespace; ``-`` if unknown.
     pid : int
         Process number.
     started : int
-        Its start, on Linux in clock ticks since boot; 0 where that could not be seen, -1 where it
-        had ended.
+        Start time, on Linux in clock ticks since boot; 0 if hidden, -1 if the process had ended.
     """
 
     host: str
@@ -47,7 +46,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """Return a process of this machine by its number."""
+        """Return the process of this machine with a number."""
         return cls(*_here(), pid, _started(pid))
 
     @classmethod
@@ -57,17 +56,17 @@ class Process:
 
     @classmethod
     def parse(cls, fingerprint: str) -> Process:
-        """Read what `str` made, also of versions that wrote no namespace.
+        """Parse the `str` of a process, even if an earlier version wrote it.
 
         Raises
         ------
         ValueError
-            Where it is no fingerprint.
+            If it is not a fingerprint.
         """
         fields = fingerprint.split()
         if not 3 <= len(fields) <= 5:
-            raise ValueError(f"{fingerprint!r} names no process")
-        # versions before wrote no namespace, and no start of what had ended
+            raise ValueError(f"{fingerprint!r} does not identify a process")
+        # earlier versions wrote no namespace, and no start time of ended processes
         host, boot, pid, started, namespace = fields + [str(_ENDED), _UNKNOWN][len(fields) - 3 :]
         return cls(host, boot, namespace, int(pid), int(started))
 
@@ -79,9 +78,8 @@ class Process:
         host, boot, namespace = _here()
         if (self.host, self.boot) != (host, boot) or boot == _UNKNOWN or self.pid <= 0:
             return "unknown"
-        if self.namespace == _UNKNOWN:  # an older version's: as sure as its words are
-            is_it = self.started == _started(self.pid) > 0
-            return "alive" if is_it else "unknown"
+        if self.namespace == _UNKNOWN:  # of an earlier version
+            return "alive" if self.started == _started(self.pid) > 0 else "unknown"
         if self.namespace != namespace:
             return "unknown"
         now = _started(self.pid)
@@ -93,12 +91,12 @@ class Process:
 
 
 def fingerprint(pid: int) -> str:
-    """Name a process of this machine so that no other one, of another start, has the same name."""
+    """Return text that identifies a process of this machine, including its start time."""
     return str(Process.of(pid))
 
 
 def state(fingerprint: str) -> State:
-    """Return whether a process is alive, by its fingerprint; unknown for other text."""
+    """Return the state of a process given by its fingerprint; ``unknown`` for other text."""
     try:
         return Process.parse(fingerprint).state()
     except ValueError:
@@ -106,12 +104,12 @@ def state(fingerprint: str) -> State:
 
 
 def is_alive(fingerprint: str) -> bool:
-    """Whether a process is certainly alive, on this machine."""
+    """Whether a process, given by its fingerprint, is certainly alive on this machine."""
     return state(fingerprint) == "alive"
 
 
 def _here() -> tuple[str, str, str]:
-    """Return the host's name, the boot and the namespace of this process."""
+    """Return the host name, boot id and process namespace of this process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
@@ -121,14 +119,14 @@ def _here() -> tuple[str, str, str]:
 
 
 def _started(pid: int) -> int:
-    """Return when a process started; `_ENDED`, or `_UNSEEN` where it is hidden."""
+    """Return the start time of a process, `_ENDED`, or `_UNSEEN` if it is hidden."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        if not _is_there(pid):
+        if not _exists(pid):
             return _ENDED
-        return _UNSEEN if _PROC.exists() else _started_elsewhere(pid)
-    fields = stat[stat.rindex(b")") + 2 :].split()  # after the name, which may hold anything
+        return _UNSEEN if _PROC.exists() else _started_without_proc(pid)
+    fields = stat[stat.rindex(b")") + 2 :].split()  # after the name, which may contain anything
     return _ENDED if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
@@ -138,8 +136,8 @@ def _boot_time() -> float:
     return float(psutil.boot_time())
 
 
-def _started_elsewhere(pid: int) -> int:
-    """Do as `_started` where the system has no ``/proc``, such as macOS; in 1/100 s since 1970."""
+def _started_without_proc(pid: int) -> int:
+    """Do the same as `_started` on systems without ``/proc`` (macOS), in 1/100 s since 1970."""
     import psutil
 
     try:
@@ -153,8 +151,8 @@ def _started_elsewhere(pid: int) -> int:
         return _UNSEEN
 
 
-def _is_there(pid: int) -> bool:
-    """Ask the kernel, which knows also what `/proc` hides from this user."""
+def _exists(pid: int) -> bool:
+    """Ask the kernel, which also knows processes that ``/proc`` hides from this user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

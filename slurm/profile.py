@@ -1,4 +1,4 @@
-"""A cluster profile: what a site's jobs ask for, in a TOML file with sbatch's option names.
+"""Cluster profiles: what jobs request at a site, in a TOML file with sbatch's option names.
 
 ::
 
@@ -37,20 +37,20 @@ OPTIONS = frozenset({
     "tmp", "wckey",
 })
 # fmt: on
-"""sbatch's options that stand in a profile under their own names; others go into ``extra``."""
+"""sbatch options that a profile sets under their own names; others go into ``extra``."""
 
-_OURS = {
-    "array": "tasks make it",
+_RESERVED = {
+    "array": "manyseed submits tasks as arrays",
     "comment": "it names the submission of a task",
-    "cpus-per-gpu": "cpus-per-task says it",
-    "error": "every task has a log of its own",
-    "exclusive": "whole-node says it",
-    "job-name": "submissions are found by it",
+    "cpus-per-gpu": "set cpus-per-task instead",
+    "error": "every task has its own log",
+    "exclusive": "set whole-node instead",
+    "job-name": "it identifies submissions",
     "nodes": "a task runs on one node",
     "ntasks": "a task is one process, which starts its own",
     "ntasks-per-node": "a task is one process, which starts its own",
     "open-mode": "every attempt of a task writes to the same log",
-    "output": "every task has a log of its own",
+    "output": "every task has its own log",
     "requeue": "tasks are always requeued",
     "signal": "it announces the end of the walltime to tasks",
 }
@@ -60,7 +60,7 @@ KEYS = (
     "max-jobs", "extra",
 )
 # fmt: on
-"""Keys of a profile that are not sbatch's."""
+"""Keys of a profile that are not sbatch options."""
 
 _COMMON_KEYS = ("slurm-conf",)
 _CLASSES = ("cpu", "gpu")
@@ -69,10 +69,11 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 @dataclass(frozen=True)
 class Resources:
-    """What one resource class's jobs ask for.
+    """What the jobs of a resource class request.
 
     `options` are sbatch's, without the two dashes; `minutes` is the walltime; `parallelism` is how
-    many tasks of an array may run at once, `max_jobs` how many may wait or run; None: the site's.
+    many tasks of an array may run at once, and `max_jobs` how many may wait or run; None leaves
+    them to the site.
     """
 
     name: str
@@ -90,13 +91,13 @@ class Resources:
 
     @property
     def cores(self) -> int | None:
-        """Cores that a task asks for; None on a whole node."""
+        """Cores that a task requests; None on a whole node."""
         return None if self.whole_node else int(self.options.get("cpus-per-task", 1))
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A cluster: its name, the file it was read from, and its resource classes."""
+    """A cluster profile: its name, its file, and its resource classes."""
 
     name: str
     path: Path
@@ -110,15 +111,15 @@ class Profile:
         Raises
         ------
         Refused
-            When the profile has no such class.
+            If the profile has no such class.
         """
-        found = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
-        if found is None:
-            raise Refused(name, None, "the profile asks for none: there is no such table")
-        return found
+        resources = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
+        if resources is None:
+            raise Refused(name, None, "the profile has no such table")
+        return resources
 
     def with_memory(self, memory: str) -> Profile:
-        """Return the same profile, with another memory (``32G``) for every task."""
+        """Return a copy that requests another amount of memory (``32G``) for every task."""
         check_memory(memory)
 
         def changed(resources: Resources) -> Resources:
@@ -135,7 +136,7 @@ def read_profile(path: Path) -> Profile:
     Raises
     ------
     Refused
-        With the key, its value and what is valid instead.
+        With the key, its value and what is allowed.
     """
     try:
         table = tomllib.loads(path.read_text())
@@ -146,29 +147,29 @@ def read_profile(path: Path) -> Profile:
     _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
-        own = table.get(name, {} if name == "cpu" else None)
-        if own is None:
+        specific = table.get(name, {} if name == "cpu" else None)
+        if specific is None:
             continue
-        if not isinstance(own, dict):
-            raise Refused(name, own, allowed=f"a table [{name}]")
-        _check_keys(f"{name}.", own, [*OPTIONS, *KEYS])
-        extra = {**common.get("extra", {}), **own.get("extra", {})}
-        classes[name] = _resources(name, {**common, **own, "extra": extra})
+        if not isinstance(specific, dict):
+            raise Refused(name, specific, allowed=f"a table [{name}]")
+        _check_keys(f"{name}.", specific, [*OPTIONS, *KEYS])
+        extra = {**common.get("extra", {}), **specific.get("extra", {})}
+        classes[name] = _resources(name, {**common, **specific, "extra": extra})
     return Profile(
         path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
     )
 
 
 def find_profile(name: str) -> Path:
-    """Find a profile by its path, or by its name in this folder, then the user's own.
+    """Find a profile by its path or name.
 
-    A name ``NAME`` is looked for as ``NAME.toml`` in the current folder, then in `user_folder`.
-    A running test cluster is there as ``testcluster``.
+    A name ``NAME`` is looked up as ``NAME.toml`` in the current folder, then in `user_folder`,
+    where a running test cluster is registered as ``testcluster``.
 
     Raises
     ------
     Refused
-        Where it does not exist, with the names in the user's own folder.
+        If it does not exist, with the names in `user_folder`.
     """
     if "/" in name or name.endswith(".toml"):
         if Path(name).is_file():
@@ -179,20 +180,20 @@ def find_profile(name: str) -> Path:
         if (folder / f"{name}.toml").is_file():
             return folder / f"{name}.toml"
     looked = ", ".join(str(folder / f"{name}.toml") for folder in places)
-    there = sorted(path.stem for path in user_folder().glob("*.toml"))
-    raise Refused("profile", name, f"there is no such cluster profile ({looked})", there)
+    existing = sorted(path.stem for path in user_folder().glob("*.toml"))
+    raise Refused("profile", name, f"there is no such cluster profile ({looked})", existing)
 
 
 def user_folder() -> Path:
-    """Return where a user's profiles are: ``~/.config/manyseed/clusters``."""
+    """Return the folder of the user's profiles, ``~/.config/manyseed/clusters``."""
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(config) / "manyseed" / "clusters"
 
 
 def minutes(text: str | int) -> int:
-    """Return a time in minutes, rounded up, from SLURM's formats.
+    """Parse a time in one of SLURM's formats; return minutes, rounded up.
 
-    They are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
+    The formats are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
     ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
 
     Raises
@@ -214,7 +215,7 @@ def minutes(text: str | int) -> int:
 
 
 def check_memory(text: str) -> None:
-    """Refuse what is not a number with one of SLURM's units."""
+    """Refuse text that is not a number with one of SLURM's units."""
     if re.fullmatch(r"\d+[KMGT]?B?", text, re.IGNORECASE) is None:
         raise Refused("mem", text, allowed='a number with K, M, G or T, such as "32G"')
 
@@ -235,7 +236,7 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
     if walltime < 1:
         raise Refused(f"{where}time", table["time"], allowed="a minute or more")
     if name == "gpu" and not _asks_for_gpus(options, table["extra"]):
-        raise Refused(name, None, 'asks for no GPU: add gres = "gpu:1" or gpus-per-node = 1')
+        raise Refused(name, None, 'requests no GPU: add gres = "gpu:1" or gpus-per-node = 1')
     whole_node = _typed(where, table, "whole-node", bool, False)
     if whole_node and "cpus-per-task" in options:
         reason = "excludes cpus-per-task: leave one out"
@@ -265,43 +266,43 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
 def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
     extra = table.get("extra", {})
     if not isinstance(extra, dict):
-        raise Refused(f"{prefix}extra", extra, allowed="a table of sbatch's options")
+        raise Refused(f"{prefix}extra", extra, allowed="a table of sbatch options")
     for key, value in [*table.items(), *extra.items()]:
-        if key in _OURS:
-            raise Refused(f"{prefix}{key}", value, f"cannot be set: {_OURS[key]}")
+        if key in _RESERVED:
+            raise Refused(f"{prefix}{key}", value, f"cannot be set: {_RESERVED[key]}")
     for key in table:
         if key not in valid:
             raise UnknownOption(f"{prefix}{key}", table[key], allowed=valid)
 
 
 def _option(where: str, key: str, value: Any) -> str:
-    """Return an option's value as sbatch reads it."""
+    """Return an option's value in sbatch's syntax."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
-    raise Refused(f"{where}{key}", value, allowed="a number or a text in quotes")
+    raise Refused(f"{where}{key}", value, allowed="a number or text in quotes")
 
 
 def _asks_for_gpus(options: Mapping[str, str], extra: Mapping[str, Any]) -> bool:
-    asked = {**options, **extra}
-    return "gpu" in str(asked.get("gres", "")) or any(
-        key in asked for key in ("gpus", "gpus-per-node", "gpus-per-task")
+    requested = {**options, **extra}
+    return "gpu" in str(requested.get("gres", "")) or any(
+        key in requested for key in ("gpus", "gpus-per-node", "gpus-per-task")
     )
 
 
 def _typed(where: str, table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     value = table.get(key, default)
     if value is not default and not isinstance(value, kind):
-        shown = {bool: "true or false", str: "a text in quotes"}[kind]
-        raise Refused(f"{where}{key}", value, allowed=shown)
+        allowed = {bool: "true or false", str: "text in quotes"}[kind]
+        raise Refused(f"{where}{key}", value, allowed=allowed)
     return value
 
 
 def _texts(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise Refused(f"{where}{key}", value, allowed='a list of texts, ["…"]')
+        raise Refused(f"{where}{key}", value, allowed='a list of strings, ["…"]')
     return tuple(value)
 
 

@@ -1,4 +1,4 @@
-"""How this package refuses a value: as facts; whoever knows the user's command words them."""
+"""How this package refuses a value: with facts, which the caller turns into a message."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 
 class Refused(ValueError):
-    """A value of a profile or a parameter that cannot be taken.
+    """A profile or parameter has an invalid value.
 
     Parameters
     ----------
     option : str
-        The profile's key, as in ``gpu.time``, or the parameter; empty for the whole file.
+        The profile's key, such as ``gpu.time``, or the parameter; empty for the whole file.
     value : object
-        None where it is missing.
+        None if it is missing.
     reason : str
-        Why, where `allowed` does not say it.
+        Why it is refused, unless `allowed` tells.
     allowed : iterable of object, or str
-        All values that could be taken, or a description of them.
+        All valid values, or a description of them.
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class Refused(ValueError):
         super().__init__(option, value, reason, self.allowed)
 
     def __str__(self) -> str:
-        of_what = self.allowed
-        if not isinstance(of_what, str):
-            of_what = ", ".join(map(str, of_what))
-        said = [self.reason, f"allowed: {of_what}" if of_what else ""]
-        return f"{self.option} = {self.value!r}: {'; '.join(filter(None, said))}"
+        allowed = self.allowed
+        if not isinstance(allowed, str):
+            allowed = ", ".join(map(str, allowed))
+        reasons = [self.reason, f"allowed: {allowed}" if allowed else ""]
+        return f"{self.option} = {self.value!r}: {'; '.join(filter(None, reasons))}"
 
 
 class UnknownOption(Refused):
-    """An unknown key of a profile; `allowed` are the known ones."""
+    """A profile has an unknown key; `allowed` lists the known ones."""

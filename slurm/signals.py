@@ -1,6 +1,7 @@
-"""Signals that ask a job to end soon: its walltime nears, it is preempted, or it is cancelled.
+"""Signals that ask a job to end soon, and signals that end a command.
 
-And those that end a command, and what it started: Ctrl-C, or a terminal that is closed.
+A job gets them before its walltime ends, or when it is preempted or cancelled; a command, and the
+processes it started, on Ctrl-C or when its terminal is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 CHECKPOINT = signal.SIGUSR2
-"""What SLURM sends before the walltime, and before preemption where the site enables it."""
+"""SLURM sends it before the walltime ends, and before preemption if the site enables that."""
 
 _STOPS = (signal.SIGTERM, signal.SIGINT, CHECKPOINT)
 _ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -23,10 +24,10 @@ _callbacks: list[Callable[[], None]] = []
 
 
 def on_stop(callback: Callable[[], None]) -> None:
-    """Call back whenever this process is asked to end soon; at once when it already was.
+    """Call back whenever this process is asked to end soon; at once if it already was.
 
-    Listens to SIGTERM, SIGINT and SIGUSR2, in the main thread. A callback runs between two
-    instructions of that thread: it must only note the request.
+    Handles SIGTERM, SIGINT and SIGUSR2 in the main thread. A callback interrupts that thread
+    anywhere, so it must only record the request.
     """
     _callbacks.append(callback)
     for number in _STOPS:
@@ -36,16 +37,15 @@ def on_stop(callback: Callable[[], None]) -> None:
 
 
 def received() -> frozenset[int]:
-    """Return the numbers of the signals that came since this process listens."""
+    """Return the numbers of the signals received since the first `on_stop`."""
     return frozenset(_received)
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Within this block, new processes are started deaf to the signals that ask a job to end.
+    """Within this block, start processes that ignore the signals that ask a job to end.
 
-    SLURM sends them to every process of a job; the one that listens decides what the others
-    still finish.
+    SLURM sends them to every process of a job; the one that listens decides what the others finish.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
@@ -56,30 +56,30 @@ def shielded() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Within this block, what ends a command waits until the block's end.
+    """Delay the signals that end a command until the end of the block.
 
-    Other threads than the main one are reached by no signal.
+    Does nothing in other threads than the main one, which receive no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    pending: list[int] = []
     before = {number: signal.getsignal(number) for number in _ENDS}
     for number in _ENDS:
-        signal.signal(number, lambda got, frame: came.append(got))
+        signal.signal(number, lambda number, frame: pending.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        if pending:
+            signal.raise_signal(pending[0])
 
 
 def belong_to_parent() -> None:
-    """Let the parent alone decide when this process ends; end it where the parent is killed.
+    """Let only the parent decide when this process ends, and kill it if the parent is killed.
 
-    A process whose task was killed would go on training what is about to be trained again.
+    Otherwise the process of a killed task would go on with runs that are about to be retrained.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -90,8 +90,7 @@ def belong_to_parent() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
-    del frame
+def _handle(number: int, _frame: FrameType | None) -> None:
     _received.add(number)
     for callback in _callbacks:
         callback()

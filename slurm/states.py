@@ -1,7 +1,7 @@
-"""What has become of submitted jobs: squeue for what waits or runs, sacct for what ended.
+"""States of submitted jobs: from squeue if they wait or run, from sacct if they ended.
 
-One call of squeue and at most one of sacct, however many jobs are asked for. Where there is no
-accounting, a job that the controller has forgotten is `gone`: it ended, nobody knows how.
+Takes one call of squeue and at most one of sacct for any number of jobs. Without accounting, a job
+that the controller has forgotten is `gone`: it ended, but nobody knows how.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORDS = {
     "preempted": "PREEMPTED",
 }
 WORDS = {raw: word for word, raws in _WORDS.items() for raw in raws.split()}
-"""SLURM's states in our words."""
+"""Our state for each of SLURM's."""
 
 _ALIVE = ("pending", "running")
 _KILLED_FOR_MEMORY = re.compile(r"exceeded memory limit|oom[-_ ]kill", re.IGNORECASE)
@@ -39,11 +39,11 @@ _TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What SLURM says of one job.
+    """The state of one job, as reported by SLURM.
 
     `state` is pending, running, ended, failed, cancelled, timeout, out_of_memory, node_fail,
-    preempted, or gone (no longer known); `raw` SLURM's own word; `exit_code` as ``1:0`` (code and
-    signal), empty where unknown; `started` and `ended` ISO times, empty where unknown.
+    preempted, or gone (no longer known); `raw` is SLURM's own word; `exit_code` is like ``1:0``
+    (code and signal); `started` and `ended` are ISO times. Unknown values are empty.
     """
 
     job_id: str
@@ -63,12 +63,12 @@ class JobState:
 
     @property
     def submission(self) -> str:
-        """The submission's name; empty where it is unknown."""
+        """The submission's name; empty if unknown."""
         return self.name.rpartition(".")[0]
 
     @property
     def index(self) -> int:
-        """The task's place in its submission (`arrays.submit_array`)."""
+        """The task's position in its submission (`arrays.submit_array`)."""
         first = self.name.rpartition(".")[2]
         return int(first) + int(self.job_id.partition("_")[2] or 0)
 
@@ -81,50 +81,50 @@ def ask(
     names: Collection[str] = (),
     users: Collection[str] = (),
 ) -> dict[str, JobState]:
-    """Return the state of every job asked for.
+    """Return the states of jobs by job id.
 
     Parameters
     ----------
     job_ids : iterable of str
-        As `arrays.submit_array` returns them.
+        Job ids from `arrays.submit_array`.
     since : float
         When the first of them was submitted, in seconds since the epoch.
     logs : Path, optional
-        The submission's folder: shows jobs killed for memory where SLURM itself does not.
+        The submission's folder, whose logs show kills for memory that SLURM does not report.
     names : collection of str
-        Submissions whose jobs are asked for, too, by their names: for a submitter that died
-        between sbatch and the note of the job ids.
+        Names of submissions whose jobs are included too, in case the submitter died between sbatch
+        and recording the job ids.
     users : collection of str
-        Who submitted all of these; needed where there are `names`.
+        Who submitted all of these; required with `names`.
 
     Raises
     ------
     ClusterUnavailable
-        When the cluster does not answer.
+        If the cluster does not answer.
     """
     wanted = set(job_ids)
     if not wanted and not names:
         return {}
     if names:
-        found = _states(["-u", ",".join(sorted(users))], None, since)
+        states = _states(["-u", ",".join(sorted(users))], None, since)
     else:
         arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
-        found = _states(["-a", "-j", arrays], wanted, since)
-    for job in wanted - found.keys():
-        found[job] = _as_the_rest(job, found)
+        states = _states(["-a", "-j", arrays], wanted, since)
+    for job in wanted - states.keys():
+        states[job] = _unlisted(job, states)
     return {
         job: named_for_memory(state, logs)
-        for job, state in found.items()
+        for job, state in states.items()
         if job in wanted or ("_" in job and state.submission in names)
     }
 
 
-def _as_the_rest(job: str, found: Mapping[str, JobState]) -> JobState:
-    """Return the state of a job that has no line of its own.
+def _unlisted(job: str, states: Mapping[str, JobState]) -> JobState:
+    """Return the state of a job without its own line.
 
-    What never started of an array that was cancelled is one line, which names no element.
+    Elements of a cancelled array that never started share a line that names none of them.
     """
-    rest = found.get(job.partition("_")[0])
+    rest = states.get(job.partition("_")[0])
     if rest is not None and rest.state == "cancelled":
         return replace(rest, job_id=job)
     return JobState(job, "", "gone")
@@ -138,9 +138,9 @@ def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str
     states = dict(queued)
     for job, accounted in _sacct(which, since).items():
         seen = queued.get(job)
-        if accounted.is_alive:  # accounting is late, or never heard of the end
+        if accounted.is_alive:  # accounting is late, or was never told of the end
             states.setdefault(job, replace(accounted, state="gone"))
-        elif seen is None or not seen.is_alive:  # a job that a node lost waits for its next attempt
+        elif seen is None or not seen.is_alive:  # a job lost with a node waits for another attempt
             states[job] = accounted
     return states
 
@@ -156,7 +156,7 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
         raise
     states: dict[str, JobState] = {}
     for array, index, raw, reason, node, started, name in _fields(printed, 7):
-        # without: the rest of a cancelled array, or a job that is not ours
+        # no index: the rest of a cancelled array, or a job that is not ours
         job = f"{array}_{index}" if index.isdigit() else array
         times = (_known(started), "")
         word = WORDS.get(raw, "running")
@@ -166,10 +166,9 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
 
 def _sacct(which: list[str], since: float) -> dict[str, JobState]:
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - 60))
-    asked = ["sacct", "-X", "-n", "-P", "-S", start, *which, "-o", _SACCT]
     try:
-        printed = commands.run(asked)
-    except ClusterUnavailable:  # accounting is down: squeue has answered
+        printed = commands.run(["sacct", "-X", "-n", "-P", "-S", start, *which, "-o", _SACCT])
+    except ClusterUnavailable:  # accounting is down, but squeue has answered
         return {}
     except ClusterError as error:
         if error.says("disabled"):
@@ -185,9 +184,9 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
 
 
 def expand(job_id: str) -> list[str]:
-    """Return the job ids of one line: ``7_[0-2,5%4]`` → ``7_0``, ``7_1``, ``7_2``, ``7_5``.
+    """Return the job ids of a line: ``7_[0-2,5%4]`` → ``7_0``, ``7_1``, ``7_2``, ``7_5``.
 
-    Elements of an array that never started share a line.
+    Array elements that never started share a line.
     """
     array, bracket, spans = job_id.partition("_[")
     if not bracket:
@@ -204,7 +203,7 @@ def _known(text: str) -> str:
 
 
 def _fields(printed: str, n: int) -> Iterator[list[str]]:
-    """Yield the lines of n fields; a site's own lines have fewer."""
+    """Yield the fields of lines with n of them; a site's additional lines have fewer."""
     for line in printed.splitlines():
         fields = [field.strip() for field in line.split("|", n - 1)]
         if len(fields) == n:
@@ -212,7 +211,7 @@ def _fields(printed: str, n: int) -> Iterator[list[str]]:
 
 
 def named_for_memory(state: JobState, logs: Path | None) -> JobState:
-    """Name a kill for memory that SLURM calls a failure: its message is in the task's log."""
+    """Return `out_of_memory` for a job that SLURM calls failed but whose log shows such a kill."""
     if state.state not in ("failed", "gone", "cancelled") or logs is None:
         return state
     log = logs / f"{state.job_id}_0_log.err"

@@ -1,4 +1,4 @@
-"""A throw-away SLURM of several virtual nodes on one machine, in a folder of its own."""
+"""A throw-away SLURM cluster of several virtual nodes on one machine, in its own folder."""
 
 from manyseed.slurm.testcluster.cluster import MissingPackages, TestCluster
 from manyseed.slurm.testcluster.settings import NAME, Settings

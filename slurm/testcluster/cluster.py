@@ -1,4 +1,4 @@
-"""Start, stop and look at a test cluster."""
+"""Starting, stopping and controlling a test cluster."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _PACKAGES = {
 }
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db")
 _SHUTDOWN_SECONDS = 20.0
-_LONGEST = 90  # a socket's path has at most 107 letters
+_MAX_LENGTH = 90  # a socket's path has at most 107 characters
 
 
 class MissingPackages(RuntimeError):
-    """SLURM is not installed here; the text says which packages, and how to get them."""
+    """SLURM is not installed here; the text names the packages and how to install them."""
 
 
 class TestCluster:
-    """A cluster in a folder of its own: configuration, key, ports, state and logs.
+    """A cluster in its own folder: configuration, key, ports, state and logs.
 
-    It touches nothing of a SLURM that the machine may have.
+    It does not touch any other SLURM on the machine.
     """
 
-    __test__ = False  # not a test, whatever pytest thinks of the name
+    __test__ = False  # not a test, despite its name
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -50,13 +50,13 @@ class TestCluster:
 
     @staticmethod
     def default_folder() -> Path:
-        """Return where a user's test cluster is, when no folder is named."""
+        """Return the default folder of a user's test cluster."""
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Path(cache) / "manyseed" / NAME
 
     @property
     def conf(self) -> Path:
-        """Its slurm.conf: all that SLURM's commands need to find it, as SLURM_CONF."""
+        """Its slurm.conf, which is all that SLURM's commands need (as SLURM_CONF)."""
         return self.folder / "etc" / "slurm.conf"
 
     @property
@@ -70,20 +70,20 @@ class TestCluster:
         return self.daemons.is_alive("slurmctld")
 
     def start(self, settings: Settings | None = None, seconds: float = 60) -> None:
-        """Bring the cluster up, and wait until its nodes are idle.
+        """Start the cluster, and wait at most `seconds` for each part until its nodes are idle.
 
         Raises
         ------
         Refused
-            When the folder's name is too long, or has spaces, for SLURM.
+            If the folder's path is too long for SLURM or contains spaces.
         MissingPackages
-            When SLURM's programs are not installed.
+            If SLURM's programs are not installed.
         RuntimeError
-            When it is running already, or does not come up; with the last lines of the logs.
+            If it is already running, or does not start; with the last lines of the logs.
         """
         settings = settings or Settings()
-        if len(str(self.folder)) > _LONGEST or " " in str(self.folder):
-            allowed = f"a folder without spaces and of at most {_LONGEST} letters, for its sockets"
+        if len(str(self.folder)) > _MAX_LENGTH or " " in str(self.folder):
+            allowed = f"a path without spaces, at most {_MAX_LENGTH} characters long, for sockets"
             raise Refused("folder", str(self.folder), allowed=allowed)
         check_packages(settings.accounting)
         if any(self.daemons.is_alive(name) for name in self.daemons.names()):
@@ -107,20 +107,20 @@ class TestCluster:
             raise
 
     def register(self) -> None:
-        """Let its profile be found by its name, ``testcluster``."""
+        """Register its profile under the name ``testcluster``."""
         link = user_folder() / f"{NAME}.toml"
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(self.profile)
 
     def unregister(self) -> None:
-        """Let its profile be found no more."""
+        """Remove its profile's registration."""
         link = user_folder() / f"{NAME}.toml"
         if link.is_symlink() and link.readlink() == self.profile:
             link.unlink()
 
     def stop(self) -> None:
-        """End its jobs and its processes, and no others."""
+        """End its jobs and processes, and no others."""
         if self.is_running:
             with suppress(RuntimeError):
                 self.command(["scancel", "--full", "--signal=KILL", "-u", getpass.getuser()])
@@ -136,12 +136,12 @@ class TestCluster:
                 kill(self.daemons.jobs())
 
     def command(self, arguments: Sequence[str]) -> str:
-        """Run one of SLURM's commands against this cluster; return what it prints.
+        """Run a SLURM command on this cluster; return its output.
 
         Raises
         ------
         RuntimeError
-            With its message, when it fails.
+            If the command fails, with its message.
         """
         done = subprocess.run(
             arguments,
@@ -166,7 +166,7 @@ class TestCluster:
         self.daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node])
 
     def kill_node(self, node: str) -> None:
-        """End a node as a power cut would: its slurmd and all processes of its jobs, at once."""
+        """Simulate a node's power cut: kill its slurmd and all processes of its jobs at once."""
         name = f"slurmd-{node}"
         kill([self.daemons.pid(name), *self.daemons.jobs(node)])
         self.daemons.stop(name, 0)
@@ -191,15 +191,15 @@ class TestCluster:
 
     def _start_accounting(self, ports: Ports, seconds: float) -> None:
         data, socket = self.folder / "mysql", self.folder / "run" / "mysql.sock"
-        temporary = self.folder / "tmp"  # databases that start at once would share names in /tmp
+        temporary = self.folder / "tmp"  # in /tmp, databases starting together would collide
         temporary.mkdir(exist_ok=True)
-        own = ("--innodb-log-file-size=16M", f"--tmpdir={temporary}")
+        shared = ("--innodb-log-file-size=16M", f"--tmpdir={temporary}")
         if not (data / "mysql").is_dir():
             shutil.rmtree(data, ignore_errors=True)
             self.command(
                 [
                     *("mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}"),
-                    *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", *own),
+                    *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", *shared),
                     "--auth-root-authentication-method=normal",
                 ]
             )
@@ -209,7 +209,7 @@ class TestCluster:
                 *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}"),
                 *(f"--socket={socket}", f"--pid-file={self.folder}/run/mariadbd.pid"),
                 *("--bind-address=127.0.0.1", f"--port={ports.database}", "--skip-name-resolve"),
-                *(*own, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),
+                *(*shared, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),
                 *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
                 *("--performance-schema=0", "--skip-log-bin"),
             ],
@@ -225,7 +225,7 @@ class TestCluster:
             ]
         )
         self.daemons.start("slurmdbd", ["slurmdbd", "-D"])
-        # the cluster must be known before slurmctld registers, or its jobs are refused
+        # accounting must know the cluster before slurmctld registers, or jobs are refused
         show = ["sacctmgr", "-nP", "show", "cluster", "format=cluster"]
         self._wait(lambda: self._works(show), "slurmdbd", seconds)
         if NAME not in self.command(show).split():
@@ -245,14 +245,14 @@ class TestCluster:
         return True
 
     def _wait(self, condition: Callable[[], bool], daemon: str, seconds: float) -> None:
-        def came() -> bool:
+        def is_ready() -> bool:
             if not self.daemons.is_alive(daemon):
                 raise RuntimeError(f"{daemon} ended\n{self._logs()}")
             with suppress(RuntimeError):
                 return condition()
             return False
 
-        if not wait_until(came, seconds):
+        if not wait_until(is_ready, seconds):
             raise RuntimeError(f"{daemon} was not ready within {seconds:g} s\n{self._logs()}")
 
     def _logs(self) -> str:
@@ -262,12 +262,7 @@ class TestCluster:
 
 
 def check_packages(accounting: bool) -> None:
-    """Refuse to start where programs are missing.
-
-    Raises
-    ------
-    MissingPackages
-    """
+    """Raise `MissingPackages` if a program is missing."""
     programs = [name for name in _PACKAGES if accounting or name not in _ACCOUNTING]
     missing = {_PACKAGES[name] for name in programs if shutil.which(name, path=PATH) is None}
     if missing:
@@ -279,7 +274,7 @@ def check_packages(accounting: bool) -> None:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kill processes, so that none has the time to report another's end."""
+    """Kill processes, stopping all of them first so that none can report another's end."""
     pids = list(pids)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:

@@ -1,4 +1,4 @@
-"""Daemons that outlive the command that started them, and are ended by name, none else."""
+"""Daemons that outlive the command that started them, and are stopped by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Daemons:
-    """Processes of a folder: one file ``run/<name>.process`` each, with its fingerprint."""
+    """The daemons of a folder; each has a file ``run/<name>.process`` with its fingerprint."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -24,14 +24,14 @@ class Daemons:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of the daemons, and of SLURM's commands that must reach them."""
+        """The environment of the daemons, and of SLURM commands that must reach them."""
         kept = {
             k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SRUN", "SBATCH"))
         }
         return {**kept, "PATH": PATH, "SLURM_CONF": self._conf}
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """Start a daemon in a session of its own."""
+        """Start a daemon in its own session."""
         (self._folder / "run").mkdir(exist_ok=True)
         with (self._folder / "log" / f"{name}.out").open("ab") as log:
             process = subprocess.Popen(
@@ -46,7 +46,7 @@ class Daemons:
         self._file(name).write_text(fingerprint(process.pid))
 
     def names(self) -> list[str]:
-        """Return the daemons that were started and not stopped."""
+        """Return the names of daemons that were started and not stopped."""
         return sorted(file.stem for file in (self._folder / "run").glob("*.process"))
 
     def is_alive(self, name: str) -> bool:
@@ -59,18 +59,15 @@ class Daemons:
         return int(self._file(name).read_text().split()[2])
 
     def stop(self, name: str, seconds: float, number: int = signal.SIGTERM) -> None:
-        """End a daemon, by force after `seconds`."""
+        """Stop a daemon, by force after `seconds`."""
         if self.is_alive(name):
             os.kill(self.pid(name), number)
-            end = time.monotonic() + seconds
-            while self.is_alive(name) and time.monotonic() < end:
-                time.sleep(0.02)
-            if self.is_alive(name):
+            if not wait_until(lambda: not self.is_alive(name), seconds):
                 os.kill(self.pid(name), signal.SIGKILL)
         self._file(name).unlink(missing_ok=True)
 
     def jobs(self, node: str | None = None) -> Iterator[int]:
-        """Yield the processes of this cluster's jobs, on one node or all: steps and tasks."""
+        """Yield the processes (steps and tasks) of this cluster's jobs, on one node or all."""
         daemons = {self.pid(name) for name in self.names()}
         ours = f"SLURM_CONF={self._conf}".encode()
         for folder in Path("/proc").iterdir():
@@ -78,8 +75,8 @@ class Daemons:
                 continue
             with suppress(OSError):
                 values = (folder / "environ").read_bytes().split(b"\0")
-                found = self._node(folder, values) if ours in values else None
-                if found is not None and node in (None, found):
+                job_node = self._node(folder, values) if ours in values else None
+                if job_node is not None and node in (None, job_node):
                     yield int(folder.name)
 
     def _node(self, process: Path, environment: list[bytes]) -> str | None:
@@ -87,7 +84,7 @@ class Daemons:
         if (process / "comm").read_text().strip() != "slurmstepd":
             names = (v for v in environment if v.startswith(b"SLURMD_NODENAME="))
             return next((v.partition(b"=")[2].decode() for v in names), None)
-        # a step does not know its node, but writes to its log
+        # a step's environment does not name its node, but its open log file does
         log = f"{self._folder}/log/slurmd-"
         files = (str(link.readlink()) for link in (process / "fd").iterdir())
         logs = (file for file in files if file.startswith(log))
@@ -98,7 +95,7 @@ class Daemons:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait for a condition; return whether it came."""
+    """Wait for a condition; return whether it became true."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""What a test cluster looks like, and the files that say so to SLURM."""
+"""Settings of a test cluster, and the configuration files written from them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAME = "testcluster"
 class Settings:
     """Size and limits of a test cluster.
 
-    Nodes are virtual: they have as many cores and as much memory (MB) as they are given. GPUs are
-    devices that only SLURM believes in.
+    Nodes are virtual: they have as many cores and as much memory (MB) as stated here. GPUs are
+    devices that exist only for SLURM.
     """
 
     cpu_nodes: int = 3
@@ -34,7 +34,7 @@ class Settings:
 
     @property
     def nodes(self) -> list[str]:
-        """Names of the nodes: c1, c2 … without, g1 … with GPUs."""
+        """Names of the nodes: c1, c2 … without GPUs, g1 … with GPUs."""
         cpu = [f"c{number}" for number in range(1, self.cpu_nodes + 1)]
         return cpu + [f"g{number}" for number in range(1, self.gpu_nodes + 1)]
 
@@ -50,15 +50,15 @@ class Ports:
 
     @classmethod
     def pick(cls, n_nodes: int) -> Ports:
-        """Choose free ports, below those that the kernel gives to outgoing connections."""
-        found: list[int] = []
+        """Choose free ports below those that the kernel uses for outgoing connections."""
+        free: list[int] = []
         for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
-            with socket.socket() as one, suppress(OSError):
-                one.bind(("", port))
-                found.append(port)
-            if len(found) == 3 + n_nodes:
+            with socket.socket() as trial, suppress(OSError):
+                trial.bind(("", port))
+                free.append(port)
+            if len(free) == 3 + n_nodes:
                 break
-        controller, database, accounting, *nodes = found
+        controller, database, accounting, *nodes = free
         return cls(controller, database, accounting, tuple(nodes))
 
 
@@ -73,7 +73,7 @@ def write(folder: Path, settings: Settings, ports: Ports) -> None:
     )
     if settings.accounting:
         dbd = etc / "slurmdbd.conf"
-        dbd.touch(mode=0o600)  # slurmdbd refuses one that others can read
+        dbd.touch(mode=0o600)  # slurmdbd refuses a file that others can read
         dbd.write_text("\n".join(_slurmdbd_conf(folder, ports)) + "\n")
     (folder / f"{NAME}.toml").write_text(_profile(folder, settings))
 
@@ -154,7 +154,7 @@ AccountingStorageTRES=gres/gpu"""
 
 
 def _gres_conf(folder: Path, settings: Settings) -> Iterator[str]:
-    """Name the devices: SLURM wants character devices, whose numbers CUDA_VISIBLE_DEVICES shows."""
+    """Name the GPUs: SLURM requires character devices, whose numbers go to CUDA_VISIBLE_DEVICES."""
     if not settings.gpu_nodes:
         return
     devices = folder / "dev"

@@ -78,9 +78,9 @@ def test_times_are_slurms(text: str | int, expected: int) -> None:
         ('partition = "x"', "cpu.time", "is missing"),
         ('time = "soon"', "cpu.time", "a time such as"),
         ('time = "0"', "cpu.time", "a minute or more"),
-        ("time = 04:00:00", "cpu.time", "a number or a text in quotes"),
+        ("time = 04:00:00", "cpu.time", "a number or text in quotes"),
         ('time = "60"\nmem = "much"', "cpu.mem", 'such as "32G"'),
-        ('time = "60"\n[gpu]\npartition = "x"', "gpu", "asks for no GPU"),
+        ('time = "60"\n[gpu]\npartition = "x"', "gpu", "requests no GPU"),
         (
             'time = "60"\nwhole-node = true\ncpus-per-task = 2',
             "cpu.whole-node",
@@ -89,7 +89,7 @@ def test_times_are_slurms(text: str | int, expected: int) -> None:
         ('time = "60"\nwhole-node = "yes"', "cpu.whole-node", "true or false"),
         ('time = "60"\ncpus-per-task = 0', "cpu.cpus-per-task", "whole number from 1"),
         ('time = "60"\nparallelism = 0', "cpu.parallelism", "whole number from 1"),
-        ('time = "60"\nsetup = "module load x"', "cpu.setup", "a list of texts"),
+        ('time = "60"\nsetup = "module load x"', "cpu.setup", "a list of strings"),
         ('time = "60"\nextra = 3', "extra", "a table"),
         ('time = "60"\ncpu = 3', "cpu", "a table"),
         ("time = ", "", "not a TOML file"),
@@ -103,7 +103,7 @@ def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str,
 
 def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:
     profile = read_profile(write(tmp_path, 'time = "60"'))
-    with pytest.raises(ValueError, match=r"gpu = None: .* asks for none"):
+    with pytest.raises(ValueError, match=r"gpu = None: .* has no such table"):
         profile.resources("gpu")
 
 

@@ -42,21 +42,12 @@ def clock() -> float:
 
 
 def seconds_of(variable: str, default: float, bounds: tuple[float, float], what: str) -> float:
-    """Return a duration in seconds that an environment variable may set.
-
-    Parameters
-    ----------
-    variable : str
-    default : float
-    bounds : tuple of float
-        Minimum and maximum.
-    what : str
-        What the duration is, for the message.
+    """Return the seconds that an environment variable sets; `what` names them in the message.
 
     Raises
     ------
     UserError
-        If the variable is not a number within `bounds`.
+        If the variable is not a number within `bounds`, the minimum and maximum.
     """
     least, most = bounds
     text = os.environ.get(variable, str(default))
@@ -123,14 +114,8 @@ class LeaseWatch:
     ) -> list[str]:
         """Watch until every lease is free, dead, or seen to be alive; return the live ones, sorted.
 
-        Takes as long as the lease time if a holder died on another machine.
-
-        Parameters
-        ----------
-        names : collection of str, optional
-            Leases to watch. Default: all in the folder.
-        besides : collection of str
-            Leases to ignore.
+        Watches the leases `names`, by default all, but ignores those in `besides`. Takes as long as
+        the lease time if a holder died on another machine.
         """
         until = clock() + self.seconds
         first: dict[str, State] = {}

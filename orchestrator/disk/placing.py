@@ -104,13 +104,8 @@ def identity(path: Path) -> tuple[int, int, int] | None:
 def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
     """Write a file so that readers see the old one or the new one, even after a power cut.
 
-    Parameters
-    ----------
-    path : Path
-        Its folder is created if necessary.
-    data : bytes
-    before_rename : callable, optional
-        Called when the temporary file is complete; an exception from it abandons the file.
+    Its folder is created if necessary. `before_rename` is called when the temporary file is
+    complete; an exception from it abandons the file.
 
     Raises
     ------
@@ -126,13 +121,8 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
 def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = None) -> None:
     """Write a file that must be new: it appears complete, and only one of several writers succeeds.
 
-    Parameters
-    ----------
-    path : Path
-        Its folder is created if necessary.
-    data : bytes
-    before_link : callable, optional
-        Called just before the file appears; an exception from it abandons the file.
+    Its folder is created if necessary. `before_link` is called just before the file appears; an
+    exception from it abandons the file.
 
     Raises
     ------

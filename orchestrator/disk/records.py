@@ -116,15 +116,8 @@ def read_records(path: Path, kind: type[T], remedy: str | None = None) -> list[T
 def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = None) -> None:
     """Refuse a file written for another plan: files of similar sweeps look alike.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    written, plan : str
-        Identities of the plan that it was written for and of the sweep's plan. Earlier versions
-        wrote none; an empty one matches any.
-    remedy : str, optional
-        What to do, other than restore it.
+    `written` and `plan` are the identities of the plan that it was written for and of the sweep's.
+    Earlier versions wrote none; an empty one matches any.
 
     Raises
     ------

@@ -125,13 +125,6 @@ def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
 
     Shards that another process is publishing are skipped. Journals are kept.
 
-    Parameters
-    ----------
-    store : Path
-    folder : JournalFolder
-    watch : LeaseWatch
-        Watch of the lease folder.
-
     Raises
     ------
     DamagedShard

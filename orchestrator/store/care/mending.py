@@ -40,22 +40,10 @@ _LARGEST = float(np.finfo(np.float16).max)
 def mend_records(
     group: Group, shard: int, copies: Bools | None, journals: JournalIndex, watch: LeaseWatch
 ) -> tuple[str, ...]:
-    """Restore the damaged record arrays of a shard.
+    """Restore the damaged record arrays of a shard; return the names of those rewritten.
 
-    Parameters
-    ----------
-    group : Group
-    shard : int
-    copies : bool array (run,) or None
-        Which runs of the group are identical to the first of their repeat, if known.
-    journals : JournalIndex
-    watch : LeaseWatch
-        Watch of the lease folder.
-
-    Returns
-    -------
-    tuple of str
-        Names of the arrays that were rewritten.
+    `copies` (run,) tells which runs of the group are identical to the first of their repeat; None
+    if unknown.
     """
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
@@ -79,13 +67,6 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
 
     Labels are only written if they match the row's checksum, so ties from rounding do no harm.
     Records must have been mended before.
-
-    Parameters
-    ----------
-    group : Group
-    shard : int
-    watch : LeaseWatch
-        Watch of the lease folder.
     """
     spec = group.spec
     if spec.scores != "all" and not (spec.scores == "margin" and spec.n_classes == 2):

@@ -54,17 +54,7 @@ class JournalWriter:
     def append(
         self, group: int, row: int, values: RowBytes, *, recipe: int, fit_seconds: float
     ) -> None:
-        """Append a finished run; it counts as finished once synced.
-
-        Parameters
-        ----------
-        group, row : int
-            Its place in the store.
-        values : RowBytes
-            Its predictions as stored.
-        recipe : int
-            Number of the recipe.
-        fit_seconds : float
+        """Append the run of a group's row; it counts as finished once synced.
 
         Raises
         ------
@@ -75,15 +65,7 @@ class JournalWriter:
         self._write(records.done(group, row, recipe, fit_seconds, values))
 
     def append_copy(self, group: int, row: int, source: int) -> None:
-        """Append a run that is a copy of another one in its group.
-
-        Parameters
-        ----------
-        group, row : int
-            Its place in the store.
-        source : int
-            The row of the run that it copies, including the recipe.
-        """
+        """Append a run that is a copy of the row `source` of its group, including the recipe."""
         self._write(records.copy(group, row, source))
 
     def _write(self, data: bytes) -> None:

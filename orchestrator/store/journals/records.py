@@ -146,33 +146,14 @@ class Record:
 
 
 def done(group: int, row: int, recipe: int, fit_seconds: float, values: RowBytes) -> bytes:
-    """Encode a finished run.
-
-    Parameters
-    ----------
-    group, row : int
-    recipe : int
-        Number of the recipe.
-    fit_seconds : float
-    values : RowBytes
-        The predictions as stored.
-    """
+    """Encode a finished run; `recipe` is the number of its recipe."""
     fields = (DONE, recipe, group, row, 0, values.crc, values.clipped, fit_seconds)
     header = Header(*fields, *values.sizes)
     return _pack(header) + values.label + values.score + values.confidence + values.optional
 
 
 def copy(group: int, row: int, source: int, recipe: int = NO_RECIPE) -> bytes:
-    """Encode a run that is a copy of another one in its group.
-
-    Parameters
-    ----------
-    group, row : int
-    source : int
-        The row of the run that it copies.
-    recipe : int
-        Its own recipe, if it differs from the source's.
-    """
+    """Encode a copy of the row `source` of its group; `recipe` is its own, if it differs."""
     return _pack(Header(COPY, recipe, group, row, source, 0, 0, float("nan"), 0, 0, 0))
 
 
@@ -263,16 +244,9 @@ def _pack(header: Header) -> bytes:
 
 
 def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | None:
-    """Return the offset of the next good header, if any.
+    """Return the offset of the next good header from `start` on, except at `besides`, if any.
 
-    Parameters
-    ----------
-    file : binary file
-        A journal.
-    start, size : int
-        Where to start looking, and the size of the file.
-    besides : int
-        An offset to skip.
+    `size` is the size of the file in bytes.
     """
     while start + HEADER_SIZE <= size:
         file.seek(start)

@@ -16,12 +16,7 @@ def stored_bytes(
 ) -> int:
     """Estimate bytes on disk: labels at their bits, scores uncompressed, the rest at a quarter.
 
-    Parameters
-    ----------
-    spec : GroupSpec
-    n_runs, repeats : int
-    n_models : int, optional
-        Number of runs whose parameters are kept. Default: all.
+    `n_models` is the number of runs whose parameters are kept, by default all.
     """
     total, bits = 0, (spec.n_classes - 1).bit_length()
     chunks = math.ceil(n_runs / spec.chunk_length)

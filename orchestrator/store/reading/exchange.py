@@ -71,15 +71,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
     """Write a Zarr zip store with consolidated metadata and every file of the store unchanged.
 
     A file is compressed (deflate) if that saves a fifth, which is rare for predictions except in
-    shards that are mostly empty.
-
-    Parameters
-    ----------
-    store : Path
-    output : Path
-        The zip file.
-    beside : mapping
-        Further files by their names inside `BESIDE`.
+    shards that are mostly empty. `beside` are further files by their names inside `BESIDE`.
 
     Raises
     ------
@@ -102,13 +94,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
 
 
 def export_parquet(store: Path, output: Path) -> None:
-    """Write all finished runs, their coordinates and labels, in the columns of `SCHEMA`.
-
-    Parameters
-    ----------
-    store : Path
-    output : Path
-        The Parquet file.
+    """Write all finished runs, their coordinates and labels, to a Parquet file as in `SCHEMA`.
 
     Raises
     ------

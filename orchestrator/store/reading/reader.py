@@ -91,14 +91,7 @@ def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers
     """Refuse a shard without ``status`` that holds rows not in any journal.
 
     A first publication that was killed also leaves a shard without ``status``, but then journals
-    hold its rows.
-
-    Parameters
-    ----------
-    group : Group
-    shard : int
-    journaled : sequence of int
-        Rows that journals hold, of this shard and others.
+    hold its rows. `journaled` are the rows that journals hold, of this shard and others.
 
     Raises
     ------
@@ -182,20 +175,9 @@ class StoredArray:
 def read_rows(
     group: Group, names: Iterable[str], rows: Sequence[int] | NDArray[np.integer[Any]]
 ) -> dict[str, Array]:
-    """Return rows of arrays, reading only the inner chunks that hold them.
+    """Return rows, in any order, of arrays with the dimension run.
 
-    Parameters
-    ----------
-    group : Group
-    names : iterable of str
-        Arrays with the dimension run.
-    rows : sequence of int
-        Rows, in any order.
-
-    Raises
-    ------
-    DamagedShard
-        See `read_array`.
+    Reads only the inner chunks that hold them; raises like `read_array`.
     """
     values = {}
     for name in sorted(names, key=lambda name: name != "status"):

@@ -189,21 +189,9 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
 
 
 def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) -> Bools:
-    """Read rows into an array, chunk by chunk; return which rows could not be decoded.
+    """Read rows of the array in `folder`; return which could not be decoded, (stop - start,).
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    start, stop : int
-        Range of rows.
-    step : int
-        Rows per chunk.
-    into : array (stop - start, …)
-
-    Returns
-    -------
-    bool array (stop - start,)
+    Rows go to `into` (stop - start, …), a chunk of `step` rows at a time.
     """
     damaged = np.zeros(stop - start, dtype=np.bool_)
     for first in range(start, stop, step):
@@ -217,21 +205,9 @@ def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) 
 
 
 def read_file(group: Group, array: ArraySpec, start: int, stop: int, into: Array) -> Bools:
-    """Read rows of one shard of a published array; return which could not be decoded.
+    """Read rows of one shard of a published array like `read_undamaged`.
 
     An absent file counts as damaged, not as fill values.
-
-    Parameters
-    ----------
-    group : Group
-    array : ArraySpec
-    start, stop : int
-        Range of rows, within one shard.
-    into : array (stop - start, …)
-
-    Returns
-    -------
-    bool array (stop - start,)
     """
     if not group.file(array, start // group.spec.shard_length).exists():
         return np.ones(stop - start, dtype=np.bool_)

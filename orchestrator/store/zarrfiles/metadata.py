@@ -31,17 +31,7 @@ def array_metadata(
     repeats: int,
     meanings: Sequence[str] | None = None,
 ) -> bytes:
-    """Return the ``zarr.json`` of an array.
-
-    Parameters
-    ----------
-    spec : GroupSpec
-    array : ArraySpec
-    rows, repeats : int
-        Lengths of these dimensions.
-    meanings : sequence of str, optional
-        Words for a coordinate's codes.
-    """
+    """Return the ``zarr.json`` of an array; `meanings` are the words for a coordinate's codes."""
     chunks, shards = spec.chunks(array), spec.shards(array)
     codecs: list[Any] = [Crc32cCodec()]
     if array.compressed:

@@ -48,15 +48,9 @@ def read_checksums(group: Group) -> Checksums:
 def add_checksums(
     group: Group, sets: Mapping[str, Array], start: int, before_rename: Callable[[], None]
 ) -> None:
-    """Add the checksums of test sets that have been stored.
+    """Add the checksums of stored test sets (`sets` and `start` as in `differing`).
 
-    Parameters
-    ----------
-    group : Group
-    sets, start
-        See `differing`.
-    before_rename : callable
-        Called before the file appears; an exception from it abandons the file.
+    `before_rename` is called before the file appears; an exception from it abandons the file.
     """
     known = read_checksums(group)
     for name, values in sets.items():

@@ -47,8 +47,8 @@ class Limits:
     def most(self, partition: str, account: str = "", qos: str = "") -> int | None:
         """Return how many such jobs may be submitted at once; None if unlimited.
 
-        In SLURM some of these limits override others; the smallest is always allowed. An empty
-        `account` or `qos` is the user's default.
+        In SLURM some of these limits override others; the smallest never exceeds the one in force.
+        An empty `account` or `qos` is the user's default.
         """
         candidates = [
             association

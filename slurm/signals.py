@@ -43,7 +43,7 @@ def received() -> frozenset[int]:
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Within this block, start processes that ignore the signals that ask a job to end.
+    """Block the signals that ask a job to end in processes started within this block.
 
     SLURM sends them to every process of a job; the one that listens decides what the others finish.
     """

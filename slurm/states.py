@@ -211,7 +211,7 @@ def _fields(printed: str, n: int) -> Iterator[list[str]]:
 
 
 def named_for_memory(state: JobState, logs: Path | None) -> JobState:
-    """Return `out_of_memory` for a job that SLURM calls failed but whose log shows such a kill."""
+    """Change a state to `out_of_memory` if the job's log shows that it was killed for memory."""
     if state.state not in ("failed", "gone", "cancelled") or logs is None:
         return state
     log = logs / f"{state.job_id}_0_log.err"

@@ -38,7 +38,7 @@ def version(group: Group, shard: int) -> str:
                 try:
                     info = path.stat()
                 except FileNotFoundError:
-                    problem = "is missing, and what is published needs it"
+                    problem = "is missing, though published data need it"
                     raise DamagedShard.of(path, problem) from None
             stamps.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
     return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
@@ -80,7 +80,7 @@ def _problem(group: Group, shard: int, copies: Bools) -> str | None:
     finished = np.isin(status, (DONE, COPY)) & planned
     timed = ~np.isnan(stored["fit_seconds"])
     impossible = np.where(planned, ~np.isin(status, (MISSING, DONE, COPY)), status != PADDING)
-    # only trained runs have a time; a repair may have lost it, but not that of a planned copy
+    # copies have no time; trained runs may have lost theirs in a repair, unless planned as copies
     wrong_kind = np.where(timed, status == COPY, (status == DONE) & copies)
     impossible |= np.where(finished, wrong_kind, stored["crc"] != 0)
     if impossible.any():

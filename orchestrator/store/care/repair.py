@@ -57,7 +57,7 @@ class Repair:
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
     """Raise `LeaseHeld` if any other lease is alive; waits until this is certain."""
     if alive := watch.wait_until_dead(besides=besides):
-        raise LeaseHeld(f"{', '.join(alive)}: another process is at work; wait or cancel it")
+        raise LeaseHeld(f"{', '.join(alive)}: another process is at work; wait for it or cancel it")
 
 
 def repair(

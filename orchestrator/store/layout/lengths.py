@@ -46,8 +46,8 @@ def planned_group(
 
     Shards hold about 1000 runs, or fewer if one array of a shard would exceed 256 MB. Chunks hold
     at least 1 MiB of labels, unless chunks of scores would exceed 64 MiB. If the last chunk would
-    be mostly empty with the planned number of runs, chunks are shorter: long enough to leave at
-    most a tenth of the runs empty, and at least 1 MiB of the largest array.
+    be mostly empty with the planned number of runs, chunks are shorter: as long as possible with
+    empty rows for at most a tenth of the runs, but at least 1 MiB of the largest array.
 
     Parameters
     ----------

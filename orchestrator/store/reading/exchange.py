@@ -64,7 +64,7 @@ _POINT_BYTES = 8
 
 _PIECE_BYTES = 2**20
 _SAMPLE_BYTES, _SAMPLES = 2**15, 16
-_PAYS = 0.8  # compress only to less than this share, as parts of plain files can be read directly
+_PAYS = 0.8  # of its size: if less is saved, reading parts of an uncompressed file is worth more
 
 
 def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:

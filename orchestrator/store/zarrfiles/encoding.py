@@ -88,7 +88,7 @@ def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -
             if file is None:
                 if needed(first // form.length):
                     path = folder / form.name(first // form.length)
-                    raise DamagedShard.of(path, "is missing, and what is published needs it")
+                    raise DamagedShard.of(path, "is missing, though published data need it")
                 part[...] = form.fill
             else:
                 ChunkReader(form, file).read(low - first, high - first, part)

@@ -35,7 +35,7 @@ class ClusterError(RuntimeError):
     """SLURM refused a request; the text is SLURM's own."""
 
     def says(self, *texts: str) -> bool:
-        """Whether the message contains one of these lower-case texts; SLURM has no error codes."""
+        """Whether the message has one of these lower-case texts; SLURM gives no other facts."""
         return any(text in str(self).lower() for text in texts)
 
 

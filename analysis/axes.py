@@ -1,4 +1,4 @@
-"""What cells differ in: the axes of grids, and columns of every result table."""
+"""The axes in which cells differ; each is a column of every result table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AXES = (
 )
 
 LATER = {"augment": "none", "ensembling": "none", "test_augment": "none"}
-"""Axes that came later, and what cells of earlier plans have of them."""
+"""Axes added later, and the level that cells of earlier plans have."""
 
 VARY = "init+batch"
-"""The sources of randomness that cells with others are compared with."""
+"""The level of `vary` that other levels are compared with."""

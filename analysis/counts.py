@@ -1,4 +1,4 @@
-"""Numbers of things in words."""
+"""Counts of things in words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def counted(n: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int, noun: str = "") -> str:
-    """Return the first names, and how many there are beside them: ``a, b and 2 more``."""
+    """Return the first `most` names and how many more there are: ``a, b and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")

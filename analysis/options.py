@@ -1,6 +1,6 @@
-"""Which metrics are computed, and by which conventions: their one declaration.
+"""Which metrics are computed, and by which conventions.
 
-What is said here of an option is all that is said of it: whoever offers it takes its type, range
+The only declaration of each option: the sweep file, the shell and the docs take its type, range
 and meaning from here.
 """
 
@@ -26,45 +26,44 @@ Mode = Literal["exact", "paper"]
 Probe = Literal["gap", "true_margin"]
 ReferenceKind = Literal["others", "others-trimmed", "half", "loo_ensemble", "ensemble"]
 
-OF_OTHERS = ("others", "others-trimmed")  # references that candidates are a part of
-CLOSE = 0.05  # α̂ up to which the source calls a model close to the reference
-CONFIDENCE = 0.95  # of intervals, and of ±, where no other is asked for
-FEWEST_SAMPLES = 40  # of which the quantiles of a 95 % interval can be taken
+OF_OTHERS = ("others", "others-trimmed")  # references that include the candidates
+CLOSE = 0.05  # largest α̂ that RKS calls close to the reference
+CONFIDENCE = 0.95  # default level of intervals and of ±
+FEWEST_SAMPLES = 40  # enough for the quantiles of a 95 % interval
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
 
-_MOST = 1_000_000  # of numbers that arrays are as long as
-
+_MOST = 1_000_000  # limit of options that set the length of an array
 
 OWN = "module:function"
 OWN_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-"""How functions of the user's own are named."""
+"""How users' own functions are named."""
 
 
 def is_own(value: object) -> TypeGuard[str]:
-    """Return whether a value names a function of the user's own."""
+    """Return whether a value names a user's own function."""
     return isinstance(value, str) and re.match(OWN_PATTERN, value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """What is declared of one option.
+    """The declaration of one option.
 
     Attributes
     ----------
     meaning : str
-        A phrase; empty for what users are not offered.
+        A phrase; empty for options that users are not offered.
     default : str
-        In words, where the value does not say it.
+        In words, unless the value says it.
     least, most, above, below : float or None
-        The range, of which `above` and `below` are open.
+        The range: closed at `least` and `most`, open at `above` and `below`.
     kind : type
-        bool, int, float or str; read from the annotation, as are the next two.
+        bool, int, float or str; read from the annotation, as are `choices` and `several`.
     choices : tuple of str or int
-        All values; empty where a range says it.
+        All values; empty if the range defines them.
     own : bool
-        Whether a function of the user's own, ``"module:function"``, is a value, too.
+        Whether a user's own function, ``"module:function"``, is also allowed.
     several : bool
-        Whether a value is one or more of these, each once.
+        Whether a value is a list of one or more distinct values.
     """
 
     meaning: str = ""
@@ -80,7 +79,7 @@ class Convention:
 
     @property
     def allowed(self) -> tuple[str | int, ...] | str:
-        """All values, or what they are."""
+        """All allowed values, or a description of them."""
         if self.choices or self.kind is bool:
             own = (OWN,) if self.own else ()
             return (*self.choices, *own) or "true or false"
@@ -91,15 +90,15 @@ class Convention:
         return " ".join(["a whole number" if self.kind is int else "a number", *limits])
 
     def allows(self, value: Any) -> bool:
-        """Whether a value is of the type and in the range."""
+        """Whether a value has the right type and lies in the range."""
         if self.own and is_own(value):
             return True
         if self.several:
-            each = replace(self, several=False)
+            single = replace(self, several=False)
             return (
                 isinstance(value, tuple | list)
                 and 0 < len(value) == len(set(map(repr, value)))
-                and all(map(each.allows, value))
+                and all(map(single.allows, value))
             )
         if self.choices:
             return not isinstance(value, bool) and value in self.choices
@@ -121,26 +120,27 @@ class Convention:
 class Options:
     """Conventions of one analysis; equal options and predictions give equal tables, bit for bit.
 
-    `metrics` are names of `analysis.metrics.METRICS`, and users' own as ``"module:function"``
-    (`analysis.metrics.custom`). Of others, beyond what is declared:
+    `metrics` names entries of `analysis.metrics.METRICS`, or users' own as ``"module:function"``
+    (`analysis.metrics.custom`). More about some of the others:
 
     alpha_mode
         `exact`: disjoint halves and the level in closed form. `paper`: as printed and coded by the
         authors (RKS, algorithm 1 and eq. 57): halves drawn with replacement, the interpolated
         reference, δ + 1/N, 13 levels, .50 where none accepts, gaps clipped to ±15.
     alpha_reference
-        The average eCDF of the repeat's other runs; of those without the few that make resamples
-        infeasible (`alphahat.outlying`); the average eCDF of the first half of the runs, which are
-        then no candidates (RKS); the ensemble of all other runs, with two resamples of all test
-        points each (RKS24); the ensemble of the first half.
+        `others`: the average eCDF of the repeat's other runs. `others-trimmed`: without the few
+        runs that make resamples infeasible (`alphahat.outlying`). `half`: the average eCDF of the
+        first half of the runs, which are then no candidates (RKS). `loo_ensemble`: the ensemble of
+        all other runs, each side resampled from all test points (RKS24). `ensemble`: the ensemble
+        of the first half.
     snapshots
-        By the numbers of their epochs; 0 is the first, -1 the last, as long as no epoch is 0. Each
-        is analysed as if it were the only one. A classifier that is not trained in epochs has one
-        snapshot, whatever is asked for.
+        Epoch numbers; 0 is the first, -1 the last, as long as no epoch is 0. Each is analysed as
+        if it were the only one. A classifier that is not trained in epochs has one snapshot, which
+        any number selects.
     reference_snapshot
-        RKS24; not for `others` and `others-trimmed`, of whose average the candidate is subtracted.
+        RKS24; not for `others` and `others-trimmed`, whose average includes the candidate.
     block_bytes
-        Predictions that one task loads, in bytes; a larger repeat is cut.
+        Bytes of predictions that one task loads; a larger repeat is split.
     """
 
     metrics: tuple[str, ...] = DEFAULT_METRICS
@@ -167,11 +167,11 @@ class Options:
     alpha_reference: Annotated[ReferenceKind, Convention("what a run is compared with for α̂")] = (
         "others"
     )
-    reference_snapshot: Annotated[
-        int | None, Convention("epoch that α̂'s reference is of", "the same")
-    ] = None
+    reference_snapshot: Annotated[int | None, Convention("epoch of α̂'s reference", "the same")] = (
+        None
+    )
     max_references: Annotated[
-        int, Convention("runs in a reference at most, the first ones", least=3, most=_MOST)
+        int, Convention("most runs in a reference; the first are used", least=3, most=_MOST)
     ] = 1000
     alpha_level: Annotated[
         float,
@@ -198,8 +198,7 @@ class Options:
         float | None, Convention("margins are limited to ± this", "none; 15 with paper", above=0)
     ] = None
     standardise: Annotated[
-        bool,
-        Convention("margins are taken in units of each run's standard deviation, from its mean"),
+        bool, Convention("subtract each run's mean margin, divide by its standard deviation")
     ] = False
     close: Annotated[
         float,
@@ -213,8 +212,8 @@ class Options:
     calibration: Annotated[
         bool,
         Convention(
-            "probabilities at their best temperature, too (cll, c_brier and others), and deep "
-            "ensembles, measured by size"
+            "also compute probabilities at their best temperature (cll, c_brier and others), and "
+            "deep ensembles of each size"
         ),
     ] = False
     calibration_splits: Annotated[
@@ -226,25 +225,27 @@ class Options:
         ),
     ] = 5
     tace_threshold: Annotated[
-        float, Convention("probability that tace counts from", least=0, below=1)
+        float, Convention("tace counts probabilities above this", least=0, below=1)
     ] = 1e-3
-    tace_bins: Annotated[int, Convention("bins of a class for tace", least=1, most=_MOST)] = 15
+    tace_bins: Annotated[int, Convention("bins per class for tace", least=1, most=_MOST)] = 15
     deep_draws: Annotated[
         int,
         Convention(
-            "orders of a repeat's runs, whose beginnings are deep ensembles", least=2, most=10_000
+            "random orders of a repeat's runs; the first k of each are a deep ensemble of size k",
+            least=2,
+            most=10_000,
         ),
     ] = 20
     deep_runs: Annotated[
         int,
         Convention(
-            "runs of a repeat in deep ensembles at most, the first ones", least=2, most=10_000
+            "most runs of a repeat in deep ensembles; the first are used", least=2, most=10_000
         ),
     ] = 100
     dee_std: Annotated[
         Literal["draws", "independent"],
         Convention(
-            "standard deviation behind the bounds of deep ensemble equivalents: of the draws, or "
+            "standard deviation for the bounds of deep ensemble equivalents: that of the draws, or "
             "what it would be if they shared no runs"
         ),
     ] = "draws"
@@ -258,38 +259,37 @@ class Options:
         ),
     ] = None
     max_pair_runs: Annotated[
-        int, Convention("runs of a repeat up to which its pairs are listed", least=0, most=_MOST)
+        int, Convention("list the pairs of repeats with up to this many runs", least=0, most=_MOST)
     ] = 200
     block_bytes: Annotated[int, Convention(least=1)] = 64_000_000
 
     def __post_init__(self) -> None:
-        """Refuse what has no meaning."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            is_default = value is one.default or (value != value and one.default != one.default)
-            if one.name in _DECLARED and not is_default:
-                object.__setattr__(self, one.name, check(one.name, value))  # lists become tuples
+        """Refuse values that are not allowed, alone or together."""
+        for option in fields(self):
+            value, default = getattr(self, option.name), option.default
+            is_default = value is default or (value != value and default != default)
+            if option.name in _DECLARED and not is_default:
+                object.__setattr__(self, option.name, check(option.name, value))  # list to tuple
         if 0 < self.alpha_bootstrap < FEWEST_SAMPLES:
             few = f"0, or a whole number from {FEWEST_SAMPLES}"
             raise Refused("alpha_bootstrap", self.alpha_bootstrap, allowed=few)
         if self.calibration and CALIBRATION not in self.metrics:
             object.__setattr__(self, "metrics", (*self.metrics, CALIBRATION))
         if self.reference_snapshot is not None and is_own(self.probe):
-            reason = "needs the probe gap or true_margin: only what these are of is kept apart"
+            reason = "needs the probe gap or true_margin: other epochs are read for these only"
             raise Refused("reference_snapshot", self.reference_snapshot, reason)
         if self.reference_snapshot is not None and self.alpha_reference in OF_OTHERS:
-            its = self.alpha_reference
-            reason = f"needs another alpha_reference than {its}, of which the candidate is a part"
+            reason = f"needs another alpha_reference: {self.alpha_reference} includes the candidate"
             raise Refused("reference_snapshot", self.reference_snapshot, reason)
 
     @property
     def probe_limit(self) -> float | None:
-        """Limit of probe values that applies in this mode."""
+        """Limit of probe values in this mode."""
         return PAPER_CLIP if self.clip is None and self.alpha_mode == "paper" else self.clip
 
 
 def _declared() -> Iterator[tuple[str, Convention]]:
-    defaults = {one.name: one.default for one in fields(Options)}
+    defaults = {option.name: option.default for option in fields(Options)}
     for name, annotation in get_type_hints(Options, include_extras=True).items():
         for declared in getattr(annotation, "__metadata__", ()):
             hint = annotation.__origin__
@@ -310,19 +310,19 @@ def _declared() -> Iterator[tuple[str, Convention]]:
 
 _DECLARED: Mapping[str, Convention] = dict(_declared())
 CONVENTIONS = {name: declared for name, declared in _DECLARED.items() if declared.meaning}
-"""What users are offered, beside the metrics."""
+"""The options that users are offered, besides the metrics."""
 
 SNAPSHOTS = ("snapshots", "reference_snapshot")
-"""Options that name epochs of what was stored."""
+"""Options that name stored epochs."""
 
 
 def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:
-    """Return the place of a snapshot among the epochs that were kept; None where it is not there.
+    """Return the position of a snapshot among the stored epochs; None if it is not stored.
 
     Parameters
     ----------
     epochs : sequence of int
-        Ascending; 0 alone for what is not trained in epochs, which is then any snapshot.
+        Ascending; 0 alone for a classifier not trained in epochs, which matches any snapshot.
     snapshot : int
         As in `Options.snapshots`.
     """
@@ -336,12 +336,12 @@ def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:
 
 
 def check(option: str, value: Any) -> Any:
-    """Return an option's value.
+    """Return an option's value, a list as a tuple.
 
     Raises
     ------
     Refused
-        For one of another type or out of range.
+        For a value of another type or out of range.
     """
     if not _DECLARED[option].allows(value):
         raise Refused(option, value, allowed=_DECLARED[option].allowed)

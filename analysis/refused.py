@@ -1,4 +1,4 @@
-"""How this package refuses: as facts; whoever knows the user's command and file words them."""
+"""Errors of this package carry facts; callers that know the user's command and file word them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 
 class Refused(ValueError):
-    """What cannot be computed as it was asked for.
+    """A request that cannot be computed.
 
     Parameters
     ----------
     option : str
         An attribute of `analysis.options.Options`, or another parameter.
     value : object
-        What is refused: the option's value, or the part of it that is wrong.
+        The option's value, or the part of it that is wrong.
     reason : str
-        Why, where `allowed` does not say it.
+        Why, unless `allowed` says it.
     allowed : iterable of object, or str
-        All values that could be taken, or a description of them.
+        All allowed values, or a description of them.
     """
 
     def __init__(
@@ -28,15 +28,14 @@ class Refused(ValueError):
         super().__init__(option, value, reason, self.allowed)
 
     def __str__(self) -> str:
-        of_what = (
-            self.allowed if isinstance(self.allowed, str) else ", ".join(map(str, self.allowed))
-        )
-        said = [self.reason, f"allowed: {of_what}" if of_what else ""]
-        return f"{self.option} = {self.value!r}: {'; '.join(filter(None, said))}"
+        is_text = isinstance(self.allowed, str)
+        allowed = self.allowed if is_text else ", ".join(map(str, self.allowed))
+        reasons = [self.reason, f"allowed: {allowed}" if allowed else ""]
+        return f"{self.option} = {self.value!r}: {'; '.join(filter(None, reasons))}"
 
 
 class NotKept(Refused):
-    """What a metric needs was not stored; `allowed` are the kinds of scores that would do."""
+    """The scores that a metric needs were not stored; `allowed` are the kinds that would do."""
 
 
 class NoModule(Refused):

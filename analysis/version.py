@@ -1,4 +1,4 @@
-"""What the numbers depend on beside predictions and options: the code that computes them."""
+"""The version of the code that computes the numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from manyseed.analysis.metrics.registry import asked
 from manyseed.analysis.options import Options
 
 PACKAGES = ("numba", "numpy", "scipy")
-SHOWN = ("figures", "report")  # what shows numbers does not make them
+SHOWN = ("figures", "report")  # show numbers, compute none
 
 
 def code_version(options: Options) -> str:
     """Return a digest of the code behind the metrics and the probe of an analysis.
 
-    It is taken over the source of this package's modules (figures and report apart), of the modules
-    that users' own metrics stand in, and over the versions of the packages that compute.
+    It covers the source of this package's modules (except figures and report), the modules that
+    define users' own metrics, and the versions of the packages that compute.
 
     Raises
     ------
@@ -28,8 +28,8 @@ def code_version(options: Options) -> str:
     asked(options)  # imports users' modules
     here = Path(__file__).parent
     files = sorted(f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in SHOWN)
-    named = (*options.metrics, options.probe or "")
-    for name in sorted({metric.partition(":")[0] for metric in named if ":" in metric}):
+    names = (*options.metrics, options.probe or "")
+    for name in sorted({function.partition(":")[0] for function in names if ":" in function}):
         source = sys.modules[name].__file__
         files += [Path(source)] if source else []
     digest = hashlib.sha256(repr([version(name) for name in PACKAGES]).encode())

@@ -13,7 +13,7 @@ from manyseed.analysis.metrics.gram import above
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
 from manyseed.analysis.metrics.summaries import summarise
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.schema import Found
+from manyseed.analysis.tables.schema import RepeatRows
 
 Rows = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -101,7 +101,7 @@ def rows_of(
     options: Options,
     finished: Sequence[Finished],
     check: InputCheck,
-) -> Found:
+) -> RepeatRows:
     """Give the values of one repeat their keys, and summarise them.
 
     Of a repeat that can't be analysed only the row among the repeats is left, and says why.
@@ -152,7 +152,7 @@ def rows_of(
         for metric, values in zip(metrics, finished, strict=True)
         if values.failure is not None
     }
-    return Found(
+    return RepeatRows(
         failures=failures,
         runs=_keyed(member, runs, n_runs),
         pairs=_keyed(member, pairs, i.size),

@@ -1,4 +1,4 @@
-"""What the columns of every result table are: their units and meanings."""
+"""Units and meanings of the columns of every result table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from manyseed.analysis.tables.means import compares_runs
 from manyseed.analysis.tables.schema import OVER_REPEATS, repeat_columns
 
 Meaning = tuple[str, str]
-"""A unit, empty where there is none, and a sentence."""
+"""A unit, or an empty string, and a sentence."""
 
 _POINTS, _RUNS, _REPEATS, _PAIRS = "share of test points", "runs", "repeats", "pairs"
 _TEST, _ECDF = "test points", "difference of eCDFs"
@@ -59,12 +59,12 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "accuracy_max": (_POINTS, "Largest accuracy of the runs, over all test sets."),
         "n_close": (
             _RUNS,
-            "Runs of repeats that vary whose α̂ is at most the option close; null, as is all that "
-            "is of close runs, where δ is above it, which says nothing.",
+            "Runs whose α̂ is at most the option close, in repeats whose runs vary. Null, as are "
+            "all columns of close runs, where δ is above that option.",
         ),
         "accuracy_min_close": (_POINTS, "Smallest accuracy of close runs."),
         "accuracy_max_close": (_POINTS, "Largest accuracy of close runs."),
-        "n_pairs": (_PAIRS, "Pairs of runs, those of identical runs left out."),
+        "n_pairs": (_PAIRS, "Pairs of runs, without pairs of identical runs."),
         "churn_min": (_POINTS, "Smallest churn of these pairs."),
         "churn_max": (_POINTS, "Largest churn of these pairs."),
         "n_pairs_close": (_PAIRS, "Pairs of runs that are both close."),
@@ -75,7 +75,7 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "rank": ("", "1 is the run of the repeat to keep."),
         "close": (
             "",
-            "Whether α̂ is at most the option close; null where δ is above it, which says nothing.",
+            "Whether α̂ is at most the option close; null where δ is above that option.",
         ),
         "accuracy": (
             _POINTS,
@@ -84,21 +84,21 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         ),
     },
     "effects": {
-        "axis": ("", "In what the two cells differ."),
-        "level": ("", "What the cell has there."),
-        "reference": ("", "What the other has there."),
-        "reference_cell": ("", "Which cell is the other."),
-        "metric": ("", "What the difference is of: a column of the table of repeats."),
+        "axis": ("", "The axis in which the two cells differ."),
+        "level": ("", "The cell's level on this axis."),
+        "reference": ("", "The reference cell's level on this axis."),
+        "reference_cell": ("", "Which cell is the reference."),
+        "metric": ("", "What is compared: a column of the table of repeats."),
         "difference": ("", "Mean over test sets, level minus reference, in the metric's unit."),
         "sd": ("", "Standard deviation of the difference between test sets (n - 1)."),
         "n_test_sets": ("test sets", "Test sets on which both cells define the metric."),
-        "n_identical": ("test sets", "Those on which the runs of one of the cells are identical."),
+        "n_identical": ("test sets", "Those on which one of the cells has identical runs only."),
         "over": ("", "What interval and p are over: test sets, or seeds on one test set."),
         "freedom": ("", "Degrees of freedom of the interval."),
         "low": ("", "Lower end of the 95 % interval of the difference."),
         "high": ("", "Upper end of the 95 % interval of the difference."),
         "p": ("", "Probability of a difference as large or larger if there is none."),
-        "comparisons": ("comparisons", "Differences in the table of this metric that have a p."),
+        "comparisons": ("comparisons", "Differences of this metric in the table that have a p."),
         "p_holm": ("", "p corrected for the number of comparisons (Holm 1979)."),
     },
     "variance": {
@@ -108,11 +108,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "variance": ("", "The component, in the metric's unit squared; may be below 0."),
         "low": ("", "Lower end of its 95 % interval."),
         "high": ("", "Upper end of its 95 % interval."),
-        "share": ("", "Of the variance of all, where parts add up to it."),
+        "share": ("", "Share of the variance of all, where parts add up to it."),
         "n_repeats": (_REPEATS, "Repeats that it rests on."),
-        "n_runs": (_RUNS, "Runs of the first of the cells that it rests on."),
+        "n_runs": (_RUNS, "Runs of the first cell that it rests on."),
         "over": ("", "What the interval is over: test sets, or seeds on one test set."),
-        "cells": ("", "Which cells it is from, by their numbers, separated by commas."),
+        "cells": ("", "Numbers of the cells that it rests on, separated by commas."),
     },
     "ensembles": {
         "models": ("models", "Models that ensembles are drawn from."),
@@ -121,15 +121,15 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "distinct": ("ensembles", "How many of them differ in their members."),
         "close": (
             _ENSEMBLES,
-            "Ensembles whose α̂ is at most the option close; null where some are and δ is above "
-            "it, which says nothing.",
+            "Ensembles whose α̂ is at most the option close; null where some are but δ is above "
+            "that option.",
         ),
         "accepted": (_ENSEMBLES, "Ensembles that the classical two-sample KS test accepts."),
         "accuracy": (_POINTS, "Mean over the ensembles."),
         "churn": (_POINTS, "Churn against the average of the whole pool, mean over the ensembles."),
         "ece": (
             "difference of shares",
-            "Expected calibration error, mean over the ensembles. No criterion to choose by.",
+            "Expected calibration error, mean over the ensembles. Not a criterion for selection.",
         ),
         "alpha_hat": (_LEVEL, "α̂ against the other half of the runs, mean over the ensembles."),
         "ks_distance": (_ECDF, "Largest difference of the eCDFs, mean over the ensembles."),
@@ -145,39 +145,39 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "churn": (_POINTS, "Churn against the average of the whole pool."),
         "ece": (
             "difference of shares",
-            "Expected calibration error; null where scores are no probabilities. No criterion to "
-            "choose by.",
+            "Expected calibration error; null where scores are no probabilities. Not a criterion "
+            "for selection.",
         ),
     },
     "margins": {
         "bin": ("", "Which bin, from the lowest; the same in every sweep."),
-        "values": ("", "finite; or nan, -inf, inf: margins that are no numbers, or infinite."),
-        "low": ("logits", "Lower end of the bin, which it holds; null of the lowest."),
-        "high": ("logits", "Upper end of the bin; null of the highest."),
-        "n_runs": (_RUNS, "Runs of the repeat, copies left out."),
+        "values": ("", "finite; or nan, -inf, inf: margins that are not finite numbers."),
+        "low": ("logits", "Lower end of the bin, inclusive; null for the lowest."),
+        "high": ("logits", "Upper end of the bin; null for the highest."),
+        "n_runs": (_RUNS, "Runs of the repeat, without copies."),
         "points": ("points of runs", "Test points of all these runs in the bin."),
-        "share": (_POINTS, "The same as a mean over the runs."),
-        "share_min": (_POINTS, "The least of the runs: lower end of the envelope."),
-        "share_max": (_POINTS, "The most of the runs: upper end of the envelope."),
+        "share": (_POINTS, "Share of a run's points in the bin, mean over the runs."),
+        "share_min": (_POINTS, "Smallest share of the runs: lower end of the envelope."),
+        "share_max": (_POINTS, "Largest share of the runs: upper end of the envelope."),
         "ensemble": (
             _POINTS,
-            "The same of the average of the runs' logit gaps; null of more than two classes.",
+            "The same for the average of the runs' logit gaps; null for more than two classes.",
         ),
         "nearest_run": (
             "",
             "The run whose eCDF is nearest to that of the average of all others' logit gaps; null "
-            "of more than two classes and of fewer than three runs.",
+            "for more than two classes or fewer than three runs.",
         ),
-        "nearest": (_POINTS, "That run's points in the bin."),
-        "nearest_loo": (_POINTS, "The same of its leave-one-out ensemble, that average."),
-        "furthest_run": ("", "The run that is furthest from the average of all others."),
-        "furthest": (_POINTS, "That run's points in the bin."),
-        "furthest_loo": (_POINTS, "The same of its leave-one-out ensemble."),
+        "nearest": (_POINTS, "Share of that run's points in the bin."),
+        "nearest_loo": (_POINTS, "The same for its leave-one-out ensemble, that average."),
+        "furthest_run": ("", "The run whose eCDF is furthest from that average."),
+        "furthest": (_POINTS, "Share of that run's points in the bin."),
+        "furthest_loo": (_POINTS, "The same for its leave-one-out ensemble."),
     },
     "uncertainty": {
         "run_index": (
             "",
-            "Which run, where its own members are averaged (ensembling); null for deep ensembles.",
+            "Which run, if its own members are averaged (ensembling); null for deep ensembles.",
         ),
         "draw": (
             "",
@@ -188,15 +188,15 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "pool": (_RUNS, "Runs that they are drawn from; null for members of one run."),
         "fit_seconds": (
             "s",
-            "What they took to train: of members all of their run, of runs their number times the "
-            "mean of the repeat; null where it is not known.",
+            "Training time: of members, that of their whole run; of runs, their number times the "
+            "mean of the repeat; null if unknown.",
         ),
     },
     "dee": {
-        "deep_cell": ("", "Whose deep ensembles the cell is compared with."),
-        "axis": ("", "In what alone the two differ."),
-        "deep_value": ("", "What deep_cell is in that axis."),
-        "metric": ("", "By which column of the table uncertainty."),
+        "deep_cell": ("", "The cell whose deep ensembles this cell is compared with."),
+        "axis": ("", "The only axis in which the two differ."),
+        "deep_value": ("", "The level of deep_cell on this axis."),
+        "metric": ("", "What is compared: a column of the table uncertainty."),
         "members": (
             "models",
             "Runs of the cell, or members of each of its runs, whose probabilities are averaged.",
@@ -206,20 +206,20 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "dee": (_RUNS, "Deep ensemble equivalent: members of deep_cell for the same value."),
         "dee_lower": (_RUNS, "The same with ensembles a standard deviation better."),
         "dee_upper": (_RUNS, "The same with ensembles a standard deviation worse."),
-        "beyond": (_RUNS, "Where dee is null: more than so many."),
+        "beyond": (_RUNS, "Where dee is null: it is more than this."),
         "pool": (_RUNS, "Runs of deep_cell that ensembles are drawn from."),
         "draws": ("ensembles", "Ensembles of each size."),
         "fit_seconds": (
             "s",
-            "What the cell's ensemble took to train: mean of the column of uncertainty.",
+            "Training time of the cell's ensemble: mean of this column of uncertainty.",
         ),
-        "deep_fit_seconds": ("s", "What one run of deep_cell takes: mean over the repeat."),
+        "deep_fit_seconds": ("s", "Training time of one run of deep_cell: mean over the repeat."),
     },
     "tace": {
         "members": ("models", "Runs, or members of one run, whose probabilities are averaged."),
         "threshold": ("probability", "θ, above which a class's probabilities count."),
-        "bins": ("bins", "M, of a class, of equally many points."),
-        "n_runs": (_RUNS, "Runs that are averaged over; 1 where all were averaged into one."),
+        "bins": ("bins", "M, bins per class, of equally many points."),
+        "n_runs": (_RUNS, "Runs averaged over; 1 where all were averaged into one."),
     },
 }
 
@@ -232,7 +232,7 @@ ENDINGS: Mapping[str, str] = {
     "max": "Largest",
     "n": "Repeats that define it: number",
 }
-"""What is said of a column under its own name and an ending."""
+"""Meanings of the endings that make a column's name from another's."""
 
 
 def describe(
@@ -241,23 +241,23 @@ def describe(
     metrics: Sequence[Metric],
     further: Mapping[str, Meaning] | None = None,
 ) -> dict[str, Meaning]:
-    """Return unit and meaning of columns of a table.
+    """Return the units and meanings of a table's columns.
 
     Parameters
     ----------
     table : str
-        One of `TABLES`, or another one which `further` describes.
+        A key of `TABLES`, or another table that `further` describes.
     names : sequence of str
         Its columns.
     metrics : sequence of Metric
-        Those whose columns the tables have (`analysis.metrics.schema`).
+        Those whose columns the tables have (`analysis.metrics.registry.schema`).
     further : mapping of name to `Meaning`, or None
-        Of columns that were joined by others.
+        Meanings of columns that the caller joined.
 
     Raises
     ------
     KeyError
-        For a column that nothing is known of.
+        For an unknown column.
     """
     columns: list[Column] = [c for m in metrics for c in (*m.runs, *m.pairs)]
     columns += repeat_columns(metrics)

@@ -1,4 +1,4 @@
-"""The result tables: runs, pairs, repeats and cells, with one schema whatever was computed."""
+"""The result tables runs, pairs, repeats and cells; their schemas do not depend on the metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics import summaries
@@ -27,7 +28,7 @@ FACTS: Schema = {
     "n_undefined": pl.UInt32,
     "problem": pl.String,
 }
-"""What the table of repeats says of each repeat beside its metrics."""
+"""Columns of the table of repeats besides its keys and metrics."""
 
 OVER_REPEATS = (
     *("accuracy_mean", "accuracy_std", "accuracy_range"),
@@ -52,10 +53,10 @@ OVER_REPEATS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one repeat gave: columns of the three tables, keyed by cell and repeat index.
+class RepeatRows:
+    """The rows of one repeat, as columns of the three tables.
 
-    `failures` says by name why metrics of users' own could not be computed.
+    `failures` says why users' own metrics could not be computed, by metric name.
     """
 
     runs: Table
@@ -66,7 +67,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one task returns: rows of the three tables, and why metrics failed."""
+    """The result of one task: rows of the three tables, and why metrics failed."""
 
     runs: pl.DataFrame
     pairs: pl.DataFrame
@@ -76,29 +77,29 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class GroupColumns:
-    """The columns that the tables of a group have, computed or not.
+    """The columns of a group's tables, computed or not.
 
     Attributes
     ----------
     keys : mapping
-        Column types of cell, repeat_index and run_index, kept so that the tables join the plan.
+        Types of cell, repeat_index and run_index, those of the plan, so that tables join it.
     metrics : tuple of Metric
     """
 
     keys: Mapping[str, pl.DataType]
     metrics: tuple[Metric, ...]
 
-    def block(self, found: Sequence[Found]) -> Block:
-        """Put what repeats gave together."""
+    def block(self, repeats: Sequence[RepeatRows]) -> Block:
+        """Concatenate the results of repeats."""
         runs = tuple(column for metric in self.metrics for column in metric.runs)
         pairs = tuple(column for metric in self.metrics for column in metric.pairs)
         return Block(
-            runs=self._frame([f.runs for f in found], RUN_KEY, {"identical": pl.Boolean}, runs),
-            pairs=self._frame([f.pairs for f in found], PAIR_KEY, {}, pairs),
+            runs=self._frame([r.runs for r in repeats], RUN_KEY, {"identical": pl.Boolean}, runs),
+            pairs=self._frame([r.pairs for r in repeats], PAIR_KEY, {}, pairs),
             repeats=self._frame(
-                [f.repeats for f in found], REPEAT_KEY, FACTS, repeat_columns(self.metrics)
+                [r.repeats for r in repeats], REPEAT_KEY, FACTS, repeat_columns(self.metrics)
             ),
-            failures=_failures([f.failures for f in found]),
+            failures=_failures([r.failures for r in repeats]),
         )
 
     def _frame(
@@ -114,16 +115,11 @@ class GroupColumns:
             for name in schema
             if parts and name in parts[0]
         }
-        frame = pl.DataFrame(present)
-        height = frame.height
+        frame = pl.DataFrame(present).with_columns(cs.float().fill_nan(None))
         return frame.select(
-            (
-                pl.col(name).fill_nan(None)
-                if name in present and frame.schema[name].is_float()
-                else pl.col(name)
-                if name in present
-                else pl.Series(name, [None] * height)
-            ).cast(dtype)
+            (pl.col(name) if name in present else pl.Series(name, [None] * frame.height)).cast(
+                dtype
+            )
             for name, dtype in schema.items()
         )
 
@@ -135,15 +131,15 @@ class Tables:
     Attributes
     ----------
     runs : polars frame
-        One row a finished run and snapshot, sorted by cell, epoch, repeat index and run index.
+        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
     pairs : polars frame
-        One row for each two runs of a repeat, run_i < run_j, and snapshot.
+        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
     repeats : polars frame
-        One row for each cell, snapshot and repeat index.
+        One row per cell, snapshot and repeat index.
     cells : polars frame
-            One row per cell and snapshot: the distribution over its repeats.
+        One row per cell and snapshot: the distribution over its repeats.
     failures : mapping of metric name to str
-        Why metrics of users' own could not be computed; their columns are null throughout.
+        Why users' own metrics could not be computed; their columns are all null.
     """
 
     runs: pl.DataFrame
@@ -154,7 +150,7 @@ class Tables:
 
 
 def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """Return the columns that metrics give to the table of repeats, summaries among them."""
+    """Return the columns that metrics add to the table of repeats, including summaries."""
     result: list[Column] = []
     for metric in metrics:
         for column in (*metric.runs, *metric.pairs):
@@ -176,7 +172,7 @@ def combine(
     probe: str | None,
     planned: int | Mapping[int, int] | None,
 ) -> Tables:
-    """Put the blocks of a group together.
+    """Make the tables of a group.
 
     Parameters
     ----------
@@ -184,40 +180,40 @@ def combine(
         In any order.
     layout : GroupColumns
     probe : str or None
-        What α̂ was computed from.
+        The probe of α̂.
     planned : int or mapping of cell to int, or None
-        Runs that a repeat should have.
+        Planned runs of a repeat.
     """
     blocks = blocks or (layout.block(()),)
     runs, pairs, repeats = (
         ordered(pl.concat([getattr(block, name) for block in blocks], rechunk=False), key)
         for name, key in ORDER.items()
     )
-    named = pl.lit(probe, dtype=pl.String).alias("probe")
-    wanted: pl.Expr = (
+    probe_column = pl.lit(probe, dtype=pl.String).alias("probe")
+    n_planned: pl.Expr = (
         pl.col("cell").replace_strict(planned, default=None, return_dtype=pl.UInt32)
         if isinstance(planned, Mapping)
         else pl.lit(planned, dtype=pl.UInt32)
     )
-    coverage = (pl.col("n_runs") / wanted).alias("coverage")
+    coverage = (pl.col("n_runs") / n_planned).alias("coverage")
     identical = ((pl.col("n_distinct") == 1) & (pl.col("n_runs") > 1)).alias("identical")
     problem = pl.when(pl.col("problem") != "").then("problem").alias("problem")
-    repeats = repeats.with_columns(coverage, identical, named, problem)
+    repeats = repeats.with_columns(coverage, identical, probe_column, problem)
     failures = _failures([block.failures for block in blocks])
     for metric in layout.metrics:
         if metric.name in failures:
             runs, repeats = without(metric, runs), without(metric, repeats)
-    return Tables(runs.with_columns(named), pairs, repeats, cells(repeats), failures)
+    return Tables(runs.with_columns(probe_column), pairs, repeats, cells(repeats), failures)
 
 
 def _failures(parts: Sequence[Failures]) -> Failures:
-    """Return one reason for each metric that failed in any part, the same in whatever order."""
+    """Return one reason per metric that failed in any part, independent of their order."""
     names = sorted({name for part in parts for name in part})
     return {name: min(part[name] for part in parts if name in part) for name in names}
 
 
 def without(metric: Metric, table: pl.DataFrame, where: pl.Expr | None = None) -> pl.DataFrame:
-    """Return the table of runs or of repeats with nulls in what a user's own metric gives to it."""
+    """Return the table of runs or repeats with a metric's columns set to null (`where`)."""
     own = {c.name for c in (*metric.runs, *repeat_columns((metric,)))}
     emptied = pl.lit(True) if where is None else where
     return table.with_columns(
@@ -226,20 +222,20 @@ def without(metric: Metric, table: pl.DataFrame, where: pl.Expr | None = None) -
 
 
 def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Sort by columns of integers; a frame that is sorted is returned as it is, uncopied."""
-    ahead = np.zeros(max(frame.height - 1, 0), dtype=np.bool_)
-    tied = ~ahead
+    """Sort by integer columns; a sorted frame is returned as it is, without a copy."""
+    rising = np.zeros(max(frame.height - 1, 0), dtype=np.bool_)
+    tied = ~rising
     for name in key:
         values = frame[name].to_numpy()
-        ahead |= tied & (values[1:] > values[:-1])
+        rising |= tied & (values[1:] > values[:-1])
         tied &= values[1:] == values[:-1]
-    return frame if (ahead | tied).all() else frame.sort(key)
+    return frame if (rising | tied).all() else frame.sort(key)
 
 
 def together(
     parts: Sequence[pl.DataFrame], schema: Mapping[str, Any], order: Sequence[str]
 ) -> pl.DataFrame:
-    """Put the rows that tasks found together, whatever the order of the tasks; none make none.
+    """Concatenate the rows of tasks, in any order and possibly none, and sort them.
 
     Parameters
     ----------
@@ -247,7 +243,7 @@ def together(
     schema : mapping
         Their columns and types.
     order : sequence of str
-        The columns that rows are sorted by.
+        The columns to sort by.
     """
     return pl.concat([pl.DataFrame(schema=dict(schema)), *parts]).sort(order)
 
@@ -263,10 +259,9 @@ def cells(repeats: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars frame
-        For each column of `OVER_REPEATS`: its mean over repeats under its own name (`accuracy_std`
-        is pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and
-        ``_n`` (repeats in which it is defined). What compares runs is over the repeats whose runs
-        vary.
+        For each column of `OVER_REPEATS`: its mean over repeats under its own name (`_std` columns
+        are pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and
+        ``_n`` (repeats that define it). Columns that compare runs use the repeats whose runs vary.
     """
     over: list[pl.Expr] = []
     for name in OVER_REPEATS:

@@ -1,12 +1,12 @@
-"""Rows of several snapshots: distinguished, and put together only where that is asked for.
+"""Rows of several snapshots.
 
-A cell is known by its last snapshot that was analysed, where one answer is asked for. Tables of
-earlier analyses have no column `epoch`, and one snapshot.
+Where one answer per cell is needed, the cell's last analysed snapshot gives it. Tables of earlier
+versions have no column `epoch`, and one snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
 IS_LAST = pl.col("epoch") == pl.col("epoch").max().over("cell")
-"""Whether a row is of its cell's last snapshot, in a table of all that were analysed."""
+"""Whether a row belongs to its cell's last snapshot, in a table of all analysed snapshots."""
 
 
 def several(cells: pl.DataFrame) -> bool:
@@ -41,36 +41,31 @@ def at_last(tables: Tables) -> Tables:
 
 
 def of_cells(tables: Tables, cells: pl.DataFrame) -> Tables:
-    """Return the rows of some cells, at the snapshots that are listed: by their rows in `cells`."""
+    """Return the rows of the cells and snapshots that `cells` lists."""
     key = [name for name in CELL_KEY if name in cells.columns]
     wanted = cells.select(key).unique()
     parts: dict[str, Any] = {
-        one.name: of_one.join(wanted, on=key, how="semi", maintain_order="left")
-        for one in fields(tables)
-        if isinstance(of_one := getattr(tables, one.name), pl.DataFrame)
+        field.name: frame.join(wanted, on=key, how="semi", maintain_order="left")
+        for field in fields(tables)
+        if isinstance(frame := getattr(tables, field.name), pl.DataFrame)
     }
     return replace(tables, **parts)
 
 
-def each(tables: Tables) -> Iterator[tuple[int, Tables]]:
-    """Yield every epoch that the tables hold, ascending, with its rows."""
-    epochs = tables.cells["epoch"].unique().sort().to_list()
-    for epoch in epochs:
-        here = tables.cells.filter(epoch=epoch)
-        yield epoch, tables if len(epochs) == 1 else of_cells(tables, here)
-
-
 def side_by_side(compute: Callable[[Tables], pl.DataFrame], tables: Tables) -> pl.DataFrame:
-    """Compute a table for each epoch by itself, sorted by `CELL_KEY` first.
+    """Compute a table for each epoch by itself; sorted by `CELL_KEY` first.
 
     Parameters
     ----------
     compute : callable
-        `Tables` of one epoch to a frame with the column cell, by which it is sorted.
+        `Tables` of one epoch to a frame with the column cell, sorted by it.
     tables : Tables
     """
     parts = []
-    for epoch, here in each(tables):
-        found = compute(here).with_columns(pl.lit(epoch, EPOCH["epoch"]).alias("epoch"))
-        parts.append(found.select("cell", "epoch", pl.exclude(CELL_KEY)))
+    epochs = tables.cells["epoch"].unique().sort()
+    for epoch in epochs:
+        at_epoch = tables.cells.filter(epoch=epoch)
+        computed = compute(tables if len(epochs) == 1 else of_cells(tables, at_epoch))
+        computed = computed.with_columns(pl.lit(epoch, EPOCH["epoch"]).alias("epoch"))
+        parts.append(computed.select("cell", "epoch", pl.exclude(CELL_KEY)))
     return pl.concat(parts).sort(CELL_KEY, maintain_order=True)

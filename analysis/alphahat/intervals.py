@@ -1,15 +1,15 @@
-"""An interval for α̂ over new test points: a bootstrap over points, the splits nested within it.
+"""An interval for α̂ over new test points: a bootstrap over points with nested splits.
 
-A bootstrap sample of the test points is split like the test set itself, a few times (`SPLITS`), and
-α̂ taken of each. The plain percentile interval fails near 0: α̂ of a sample is larger than α̂, as α̂
-is larger than the level at endless points, for noise separates eCDFs, and a sample has more of it.
-So the shift of the bootstrap is taken off at the lower end, as in the basic interval, and not at
-the upper end; both use the larger of the two deviations, since α̂ varies more where it is larger.
+Each bootstrap sample of the test points is split like the test set itself, a few times (`SPLITS`),
+to give its α̂. The plain percentile interval fails near 0: noise separates eCDFs, so α̂ exceeds the
+level at infinitely many points, and a sample, which has more noise, exceeds α̂. So the lower end is
+corrected for the bootstrap's shift, as in the basic interval, but the upper end is not; both use
+the larger of the two deviations, since α̂ varies more where it is larger.
 
-Means over few splits vary more than α̂ over test points does, which is left as a margin. Where the
-resamples of α̂ itself are as few, deviations are scaled up to the variance over test points (what
-differs between samples more than their splits explain: one-way analysis of variance) plus the
-Monte-Carlo error of α̂.
+Means over few splits vary more than α̂ does over test points; this remains as a safety margin. If
+α̂ itself has as few resamples, deviations are scaled up to the variance over test points (variance
+between samples beyond what their splits explain, by one-way analysis of variance) plus the
+Monte-Carlo variance of α̂.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from manyseed.analysis.alphahat.resampling import Resamples
 
 Real = NDArray[np.float64]
 
-SPLITS = 4
-"""Of each bootstrap sample."""
+SPLITS = 4  # of each bootstrap sample
 
 
 def composed(bits: np.random.PCG64, n_test: int, split: Resamples) -> Resamples:
@@ -36,7 +35,7 @@ def composed(bits: np.random.PCG64, n_test: int, split: Resamples) -> Resamples:
         Draws the sample: `n_test` points with replacement.
     n_test : int
     split : Resamples
-        Of the places of a sample.
+        Splits of the sample's positions.
     """
     points = (bits.random_raw(n_test) % np.uint64(n_test)).astype(np.int64)
 
@@ -48,7 +47,7 @@ def composed(bits: np.random.PCG64, n_test: int, split: Resamples) -> Resamples:
 
 
 def joined(parts: list[Resamples]) -> Resamples:
-    """Return the resamples of several samples, one sample after the other."""
+    """Concatenate the resamples of several samples."""
     return Resamples(
         np.concatenate([part.candidate for part in parts]),
         np.concatenate([part.reference for part in parts]),
@@ -57,20 +56,20 @@ def joined(parts: list[Resamples]) -> Resamples:
 
 
 def interval(levels: Real, bootstrapped: Real, confidence: float) -> tuple[Real, Real]:
-    """Return the ends of the interval of each candidate.
+    """Return the ends of each candidate's interval.
 
     Parameters
     ----------
     levels : float64 array (candidate, resample)
         Levels of the test set's resamples; α̂ is their mean.
     bootstrapped : float64 array (candidate, sample × SPLITS)
-        Levels of the splits of bootstrap samples, one sample after the other.
+        Levels of the bootstrap samples' splits, sample after sample.
     confidence : float
 
     Returns
     -------
     float64 arrays (candidate,)
-        Lower and upper end, within 0 and 1; NaN where levels are.
+        Lower and upper end, in [0, 1]; NaN where levels are NaN.
     """
     centre = levels.mean(axis=1)
     of_splits = levels.var(axis=1, ddof=1) / levels.shape[1]

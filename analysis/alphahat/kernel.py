@@ -1,4 +1,4 @@
-"""The closed form for several candidates in several resamples, nothing being sorted again."""
+"""The closed form for several candidates in several resamples, without sorting again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyseed.analysis.alphahat.trimming import smallest_slope
 
 Real = NDArray[np.float64]
 
-STRETCH = 256  # values of a candidate that are looked at before the next candidate's
+STRETCH = 256  # values of a candidate to scan before turning to the next candidate
 
 
 @numba.njit(cache=True, nogil=True)
@@ -35,20 +35,20 @@ def trimming_levels(
     point_of : int32 array (models × points,)
         Test point of each reference value, in ascending order of the values.
     edges : int64 array (edge,)
-        Numbers of reference values, rising, up to which their mass is needed.
+        Ascending numbers of reference values up to which their mass is needed.
     order : int32 array (candidate, point)
         Test points in ascending order of the candidate's values.
     last_of_tie : bool array (candidate, point)
         In that order, whether the next value is larger.
     below, upto : int32 array (candidate, point)
-        In that order, positions in `edges` of the number of reference values that are smaller than,
-        and not larger than, the value.
+        In that order, positions in `edges` of the numbers of reference values below the value and
+        up to it.
     member : bool
-        Whether each candidate is one of the reference models and is to be left out.
+        Whether each candidate is one of the reference models, to be left out of its reference.
     n_models : int
         Models in the reference.
     candidate_counts, reference_counts : uint8 array (resample, point)
-        How often a point is drawn on either side; each resample draws `n_side` points on each.
+        How often a point is drawn on each side; each resample draws `n_side` points on either.
     gamma : float
         Threshold.
 
@@ -63,7 +63,7 @@ def trimming_levels(
     distances = np.empty((n_candidates, n_resamples))
     total = (n_models - 1 if member else n_models) * n_side
     running = np.zeros(point_of.size + 1, dtype=np.int32)
-    # Of what is needed alone: candidates walk through it again and again, so it should fit a cache.
+    # Only the needed mass: every candidate walks through it, so it should fit into a CPU cache.
     kept = np.zeros(edges.size, dtype=np.int32)
     state = np.zeros((n_candidates, 5), dtype=np.int64)
     levels = np.zeros(n_points + 1)
@@ -81,23 +81,23 @@ def trimming_levels(
         state[:] = 0
         for start in range(0, n_points, STRETCH):
             for c in range(n_candidates):
-                own = (order[c], last_of_tie[c], below[c], upto[c])
-                _look(*own, member, *counts, total, n_side, start, state[c])
+                candidate = (order[c], last_of_tie[c], below[c], upto[c])
+                _scan(*candidate, member, *counts, total, n_side, start, state[c])
         for c in range(n_candidates):
-            own = (order[c], last_of_tie[c], below[c], upto[c])
+            candidate = (order[c], last_of_tie[c], below[c], upto[c])
             distance = state[c, 0] / (total * n_side)
             distances[c, b] = distance
             result[c, b] = 0.0
             if distance > gamma:
                 result[c, b] = 1.0
-                knots = _knots(*own, member, *counts, total, n_side, levels, lower, upper)
+                knots = _knots(*candidate, member, *counts, total, n_side, levels, lower, upper)
                 if _gates(lower, upper, knots, gamma):
                     result[c, b] -= 1.0 / smallest_slope(levels, lower, upper, knots)
     return result, distances
 
 
 @numba.njit(cache=True, nogil=True)
-def _look(
+def _scan(
     order: NDArray[np.int32],
     last_of_tie: NDArray[np.bool_],
     below: NDArray[np.int32],
@@ -111,12 +111,12 @@ def _look(
     start: int,
     state: NDArray[np.int64],
 ) -> None:
-    """Seek ‖Ĝ - Ḡ‖_∞, in units of 1 / (total · n_side), along a stretch of a candidate's values.
+    """Find ‖Ĝ - Ḡ‖_∞, in units of 1 / (total · n_side), along a stretch of a candidate's values.
 
-    It is looked at around every value, drawn or not: between jumps of Ĝ the difference is no larger
-    than at them, and not to ask is faster. `state` goes from stretch to stretch: the largest
-    difference, the candidate's mass (times `total`) below the value and up to it, and its own mass
-    in the reference, likewise.
+    It checks every value, drawn or not: between jumps of Ĝ the difference is no larger than at
+    them, and skipping undrawn values is slower. `state` is carried from stretch to stretch: the
+    largest difference; the candidate's mass (times `total`) below the value and up to it; and its
+    mass in the reference, likewise.
     """
     largest, level, next_level, own_below, own = state
     for position in range(start, min(start + STRETCH, order.size)):
@@ -148,7 +148,7 @@ def _knots(
     lower: Real,
     upper: Real,
 ) -> int:
-    """Write Ĝ at the candidate's values that are drawn, and Ḡ below and at them; say how many."""
+    """Write Ĝ at the candidate's drawn values, and Ḡ below and at them; return how many."""
     knots = 0
     level, tied = 0, 0  # candidate mass up to the value, and at it
     own_below, own = 0, 0
@@ -171,7 +171,7 @@ def _knots(
 
 @numba.njit(cache=True, nogil=True)
 def _gates(before: Real, reached: Real, last: int, gamma: float) -> bool:
-    """Turn the reference eCDF around the candidate's values into gates; say if all are open.
+    """Turn the reference eCDF around the candidate's values into gates; return if all are open.
 
     `before[i]` is Ḡ just below value i + 1 and `reached[i]` is Ḡ at value i, for 0 < i ≤ last.
     """
@@ -209,9 +209,9 @@ def interpolated_levels(
     values : float64 array (models × points,)
         Reference values in ascending order.
     point_of, model_of : int32 array (models × points,)
-        Test point and model of each.
+        Test point and model of each value.
     ordered : float64 array (candidate, point)
-        The candidate's values in ascending order.
+        The candidates' values in ascending order.
     order, last_of_tie : arrays (candidate, point)
         As in `trimming_levels`.
     left_out : int32 array (candidate,)
@@ -272,7 +272,7 @@ def _distinct(
     knots: Real,
     mass: Real,
 ) -> int:
-    """Write the distinct values that are drawn, and the mass up to each; return how many."""
+    """Write the distinct drawn values and the mass up to each; return how many."""
     n, reached = 0, 0
     for position in range(values.size):
         count = counts[point_of[position]]
@@ -288,7 +288,7 @@ def _distinct(
 
 @numba.njit(cache=True, nogil=True)
 def _between(knots: Real, mass: Real, n_knots: int, at: int, value: float) -> float:
-    """Return the mass up to `value`, which lies before knot `at`, linear between knots."""
+    """Return the mass up to `value`, which is below knot `at`; linear between knots."""
     if at == 0:
         return 0.0
     if at == n_knots or knots[at - 1] == value:

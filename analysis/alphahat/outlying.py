@@ -1,4 +1,4 @@
-"""Which models of a reference make the robust test infeasible for others, or for themselves."""
+"""Which models of a reference make the robust test infeasible, for others or for themselves."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.alphahat.references import ascending
 
-MIN_KEPT = 3  # a reference of two others, for each
+MIN_KEPT = 3  # so that each is compared with two others
 
 Floats = NDArray[np.floating[Any]]
 Positions = NDArray[np.int64]
 
 
 def distances_from_median(values: Floats) -> NDArray[np.float64]:
-    """Return how far the eCDF of each model is from the median one, ‖·‖_∞.
+    """Return the distance of each model's eCDF from the median one, ‖·‖_∞.
 
-    The median is taken over models of the i-th smallest value, for each i (the lower one of an even
-    number), so that fewer than half of the models can't move it beyond where the others are.
+    The median eCDF has, for each i, the median over models of the i-th smallest value (the lower
+    one of an even number), so fewer than half of the models can't move it beyond the others.
 
     Parameters
     ----------
@@ -35,33 +35,33 @@ def distances_from_median(values: Floats) -> NDArray[np.float64]:
     ordered = np.take_along_axis(values, ascending(values), axis=1)
     middle = np.sort(ordered, axis=0)[(n_models - 1) // 2]
     result = np.empty(n_models)
-    for model, own in enumerate(ordered):
-        steps = np.concatenate([own, middle])
-        differences = np.searchsorted(own, steps, side="right") - np.searchsorted(
-            middle, steps, side="right"
+    for model, values_of_model in enumerate(ordered):
+        steps = np.concatenate([values_of_model, middle])
+        ranks, of_middle = (
+            np.searchsorted(each, steps, side="right") for each in (values_of_model, middle)
         )
-        result[model] = np.abs(differences).max() / n_points
+        result[model] = np.abs(ranks - of_middle).max() / n_points
     return result
 
 
 def suspects(values: Floats, feasible: Callable[[Positions], bool]) -> Positions | None:
-    """Return the models without which no resample of any other one is infeasible.
+    """Return the models without which no resample of any other model is infeasible.
 
-    Models are left out in order of their distance from the median eCDF, the farthest first (of
-    equal ones the last), and no more of them than are needed: fewer than half, and three are kept.
+    Models are left out in order of their distance from the median eCDF, the farthest first (the
+    last of equals), as few as possible: fewer than half, and at least three are kept.
 
     Parameters
     ----------
     values : float array (model, point)
         Without NaN.
     feasible : callable
-        Whether each of some models, ascending positions, is feasible against the others of these in
-        every resample.
+        Takes ascending positions of models; returns whether each of these is feasible against the
+        others in every resample.
 
     Returns
     -------
     int64 array (suspect,) or None
-        Ascending; None where leaving out fewer than half of the models does not do.
+        Ascending; None if leaving out fewer than half of the models is not enough.
     """
     n_models = values.shape[0]
     most = min((n_models - 1) // 2, n_models - MIN_KEPT)
@@ -74,12 +74,12 @@ def suspects(values: Floats, feasible: Callable[[Positions], bool]) -> Positions
     def enough(n: int) -> bool:
         return feasible(np.sort(order[n:]))
 
-    fails, does = -1, 0  # twice as many each time, then half way between
-    while not enough(does):
-        if does == most:
+    too_few, n_out = -1, 0  # doubles until enough are left out, then bisects
+    while not enough(n_out):
+        if n_out == most:
             return None
-        fails, does = does, min(max(1, 2 * does), most)
-    while does - fails > 1:
-        half = (fails + does) // 2
-        fails, does = (fails, half) if enough(half) else (half, does)
-    return np.sort(order[:does])
+        too_few, n_out = n_out, min(max(1, 2 * n_out), most)
+    while n_out - too_few > 1:
+        half = (too_few + n_out) // 2
+        too_few, n_out = (too_few, half) if enough(half) else (half, n_out)
+    return np.sort(order[:n_out])

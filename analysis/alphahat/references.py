@@ -1,4 +1,4 @@
-"""What a candidate of the two-sample test is compared with: models, sorted once."""
+"""References of the two-sample test: values of models, sorted once for all candidates."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ PAPER_LEVELS = np.array(
 )
 """Trimming levels that the authors' code tries."""
 
-PAPER_INFEASIBLE = 0.50
-"""What its α̂ is where it accepts at none of them."""
+PAPER_INFEASIBLE = 0.50  # the level it counts if it accepts at none of them
 
-ROUNDING = 1e-12  # what a level of the grid may be short by
+ROUNDING = 1e-12  # tolerance of comparisons with a level
 
 
 def ascending(values: Floats) -> NDArray[np.int64]:
-    """Return the order of each row of values without NaN, equal ones by position.
+    """Return the order of each row of values without NaN, equal values by position.
 
-    float32 is sorted together with its positions as one whole number each, which is several times
-    faster than `numpy.argsort`.
+    Each float32 is packed with its position into one integer, which sorts several times faster
+    than `numpy.argsort`.
     """
     if values.dtype != np.float32 or values.shape[1] >= 2**32:
         return np.argsort(values, axis=1, kind="stable")
     bits = np.ascontiguousarray(values).view(np.uint32)
-    # Bits of floats rise with them from 0 on, and fall below it.
+    # The bits of floats ascend with positive values, and descend with negative ones.
     rising = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)).astype(np.uint64)
     rising <<= np.uint64(32)
     rising |= np.arange(values.shape[1], dtype=np.uint64)
@@ -107,7 +106,7 @@ class Candidates:
 def alpha_stars(
     candidates: Floats, reference: Reference, drawn: Resamples, *, member: bool, gamma: float
 ) -> tuple[Real, Real]:
-    """Return the smallest trimming level of each candidate in each resample, and the distance.
+    """Return each candidate's smallest trimming level and distance in each resample.
 
     Parameters
     ----------
@@ -132,7 +131,7 @@ def alpha_stars(
     needed = np.zeros(reference.values.size + 1, dtype=np.bool_)
     needed[below] = needed[upto] = True
     place = np.cumsum(needed, dtype=np.int32) - 1
-    levels, distances = trimming_levels(
+    return trimming_levels(
         reference.point_of,
         np.flatnonzero(needed),
         own.order,
@@ -146,7 +145,6 @@ def alpha_stars(
         drawn.n_side,
         gamma,
     )
-    return levels, distances
 
 
 def interpolated_stars(
@@ -157,10 +155,9 @@ def interpolated_stars(
     left_out: NDArray[np.int32],
     delta: float,
 ) -> Real:
-    """Return the smallest level at which the authors' practical test accepts.
+    """Return the smallest level at which the authors' practical test accepts (RKS, eq. 57).
 
-    RKS, eq. 57: the reference is interpolated linearly between its values and the threshold is
-    δ + 1/N.
+    The reference is interpolated linearly between its values; the threshold is δ + 1/N.
 
     Parameters
     ----------
@@ -176,7 +173,7 @@ def interpolated_stars(
     Returns
     -------
     float64 array (candidate, resample)
-        1 where no level does.
+        1 where no level is accepted.
     """
     own = Candidates.sort(candidates)
     return interpolated_levels(
@@ -196,9 +193,6 @@ def interpolated_stars(
 
 
 def on_grid(exact: Real) -> Real:
-    """Return the first level of the authors' grid that is no smaller, .50 where there is none.
-
-    RKS, algorithm 1, as their code has it.
-    """
+    """Round up to a level of the authors' grid, .50 above it (RKS, algorithm 1, their code)."""
     first = np.searchsorted(PAPER_LEVELS, exact - ROUNDING)
     return np.append(PAPER_LEVELS, PAPER_INFEASIBLE)[first]

@@ -1,4 +1,4 @@
-"""Resamples of a test set: the same for every cell, chunk and worker."""
+"""Resamples of a test set, the same for every cell, chunk and worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESAMPLING_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Resamples:
-    """How often each test point stands on either side of a two-sample test.
+    """How often each test point is on each side of a two-sample test.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Resamples:
 
 
 def generator(seed: int, purpose: str, *keys: str | int) -> np.random.PCG64:
-    """Return the bit generator of one purpose, keyed by identities and numbers.
+    """Return the bit generator for one purpose, keyed by identities and numbers.
 
     PCG64 on a SeedSequence of the eight little-endian words of SHA-256 over the compact JSON of
     ``[v, seed, purpose, keys]``.
@@ -45,10 +45,10 @@ def generator(seed: int, purpose: str, *keys: str | int) -> np.random.PCG64:
 
 
 def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resamples:
-    """Split the test points at random into two disjoint halves, again and again.
+    """Split the test points at random into two disjoint halves, `resamples` times.
 
-    Each half has N = ⌊n_test / 2⌋ points; of an odd number one is left out each time. Nothing is
-    drawn twice: a second bootstrap would double the variance that δ allows for.
+    Each half has N = ⌊n_test / 2⌋ points; an odd point is left out each time. No point is drawn
+    twice: a second bootstrap would double the variance that δ allows for.
     """
     if n_test < 2:
         reason = f"{n_test} test points can't be split in two halves; at least 2 can"
@@ -57,8 +57,7 @@ def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resam
     candidate = np.empty((resamples, n_test), dtype=np.uint8)
     reference = np.empty((resamples, n_test), dtype=np.uint8)
     for index in range(resamples):
-        # Raw words, because NumPy may change what its distributions draw.
-        words = bits.random_raw(n_test)
+        words = bits.random_raw(n_test)  # NumPy may change what its distributions draw
         ends = np.partition(words, (n_side - 1, 2 * n_side - 1))
         candidate[index] = words <= ends[n_side - 1]
         reference[index] = (words > ends[n_side - 1]) & (words <= ends[2 * n_side - 1])
@@ -66,18 +65,9 @@ def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resam
 
 
 def bootstraps(bits: np.random.PCG64, n_test: int, n_side: int, resamples: int) -> Resamples:
-    """Draw two sides of `n_side` points each from all test points with replacement.
+    """Draw two sides of `n_side` points each from `n_test` test points with replacement.
 
-    The sides overlap, and points stand on one several times: as RKS and RKS24 print it.
-
-    Parameters
-    ----------
-    bits : numpy.random.PCG64
-    n_test : int
-        All test points.
-    n_side : int
-        Points of a side.
-    resamples : int
+    As RKS and RKS24 print it, the sides overlap and a side may hold a point several times.
     """
     if n_side < 1:
         reason = f"{n_test} test points can't be drawn for two sides; at least 2 can"

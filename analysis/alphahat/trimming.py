@@ -1,14 +1,14 @@
 """The smallest trimming level at which the robust two-sample KS test accepts, in closed form.
 
 An α-trimming of the candidate's eCDF Ĝ is h∘Ĝ with h(0) = 0, h(1) = 1 and 0 ≤ h′ ≤ κ = 1/(1 − α).
-The test at level α accepts where some trimming stays within γ of the reference eCDF Ḡ. Between two
-neighbouring candidate values a trimming is constant while Ḡ rises, so with v_1 < … < v_n the
-distinct candidate values and T_i = Ĝ(v_i) the condition is h(T_i) ∈ [ℓ_i, u_i] with
+The test at level α accepts if some trimming stays within γ of the reference eCDF Ḡ. Between two
+neighbouring candidate values a trimming is constant while Ḡ rises. So with v_1 < … < v_n the
+distinct candidate values and T_i = Ĝ(v_i), the condition is h(T_i) ∈ [ℓ_i, u_i] with
 
     ℓ_i = max(Ḡ(v_{i+1}⁻) − γ, 0),   u_i = min(Ḡ(v_i) + γ, 1),   0 < i < n,
 
 and h fixed at both ends: ℓ_0 = u_0 = 0, ℓ_n = u_n = 1. The smallest slope that passes through all
-these gates is κ* = max(1, max_{i<j} (ℓ_j − u_i)/(T_j − T_i)), and α* = 1 − 1/κ*. Where a gate is
+these gates is κ* = max(1, max_{i<j} (ℓ_j − u_i)/(T_j − T_i)), and α* = 1 − 1/κ*. If a gate is
 empty, or Ḡ has more than γ below v_1 or above v_n, no trimming helps and α* = 1.
 """
 
@@ -43,11 +43,11 @@ def dkw_threshold(n_side: int, epsilon: float) -> float:
 
 
 def dkw_of_one(n_side: int, epsilon: float, models: float = 1) -> float:
-    """Return sqrt(ln(2 M/ε)/(2 N)), how far eCDFs are from what they are drawn from.
+    """Return sqrt(ln(2 M/ε)/(2 N)), a bound on the distance of eCDFs from their distributions.
 
-    RKS, theorem 1 (after eq. 13): with probability 1 − ε the average eCDF of M models on the same N
-    points is no farther from the average of their distribution functions, by the inequality of
-    Dvoretzky, Kiefer and Wolfowitz for each model. With M = 1 it is δ_c, else δ_b.
+    RKS, theorem 1 (after eq. 13): with probability 1 − ε it bounds the distance of the average eCDF
+    of M models on the same N points from the average of their distribution functions, by the
+    inequality of Dvoretzky, Kiefer and Wolfowitz for each model. With M = 1 it is δ_c, else δ_b.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def dkw_of_one(n_side: int, epsilon: float, models: float = 1) -> float:
 
 
 def points_needed(threshold: float, epsilon: float) -> int:
-    """Return the fewest points on each side with which `dkw_threshold` is at most `threshold`."""
+    """Return the fewest points per side for which `dkw_threshold` is at most `threshold`."""
     few, many = (math.ceil(math.log(c / epsilon) / threshold**2) for c in (math.e, 2.0))
     return few if few < ASYMPTOTIC_N else max(many, ASYMPTOTIC_N)
 
@@ -74,15 +74,15 @@ def smallest_trimming_level(
     Parameters
     ----------
     candidate, reference : float arrays (point,)
-        Probe values on either side, with or without ties, in any order; the reference may hold
-        the values of several models with the same number of points each.
+        Probe values on each side, with or without ties, in any order; the reference may hold the
+        values of several models with the same number of points each.
     gamma : float
         Threshold γ, usually `dkw_threshold`.
 
     Returns
     -------
     float in [0, 1]
-        0 where the classical test accepts; 1 where no trimming is accepted.
+        0 if the classical test accepts; 1 if no trimming is accepted.
     """
     if candidate.size == 0 or reference.size == 0:
         raise ValueError("an eCDF needs at least one value on each side")
@@ -105,7 +105,7 @@ def smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
     Parameters
     ----------
     levels, lower, upper : float64 arrays (gate,)
-        Levels that rise from 0 to 1, and the ends of the gate at each.
+        Levels, rising from 0 to 1, and the ends of the gate at each.
     last : int
         The last gate.
     """
@@ -123,6 +123,6 @@ def smallest_slope(levels: Real, lower: Real, upper: Real, last: int) -> float:
         if worst_j < 0:
             return slope
         steeper = (lower[worst_j] - upper[worst_i]) / (levels[worst_j] - levels[worst_i])
-        if steeper <= slope:  # what is left is rounding
+        if steeper <= slope:  # the rest is rounding
             return slope
         slope = steeper

@@ -1,4 +1,4 @@
-"""The Wasserstein-1 distance of candidates from their reference: the area between the two eCDFs."""
+"""The Wasserstein-1 distance of candidates from their reference: the area between the eCDFs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Floats = NDArray[np.floating[Any]]
 
 
 def distances(candidates: Floats, reference: Reference, left_out: NDArray[np.int32]) -> Real:
-    """Return W₁ = ∫ |Ĝ(t) − Ḡ(t)| dt over all test points, of each candidate.
+    """Return W₁ = ∫ |Ĝ(t) − Ḡ(t)| dt over all test points for each candidate.
 
     Parameters
     ----------
     candidates : float array (candidate, point)
         Without NaN.
     reference : Reference
-        Of models with as many points.
+        Its models have as many points.
     left_out : int32 array (candidate,)
         The reference model that is the candidate itself, or -1.
 
@@ -32,14 +32,14 @@ def distances(candidates: Floats, reference: Reference, left_out: NDArray[np.int
         In units of the values; infinite where the eCDFs differ up to an infinite value.
     """
     result = np.empty(candidates.shape[0])
-    for index, own in enumerate(candidates):
+    for index, values in enumerate(candidates):
         model = int(left_out[index])
         if model >= 0:
             result[index] = _of_member(
                 reference.values, reference.model_of, reference.n_models - 1, model
             )
         else:
-            result[index] = _between(np.sort(own), reference.values)
+            result[index] = _between(np.sort(values), reference.values)
     n_others = reference.n_models - (left_out >= 0)
     return np.asarray(result / (n_others * candidates.shape[1]))
 
@@ -47,7 +47,7 @@ def distances(candidates: Floats, reference: Reference, left_out: NDArray[np.int
 @numba.njit(cache=True, nogil=True)
 def _of_member(values: Floats, model_of: NDArray[np.int32], others: int, own: int) -> float:
     """Return the area, times the number of the others' values; the candidate is among `values`."""
-    area, ahead = 0.0, 0  # by how many of the others' values the candidate's eCDF is above theirs
+    area, ahead = 0.0, 0  # candidate's eCDF minus theirs, in numbers of the others' values
     for position in range(values.size - 1):
         ahead += others if model_of[position] == own else -1
         if ahead != 0 and values[position + 1] > values[position]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numba
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import Options
 
 
@@ -41,11 +40,11 @@ def _chunk(part: Part, _: Part, shared: None, options: Options) -> NDArray[np.in
 def _finish(held_out: HeldOut, partials: Sequence[NDArray[np.int64]], options: Options) -> Finished:
     count = np.concatenate(partials)
     size = np.bincount(held_out.y_true, minlength=held_out.n_classes)
-    there = size > 0
+    present = size > 0
     return Finished(
         runs={
             "accuracy": count.sum(axis=1) / held_out.n_test,
-            "balanced_accuracy": (count[:, there] / size[there]).mean(axis=1),
+            "balanced_accuracy": (count[:, present] / size[present]).mean(axis=1),
         }
     )
 
@@ -57,19 +56,16 @@ ACCURACY = Metric(
     chunk=_chunk,
     finish=_finish,
     runs=(
-        Column(
+        real(
             "accuracy",
-            pl.Float64,
             "share of test points",
             "Share of the test points that the run gets right.",
             ("mean", "std", "min", "max", "range", "q05", "median", "q95"),
         ),
-        Column(
+        real(
             "balanced_accuracy",
-            pl.Float64,
             "share of test points",
             "Mean over the classes in the test set of the share of their points that is right.",
-            ("mean", "range"),
         ),
     ),
 )

@@ -1,7 +1,7 @@
-"""Agreement of two runs: error consistency, churn, kappa; all from counts of test points.
+"""Agreement of two runs from counts of test points: error consistency, churn, kappa.
 
-The counts of two parts of a repeat's runs are one tile of the repeat's Gram matrix. Tiles are put
-together up to `Options.max_pair_runs` runs; above, each is summed up where it was computed.
+The counts for two parts of a repeat's runs are one tile of the repeat's Gram matrix. Up to
+`Options.max_pair_runs` runs, tiles are assembled; above, each is summarised where it is computed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics.consistency import (
-    churn,
-    ec_cube_root,
-    ec_global,
-    ec_kappa,
-    ec_local,
-    ec_square_root,
-    kappa,
-)
+from manyseed.analysis.metrics import consistency
 from manyseed.analysis.metrics.gram import above, both_wrong, class_counts, count, pack, same_label
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.spread import Spread
@@ -37,16 +29,16 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Counts of test points of pairs of runs, arrays of one shape.
+    """Counts of test points for pairs of runs, arrays of one shape.
 
     Attributes
     ----------
     both, same : int64 array
         Points that both get wrong, and points to which both give the same label.
     by_chance : int64 array
-        Σ_c n_ic · n_jc over the numbers of points to which they give label c.
+        Σ_c n_ic · n_jc, where n_ic is the number of points to which run i gives label c.
     errors_i, errors_j : int64 array
-        Points that either gets wrong.
+        Points that each gets wrong.
     """
 
     both: Counts
@@ -61,22 +53,22 @@ class Pairs:
         return self.errors_i + self.errors_j - self.both
 
     def values(self, n_test: int, empty_union: float) -> dict[str, Real]:
-        """Return the columns that take nothing but the two runs."""
-        local = ec_local(self.errors_i, self.errors_j, self.both, empty_union)
-        everywhere = ec_global(self.both, n_test)
+        """Return the columns that depend on the two runs alone."""
+        ec_local = consistency.ec_local(self.errors_i, self.errors_j, self.both, empty_union)
+        ec_global = consistency.ec_global(self.both, n_test)
         accuracies = 1 - self.errors_i / n_test, 1 - self.errors_j / n_test
-        changed = churn(self.same, n_test)
+        churn = consistency.churn(self.same, n_test)
         return {
-            "ec_local": local,
-            "ec_global": everywhere,
-            "churn": changed,
-            "ec_kappa": ec_kappa(self.errors_i, self.errors_j, self.both, n_test),
-            "agreement": 1 - changed,
-            "label_kappa": kappa(self.same, self.by_chance, n_test),
-            "ec_local_cube_root": ec_cube_root(*accuracies, local),
-            "ec_global_cube_root": ec_cube_root(*accuracies, everywhere),
-            "ec_local_square_root": ec_square_root(*accuracies, local),
-            "ec_global_square_root": ec_square_root(*accuracies, everywhere),
+            "ec_local": ec_local,
+            "ec_global": ec_global,
+            "churn": churn,
+            "ec_kappa": consistency.ec_kappa(self.errors_i, self.errors_j, self.both, n_test),
+            "agreement": 1 - churn,
+            "label_kappa": consistency.kappa(self.same, self.by_chance, n_test),
+            "ec_local_cube_root": consistency.ec_cube_root(*accuracies, ec_local),
+            "ec_global_cube_root": consistency.ec_cube_root(*accuracies, ec_global),
+            "ec_local_square_root": consistency.ec_square_root(*accuracies, ec_local),
+            "ec_global_square_root": consistency.ec_square_root(*accuracies, ec_global),
         }
 
 
@@ -91,20 +83,20 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """What some tiles of a repeat say of its pairs; the sum of two is what both say.
+    """A summary of some tiles of a repeat; summaries can be added.
 
     Attributes
     ----------
     different : int64 array (run,)
-        Sum over the tiles of the points on which a run disagrees with others, of all runs.
+        For each run of the repeat, points on which it disagrees with others, summed over the tiles.
     wrong : uint64 array (word,)
         Points that any run gets wrong, as packed bits.
     largest_union : int
         Most points that at least one of two runs gets wrong.
     listed : tuple of Tile
-        Where pairs are to be listed.
+        The tiles themselves, if pairs are listed.
     spreads : mapping of column name to Spread
-        Where they are not.
+        Distributions instead, if they are not.
     """
 
     different: Counts
@@ -171,17 +163,17 @@ def _spreads(pairs: Pairs, n_test: int, diagonal: bool, empty_union: float) -> d
 def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> Finished:
     tiles, n_test = reduce(add, partials), held_out.n_test
     n_runs, union = tiles.different.size, int(count(tiles.wrong))
-    # What a global error consistency becomes when it is divided by a number of errors instead.
+    # Turn a share of all points into a share of these points.
     scales = {
         name: n_test / size if size else np.nan
         for name, size in (("ec_union", union), ("ec_largest_union", tiles.largest_union))
     }
-    alone = np.full(n_runs, np.nan)
-    runs = {"churn_mean": tiles.different / ((n_runs - 1) * n_test) if n_runs > 1 else alone}
+    undefined = np.full(n_runs, np.nan)
+    runs = {"churn_mean": tiles.different / ((n_runs - 1) * n_test) if n_runs > 1 else undefined}
     repeat = {"n_wrong_by_any": np.asarray(union)}
     if tiles.spreads:
-        together = tiles.spreads["ec_global"]
-        scaled = {name: together.scaled(scale) for name, scale in scales.items()}
+        ec_global = tiles.spreads["ec_global"]
+        scaled = {name: ec_global.scaled(scale) for name, scale in scales.items()}
         scaled["churn_points"] = tiles.spreads["churn"].scaled(n_test)
         return Finished(runs=runs, spreads=tiles.spreads | scaled, repeat=repeat)
     listed = _pairs(tiles.listed, n_runs)
@@ -192,7 +184,7 @@ def _finish(held_out: HeldOut, partials: Sequence[Tiles], options: Options) -> F
 
 
 def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
-    """Put the tiles of a repeat together, and list pairs i < j, i first."""
+    """Assemble the tiles of a repeat and list pairs i < j, i first."""
     columns = {}
     for name in Pairs.__slots__:
         matrix = np.zeros((n_runs, n_runs), dtype=np.int64)
@@ -205,8 +197,6 @@ def _pairs(tiles: Sequence[Tile], n_runs: int) -> Pairs:
 
 
 _FULL = ("n", "mean", "min", "max", "range", "q05", "median", "q95")
-
-
 _POINTS = "share of test points"
 
 AGREEMENT = Metric(
@@ -217,11 +207,8 @@ AGREEMENT = Metric(
     finish=_finish,
     pairwise=True,
     runs=(
-        Column(
-            "churn_mean",
-            pl.Float64,
-            _POINTS,
-            "Mean churn of the run against each other run of its repeat.",
+        real(
+            "churn_mean", _POINTS, "Mean churn of the run against each other run of its repeat.", ()
         ),
     ),
     pairs=(

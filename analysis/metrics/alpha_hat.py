@@ -1,10 +1,9 @@
 """α̂: how much of a run must be trimmed away before it looks like the other runs of its repeat.
 
 RKS, algorithm 1: each resample draws test points for the candidate and others for the reference,
-and takes the smallest trimming level at which the robust test accepts; α̂ is the mean over the
-resamples. `analysis.options` lists the modes and the references. A reference of one other run would
-be no average to speak of, so α̂ needs two; a run with a margin that is not a number has no eCDF: it
-gets no α̂ and stands in no reference.
+and finds the smallest trimming level at which the robust test accepts; α̂ is the mean over the
+resamples. `analysis.options` lists the modes and the references. A reference averages at least two
+other runs. A run with a NaN margin has no eCDF: it gets no α̂ and is in no reference.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,22 +46,21 @@ from manyseed.analysis.refused import Refused
 
 
 def _split(n_repeat: int, options: Options) -> tuple[int, int]:
-    """Return how many runs, the first ones, are references, and which is the first candidate."""
+    """Return how many runs, from the first, are references, and which is the first candidate."""
     if options.alpha_reference in ("half", "ensemble"):
         return min(n_repeat // 2, options.max_references), n_repeat // 2
     return min(n_repeat, options.max_references), 0
 
 
 def _gather(part: Part, options: Options) -> tuple[Positions, Floats] | Failed:
-    references = _split(part.n_repeat, options)[0]
-    here = slice(0, max(references - part.start, 0))
     if part.reference_margin is None:
-        found = values_of(part, options)
+        values = values_of(part, options)
     else:
-        found = probe(part.reference_margin, part.held_out, options)
-    if isinstance(found, Failed):
-        return found
-    values = found[here]
+        values = probe(part.reference_margin, part.held_out, options)
+    if isinstance(values, Failed):
+        return values
+    references = _split(part.n_repeat, options)[0]
+    values = values[: max(references - part.start, 0)]
     usable = defined(values)
     return part.start + np.flatnonzero(usable), values[usable]
 
@@ -86,7 +85,7 @@ def _share(
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What was found of some runs.
+    """Results of some runs.
 
     Attributes
     ----------
@@ -94,7 +93,7 @@ class Tested:
     references, distance, low, high : float64 array (run,)
         Runs in the reference, Wasserstein-1 distance, and the ends of the interval.
     suspects : int64 array (suspect,)
-        Places of the repeat's runs that are likely why any of these are infeasible.
+        Positions in the repeat of the runs that probably make any of these infeasible.
     """
 
     levels: Levels
@@ -109,12 +108,12 @@ def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Te
     held_out, n_runs = part.held_out, part.n_runs
     if isinstance(models, Failed):
         return Failed(n_runs, models.reason)
-    own = values_of(part, options)
-    if isinstance(own, Failed):
-        return own
+    values = values_of(part, options)
+    if isinstance(values, Failed):
+        return values
     position = part.start + np.arange(n_runs)
     first = _split(part.n_repeat, options)[1]
-    candidate = defined(own) & (position >= first)
+    candidate = defined(values) & (position >= first)
     inside = np.isin(position, models.position)
     drawn = draws(held_out, options)
     samples = list(_samples(held_out, options)) if candidate.any() else []
@@ -126,38 +125,38 @@ def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Te
         if rows.size == 0 or others < MIN_OTHERS:
             continue
         for some, reference, left_out in _references(models, rows, position, member=member):
-            found = test(own[some], reference, left_out, drawn, options)
-            levels.put(some, found)
-            distance[some] = wasserstein.distances(own[some], reference, left_out)
+            tested = test(values[some], reference, left_out, drawn, options)
+            levels.put(some, tested)
+            distance[some] = wasserstein.distances(values[some], reference, left_out)
             if samples:
-                again = [test(own[some], reference, left_out, s, options) for s in samples]
+                again = [test(values[some], reference, left_out, s, options) for s in samples]
                 bootstrapped = Levels.joined(again, axis=1).counted
-                ends = intervals.interval(found.counted, bootstrapped, CONFIDENCE)
+                ends = intervals.interval(tested.counted, bootstrapped, CONFIDENCE)
                 low[some], high[some] = ends
         references[rows] = others
-    causes = suspected(own, position, levels, models, drawn, options)
+    causes = suspected(values, position, levels, models, drawn, options)
     return Tested(levels, references, distance, low, high, causes)
 
 
 def _references(
     models: Models, rows: Positions, position: Positions, *, member: bool
 ) -> Iterator[tuple[Positions, Reference, Places]]:
-    """Yield candidates, their reference, and which of its models each is (-1: none)."""
+    """Yield candidates, their reference, and the model in it that each is (-1: none)."""
     index = np.searchsorted(models.position, position[rows])
-    nobody = np.full(rows.size, -1, dtype=np.int32)
+    none = np.full(rows.size, -1, dtype=np.int32)
     if models.reference is not None:
-        yield rows, models.reference, index.astype(np.int32) if member else nobody
+        yield rows, models.reference, index.astype(np.int32) if member else none
         return
     for place, model in enumerate(index):
         one = slice(place, place + 1)
-        yield rows[one], models.ensemble(int(model) if member else None), nobody[one]
+        yield rows[one], models.ensemble(int(model) if member else None), none[one]
 
 
-BATCH = 32  # bootstrap samples that are tested together
+BATCH = 32  # bootstrap samples tested together
 
 
 def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
-    """Yield the resamples of bootstrap samples of the test points, `BATCH` samples at a time."""
+    """Yield resamples of bootstrap samples of the test points, `BATCH` samples at a time."""
     n_test, n_side = held_out.n_test, side(held_out.n_test, options)
     bits = held_out.bits("alpha_hat_points")
     with_replacement = options.alpha_reference == "loo_ensemble" or options.alpha_mode == "paper"
@@ -177,23 +176,22 @@ def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
 
 def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Options) -> Finished:
     if failed := [part.reason for part in parts if isinstance(part, Failed)]:
-        return _nothing(parts, min(failed))
+        return _undefined(parts, min(failed))
     partials = [part for part in parts if not isinstance(part, Failed)]
-    found = Levels.joined([partial.levels for partial in partials])
-    causes = np.concatenate([partial.suspects for partial in partials])
-    levels, distances = found.counted, found.distances
+
+    def of_all(name: str) -> Any:
+        return np.concatenate([getattr(partial, name) for partial in partials])
+
+    tested = Levels.joined([partial.levels for partial in partials])
+    levels, distances = tested.counted, tested.distances
     n_side = side(held_out.n_test, options)
     delta = dkw_threshold(n_side, options.epsilon)
     is_suspect = np.where(np.isnan(levels[:, 0]), np.nan, 0.0)
-    is_suspect[causes] = 1.0
+    is_suspect[of_all("suspects")] = 1.0
     if options.alpha_reference not in SORTED:
         is_suspect[:] = np.nan
     alpha_hat, spread = levels.mean(axis=1), levels.std(axis=1, ddof=1)
     rejected = _share_of(distances > delta, levels)
-
-    def of_all(name: str) -> Real:
-        return np.concatenate([getattr(partial, name) for partial in partials])
-
     references, distance = of_all("references"), of_all("distance")
     delta_b, delta_c = _deviations(references, n_side, options)
     return Finished(
@@ -203,8 +201,8 @@ def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Option
             "alpha_hat_spread": spread,
             "alpha_hat_low": of_all("low"),
             "alpha_hat_high": of_all("high"),
-            "alpha_hat_rejected": _share_of(found.exact > options.alpha_level + ROUNDING, levels),
-            "alpha_hat_infeasible": _share_of(found.infeasible(options), levels),
+            "alpha_hat_rejected": _share_of(tested.exact > options.alpha_level + ROUNDING, levels),
+            "alpha_hat_infeasible": _share_of(tested.infeasible(options), levels),
             "alpha_hat_suspect": is_suspect,
             "alpha_hat_references": references,
             "delta_b": delta_b,
@@ -222,7 +220,7 @@ def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Option
     )
 
 
-def _nothing(parts: Sequence[Tested | Failed], reason: str) -> Finished:
+def _undefined(parts: Sequence[Tested | Failed], reason: str) -> Finished:
     n_runs = sum(
         part.n_runs if isinstance(part, Failed) else part.references.size for part in parts
     )
@@ -234,7 +232,7 @@ def _nothing(parts: Sequence[Tested | Failed], reason: str) -> Finished:
 
 
 def _deviations(references: Real, n_side: int, options: Options) -> tuple[Real, float]:
-    """Return δ_b of each run and δ_c; NaN where sides are no independent samples of points."""
+    """Return δ_b of each run and δ_c; NaN where the sides are not independent samples of points."""
     if options.alpha_mode == "paper" or options.alpha_reference == "loo_ensemble":
         return np.full(references.size, np.nan), math.nan
     models = np.ones_like(references) if options.alpha_reference == "ensemble" else references
@@ -242,8 +240,8 @@ def _deviations(references: Real, n_side: int, options: Options) -> tuple[Real, 
     return np.where(np.isnan(references), np.nan, delta_b), dkw_of_one(n_side, options.epsilon)
 
 
-def _share_of(found: NDArray[np.bool_], levels: Real) -> Real:
-    return np.where(np.isnan(levels[:, 0]), np.nan, found.mean(axis=1))
+def _share_of(resamples: NDArray[np.bool_], levels: Real) -> Real:
+    return np.where(np.isnan(levels[:, 0]), np.nan, resamples.mean(axis=1))
 
 
 def _allowed(n_classes: int, n_test: int, options: Options) -> None:

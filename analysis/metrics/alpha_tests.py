@@ -1,4 +1,4 @@
-"""What α̂ is made of: runs reduced to a probe, references, and candidates tested against them."""
+"""Steps of α̂: reduce runs to a probe, form references, test candidates against them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.options import Options, is_own
 
 MIN_OTHERS = 2
-SORTED = ("others", "others-trimmed", "half")  # references of all models' values
+SORTED = ("others", "others-trimmed", "half")  # references that pool the values of all models
 
 Real = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
@@ -32,36 +32,32 @@ Positions = NDArray[np.int64]
 Places = NDArray[np.int32]
 
 
-def _nobody() -> Positions:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The runs that references are made of.
+    """The runs in references.
 
     Attributes
     ----------
     position : int64 array (model,)
-        Their places in the repeat, ascending.
+        Their positions in the repeat, ascending.
     probe : float array (model, point)
     total : float64 array (point,)
         Sum over the models.
     reference : Reference or None
-        Sorted; None where every candidate has a reference of its own.
+        Sorted; None if every candidate has its own reference.
     left_out : int64 array (model,)
-        Places of runs that are left out because they make resamples infeasible.
+        Positions of runs that are left out because they make resamples infeasible.
     """
 
     position: Positions
     probe: Floats
     total: Real
     reference: Reference | None
-    left_out: Positions = field(default_factory=_nobody)
+    left_out: Positions = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
     def of(cls, position: Positions, values: Floats) -> Models:
-        """Take some runs, unsorted."""
+        """Make models of some runs, without a reference."""
         return cls(position, values, values.sum(axis=0, dtype=np.float64), None)
 
     def ensemble(self, left_out: int | None = None) -> Reference:
@@ -81,7 +77,7 @@ def values_of(part: Part, options: Options) -> Floats | Failed:
 
 
 def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
-    """Return what the eCDFs are of: margins, limited and standardised as the options say."""
+    """Return the values for the eCDFs: margins, clipped and standardised as the options say."""
     if margin is None:
         raise ValueError("alpha_hat needs one number per point; no margins or scores are stored")
     if held_out.n_classes == 2 and options.probe == "true_margin":
@@ -90,7 +86,7 @@ def probe(margin: Floats | None, held_out: HeldOut, options: Options) -> Floats:
 
 
 def limited(margin: Floats, options: Options) -> Floats:
-    """Limit and standardise values as the options say."""
+    """Clip and standardise values as the options say."""
     limit = options.probe_limit
     if limit is not None:
         margin = np.clip(margin, -limit, limit)
@@ -102,37 +98,37 @@ def limited(margin: Floats, options: Options) -> Floats:
 
 
 def defined(margin: Floats) -> NDArray[np.bool_]:
-    """Say which runs have an eCDF: those without NaN."""
+    """Return which runs have an eCDF: those without NaN."""
     return np.asarray(~np.isnan(margin).any(axis=1))
 
 
 def draws(held_out: HeldOut, options: Options) -> Resamples:
-    """Return the resamples that the mode and the reference ask for."""
+    """Return the resamples for the mode and the reference."""
     if options.alpha_reference == "loo_ensemble":
         return held_out.bootstraps
     return held_out.drawn_halves if options.alpha_mode == "paper" else held_out.halves
 
 
 def side(n_test: int, options: Options) -> int:
-    """Return N, the points on each side."""
+    """Return N, the number of points on each side."""
     return n_test if options.alpha_reference == "loo_ensemble" else n_test // 2
 
 
 def worst(options: Options) -> float:
-    """Return what counts as the level of a resample that no trimming makes acceptable."""
+    """Return the level of a resample that no trimming makes acceptable."""
     return PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """What the robust test says of candidates: float64 arrays (candidate, resample).
+    """Results of the robust test: float64 arrays (candidate, resample).
 
     Attributes
     ----------
     counted : array
-        The smallest levels at which it accepts, as they count for α̂: in mode `paper` on its grid.
+        The smallest levels at which it accepts, as α̂ averages them: in mode `paper` on its grid.
     exact : array
-        The same levels off the grid.
+        The same levels before they are rounded to the grid.
     distances : array
         ‖Ĝ - Ḡ‖_∞.
     """
@@ -143,22 +139,22 @@ class Levels:
 
     @classmethod
     def unknown(cls, n_runs: int, n_resamples: int) -> Self:
-        """Return those of runs that are yet to be tested: NaN."""
+        """Return NaN for runs that are yet to be tested."""
         return cls(*(np.full((n_runs, n_resamples), np.nan) for _ in range(3)))
 
     @classmethod
     def joined(cls, parts: Sequence[Levels], axis: int = 0) -> Self:
-        """Return those of the candidates of all parts; along axis 1, of their resamples."""
+        """Concatenate the candidates of all parts, or along axis 1 their resamples."""
         names = ("counted", "exact", "distances")
         return cls(*(np.concatenate([getattr(p, name) for p in parts], axis) for name in names))
 
-    def put(self, rows: Positions, found: Levels) -> None:
-        """Fill in what was found of some candidates."""
-        self.counted[rows], self.exact[rows] = found.counted, found.exact
-        self.distances[rows] = found.distances
+    def put(self, rows: Positions, tested: Levels) -> None:
+        """Fill in the results of some candidates."""
+        self.counted[rows], self.exact[rows] = tested.counted, tested.exact
+        self.distances[rows] = tested.distances
 
     def infeasible(self, options: Options) -> NDArray[np.bool_]:
-        """Say which resamples no trimming makes acceptable: (candidate, resample)."""
+        """Return which resamples no trimming makes acceptable, (candidate, resample)."""
         return np.asarray(self.counted == worst(options))
 
 
@@ -173,7 +169,7 @@ def test(
         Probe values without NaN.
     reference : Reference
     left_out : int32 array (candidate,)
-        The reference model that each candidate is, or -1 of all where none is.
+        The model in the reference that each candidate is, or -1 throughout if none is one.
     drawn : Resamples
     options : Options
         ε and the mode.
@@ -189,9 +185,9 @@ def test(
 
 
 def without_suspects(models: Models, drawn: Resamples, options: Options) -> Models:
-    """Leave out the models without which no resample of any other one is infeasible.
+    """Leave out the models without which no resample of any other model is infeasible.
 
-    Nobody is left out where fewer than half of them do not explain it.
+    None is left out if fewer than half of the models cannot explain it.
     """
 
     def feasible(kept: Positions) -> bool:
@@ -200,36 +196,36 @@ def without_suspects(models: Models, drawn: Resamples, options: Options) -> Mode
         tested = test(values, Reference.sort(values), members, drawn, options)
         return not tested.infeasible(options).any()
 
-    found = suspects(models.probe, feasible)
-    if found is None or found.size == 0:
+    outliers = suspects(models.probe, feasible)
+    if outliers is None or outliers.size == 0:
         return models
-    kept = np.delete(np.arange(models.position.size), found)
+    kept = np.delete(np.arange(models.position.size), outliers)
     trimmed = Models.of(models.position[kept], models.probe[kept])
-    return replace(trimmed, left_out=models.position[found])
+    return replace(trimmed, left_out=models.position[outliers])
 
 
 def suspected(
-    own: Floats,
+    values: Floats,
     position: Positions,
     levels: Levels,
     models: Models,
     drawn: Resamples,
     options: Options,
 ) -> Positions:
-    """Return the places of runs that are likely why resamples of some runs are infeasible.
+    """Return the positions of runs that probably make resamples of some runs infeasible.
 
-    They are models of the reference, and runs beside it that are infeasible without these, too.
+    These are models of the reference, and other runs that are infeasible even without those models.
 
     Parameters
     ----------
-    own : float array (run, point)
+    values : float array (run, point)
         Probe values of the runs.
     position : int64 array (run,)
-        Their places in the repeat.
+        Their positions in the repeat.
     levels : Levels
-        What was found of them.
+        Their results with `models`, `drawn` and `options`.
     models, drawn, options
-        By which it was.
+        As `without_suspects` takes them.
     """
     infeasible = levels.infeasible(options).any(axis=1)
     if options.alpha_reference not in SORTED or not infeasible.any():
@@ -239,7 +235,7 @@ def suspected(
         rest = without_suspects(models, drawn, options)
     rows = np.flatnonzero(infeasible & ~np.isin(position, models.position))
     if rows.size and rest is not models:
-        nobody = np.full(rows.size, -1, dtype=np.int32)
-        again = test(own[rows], Reference.sort(rest.probe), nobody, drawn, options)
+        none = np.full(rows.size, -1, dtype=np.int32)
+        again = test(values[rows], Reference.sort(rest.probe), none, drawn, options)
         rows = rows[again.infeasible(options).any(axis=1)]
     return np.union1d(rest.left_out, position[rows])

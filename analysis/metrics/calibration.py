@@ -1,4 +1,4 @@
-"""Are the probabilities right: calibration error, log-likelihood, Brier score, log loss."""
+"""How good probabilities are: calibration error, log-likelihood, Brier score, log loss."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.probabilities import (
     all_true_log_probabilities,
     confidences,
@@ -25,8 +24,8 @@ Real = NDArray[np.float64]
 def expected_calibration_error(confidence: Real, right: NDArray[np.bool_], bins: int) -> float:
     """Return the expected calibration error (RKS, section V; Naeini et al. 2015).
 
-    The mean over test points of |accuracy - mean confidence| of the bin that a point is in; bins of
-    equal width over [0, 1] of the predicted class's probability, their right edge included.
+    The mean over test points of |accuracy - mean confidence| in the point's bin. Confidence is the
+    predicted class's probability; bins have equal widths and include their right edge.
 
     Parameters
     ----------
@@ -64,10 +63,10 @@ def brier(logs: Real, y_true: NDArray[np.integer[Any]]) -> float:
 
 
 def log_loss(logs: Real) -> Real:
-    """Return the mean log loss of runs, in nats, as ``sklearn.metrics.log_loss`` gives it.
+    """Return the mean log loss of runs, in nats, as in ``sklearn.metrics.log_loss``.
 
-    A probability is limited to 2.2e-16 from 0 and 1, the precision of a double, so that no point
-    loses more than 36 nats; `log_likelihood` has no limit.
+    Probabilities are clipped to 2.2e-16 from 0 and 1, the precision of a double, so that no point
+    loses more than 36 nats; `log_likelihood` does not clip.
 
     Parameters
     ----------
@@ -119,8 +118,6 @@ def _scores_finish(held_out: HeldOut, partials: Sequence[Real], options: Options
     )
 
 
-_SUMMARIES = ("mean", "range")
-
 ECE = Metric(
     name="ece",
     needs="confidence",
@@ -128,13 +125,12 @@ ECE = Metric(
     chunk=_ece_chunk,
     finish=_ece_finish,
     runs=(
-        Column(
+        real(
             "ece",
-            pl.Float64,
             "difference of shares",
-            "Expected calibration error of the predicted class's probability. No criterion to "
-            "choose by: it grows with fewer points a bin, and telling nothing lowers it.",
-            _SUMMARIES,
+            "Expected calibration error of the predicted class's probability. Not a criterion for "
+            "selection: it grows with fewer points per bin, and uninformative probabilities lower "
+            "it.",
         ),
     ),
 )
@@ -146,33 +142,19 @@ PROPER_SCORES = Metric(
     chunk=_scores_chunk,
     finish=_scores_finish,
     runs=(
-        Column(
-            "log_likelihood",
-            pl.Float64,
-            "nats",
-            "Mean logarithm of the true class's probability.",
-            _SUMMARIES,
-        ),
-        Column(
-            "brier",
-            pl.Float64,
-            "squared probability",
-            "Brier score, summed over classes: from 0 to 2.",
-            _SUMMARIES,
-        ),
-        Column(
+        real("log_likelihood", "nats", "Mean logarithm of the true class's probability."),
+        real("brier", "squared probability", "Brier score, summed over classes: from 0 to 2."),
+        real(
             "brier_per_class",
-            pl.Float64,
             "squared probability",
             "The same, averaged over classes: from 0 to 2 / number of classes.",
+            (),
         ),
-        Column(
+        real(
             "log_loss",
-            pl.Float64,
             "nats",
-            "Mean negative logarithm of the true class's probability, which is limited to 2.2e-16 "
-            "from 0 and 1: 36 at most.",
-            _SUMMARIES,
+            "Mean negative logarithm of the true class's probability, which is clipped to 2.2e-16 "
+            "from 0 and 1: at most 36.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What the confusion matrix says of a run, as scikit-learn has it: F1, Matthews' correlation."""
+"""Scores from a run's confusion matrix, equal to scikit-learn's: F1, Matthews' correlation."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.accuracy import correct
 from manyseed.analysis.metrics.gram import class_counts
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import Options
 
 Counts = NDArray[np.int64]
 Real = NDArray[np.float64]
 
 
-def f1_macro(right: Counts, given: Counts, there: Counts) -> Real:
+def f1_macro(right: Counts, predicted: Counts, true: Counts) -> Real:
     """Return the mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    Over the classes that have a test point or are predicted, as
-    ``sklearn.metrics.f1_score(average="macro")`` takes it.
+    As in ``sklearn.metrics.f1_score(average="macro")``, the mean is over the classes that have a
+    test point or are predicted.
 
     Parameters
     ----------
-    right, given : int64 arrays (run, class)
-        Test points of each class that are right, and to which it is given.
-    there : int64 array (class,)
+    right, predicted : int64 arrays (run, class)
+        Test points of each class that are right, and those predicted to be in it.
+    true : int64 array (class,)
         Test points of each class.
     """
-    either = given + there
+    either = predicted + true
     seen = either > 0
-    each = np.where(seen, 2 * right / np.maximum(either, 1), 0.0)
-    result: Real = each.sum(axis=1) / seen.sum(axis=1)
+    f1 = np.where(seen, 2 * right / np.maximum(either, 1), 0.0)
+    result: Real = f1.sum(axis=1) / seen.sum(axis=1)
     return result
 
 
-def matthews_corrcoef(right: Counts, given: Counts, there: Counts) -> Real:
+def matthews_corrcoef(right: Counts, predicted: Counts, true: Counts) -> Real:
     """Return Matthews' correlation for any number of classes (Gorodkin 2004, eq. 8).
 
-    0 where all points are of one class or are given one class, as
-    ``sklearn.metrics.matthews_corrcoef`` has it; the parameters are those of `f1_macro`.
+    As in ``sklearn.metrics.matthews_corrcoef``, 0 where the true or the predicted classes are all
+    one class. Parameters are those of `f1_macro`.
     """
-    n = int(there.sum())
-    both = n * right.sum(axis=1) - given @ there
-    # in floats: a product of two squares of the number of points is no 64-bit number
-    of_given = (n * n - np.square(given).sum(axis=1)).astype(np.float64)
-    of_true = float(n * n - np.square(there).sum())
-    spread = np.sqrt(of_given) * np.sqrt(of_true)
-    return np.where(spread > 0, both / np.where(spread > 0, spread, 1.0), 0.0)
+    n = int(true.sum())
+    covariance = n * right.sum(axis=1) - predicted @ true
+    # in floats: the product of these two can exceed 64 bits
+    of_predicted = (n * n - np.square(predicted).sum(axis=1)).astype(np.float64)
+    of_true = float(n * n - np.square(true).sum())
+    spread = np.sqrt(of_predicted) * np.sqrt(of_true)
+    return np.where(spread > 0, covariance / np.where(spread > 0, spread, 1.0), 0.0)
 
 
 def _chunk(part: Part, _: Part, shared: None, options: Options) -> tuple[Counts, Counts]:
@@ -59,14 +59,14 @@ def _chunk(part: Part, _: Part, shared: None, options: Options) -> tuple[Counts,
 
 
 def _finish(held_out: HeldOut, partials: Sequence[Any], options: Options) -> Finished:
-    right, given = (np.concatenate([part[k] for part in partials]) for k in (0, 1))
-    there = np.bincount(held_out.y_true, minlength=held_out.n_classes).astype(np.int64)
+    right, predicted = (np.concatenate([part[k] for part in partials]) for k in (0, 1))
+    true = np.bincount(held_out.y_true, minlength=held_out.n_classes).astype(np.int64)
     return Finished(
         runs={
-            "f1_macro": f1_macro(right, given, there),
-            "matthews_corrcoef": matthews_corrcoef(right, given, there),
+            "f1_macro": f1_macro(right, predicted, true),
+            "matthews_corrcoef": matthews_corrcoef(right, predicted, true),
         },
-        repeat={"smallest_class": np.asarray(there.min())},
+        repeat={"smallest_class": np.asarray(true.min())},
     )
 
 
@@ -77,20 +77,16 @@ CONFUSION = Metric(
     chunk=_chunk,
     finish=_finish,
     runs=(
-        Column(
+        real(
             "f1_macro",
-            pl.Float64,
             "1",
             "Mean of F1 over the classes that have a test point or are predicted.",
-            ("mean", "range"),
         ),
-        Column(
+        real(
             "matthews_corrcoef",
-            pl.Float64,
             "1",
             "Matthews' correlation of true and predicted class, -1 to 1; 0 where either is one "
             "class throughout.",
-            ("mean", "range"),
         ),
     ),
     repeat=(
@@ -98,7 +94,7 @@ CONFUSION = Metric(
             "smallest_class",
             pl.UInt32,
             "test points",
-            "Test points of the class that has the fewest: what means over classes rest on.",
+            "Test points of the smallest class: means over classes are no more certain than it.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Formulas of the agreement of two runs, from counts of test points."""
+"""Formulas for the agreement of two runs, from counts of test points."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ Real = NDArray[np.float64]
 
 
 def ec_local(errors_i: Counts, errors_j: Counts, both: Counts, empty_union: float) -> Real:
-    """Return the local error consistency, |e_i ∩ e_j| / |e_i ∪ e_j|.
-
-    MV, Error consistency.
+    """Return the local error consistency, |e_i ∩ e_j| / |e_i ∪ e_j| (MV, Error consistency).
 
     Parameters
     ----------
@@ -51,7 +49,7 @@ def churn(same: Counts, n_test: int) -> Real:
 def ec_kappa(errors_i: Counts, errors_j: Counts, both: Counts, n_test: int) -> Real:
     """Return Cohen's kappa of two correctness vectors (Geirhos et al. 2020).
 
-    NaN where chance alone agrees everywhere: both all right or both all wrong.
+    NaN where chance alone gives full agreement: both all right or both all wrong.
 
     Parameters
     ----------
@@ -72,8 +70,8 @@ def kappa(observed: Counts, by_chance: Counts, n_test: int) -> Real:
     observed : int64 array
         Points on which the two agree.
     by_chance : int64 array
-        Points squared on which independent labels of the same frequencies would: Σ_c n_ic · n_jc.
-        As integers, so that "chance agrees everywhere" is an exact comparison; it gives NaN.
+        Σ_c n_ic · n_jc: n_test times the points on which independent labels with these frequencies
+        are expected to agree. Full agreement by chance, an exact test of integers, gives NaN.
     n_test : int
     """
     room = n_test * n_test - by_chance

@@ -1,14 +1,13 @@
-"""Users' own metrics and probes: a Python function on a chunk, named "module:function".
+"""Users' own metrics and probes: Python functions, named "module:function".
 
     def share_of_ones(part):
         return (part.label == 1).mean(axis=1)
 
-The function is given some runs of a repeat (`analysis.metrics.metric.Part`) and returns a number
-for each;
-the column bears its name. It must not depend on which runs come together. What it needs beside the
-labels it says by an attribute: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
+A metric takes some runs of a repeat (`analysis.metrics.metric.Part`) and returns one number per
+run, which must not depend on the other runs; the column has the function's name. An attribute says
+what it needs besides labels: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
 
-A probe of one's own returns one number for each run and test point, (run, sample), instead.
+A probe returns one number per run and test point instead, (run, sample).
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ from manyseed.analysis.refused import NoModule, Refused
 
 Function = Callable[[Part], Any]
 
-
-_SAID = 300  # letters of what a function raises
+_MOST_LETTERS = 300  # of an error that a function raises
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A user's function raised, or did not return a number for each of `n_runs` runs."""
+    """A user's function raised, or did not return the numbers of `n_runs` runs."""
 
     n_runs: int
     reason: str
@@ -47,12 +45,12 @@ def load(name: str) -> Metric:
     Parameters
     ----------
     name : str
-        ``"module:function"``, the module to be found as Python finds modules.
+        ``"module:function"``, the module on Python's path.
 
     Raises
     ------
     Refused
-        Where there is no such module or function, or it needs what doesn't exist.
+        If there is no such module or function, or its `needs` is none of `Need`.
     """
     function, needs = _find("metrics", name)
     function_name = name.partition(":")[2]
@@ -73,12 +71,12 @@ def _find(option: str, name: str) -> tuple[Function, Need]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a user's code raises
-        said = error if isinstance(error, ImportError) else _said(error)
-        raise NoModule(option, name, f"can't be imported: {said}") from error
+        text = error if isinstance(error, ImportError) else _one_line(error)
+        raise NoModule(option, name, f"can't be imported: {text}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        there = [f"{module_name}:{own}" for own in dir(module) if not own.startswith("_")]
-        raise Refused(option, name, "the module has no such function", there)
+        names = [f"{module_name}:{public}" for public in dir(module) if not public.startswith("_")]
+        raise Refused(option, name, "the module has no such function", names)
     needs: Any = getattr(function, "needs", "label")
     if needs not in get_args(Need):
         reason = f"needs {needs!r}; there are {', '.join(get_args(Need))}"
@@ -87,7 +85,7 @@ def _find(option: str, name: str) -> tuple[Function, Need]:
 
 
 def probe_needs(name: str) -> Need:
-    """Return what a user's own probe needs, to be found as `load` finds metrics.
+    """Return what a user's own probe needs.
 
     Raises
     ------
@@ -98,12 +96,12 @@ def probe_needs(name: str) -> Need:
 
 
 def probe_values(name: str, part: Part) -> NDArray[np.float64] | Failed:
-    """Return what a user's own probe makes of some runs: (run, sample)."""
+    """Return a user's own probe of some runs, (run, sample)."""
     function = _find("probe", name)[0]
     try:
         values = np.asarray(function(part), dtype=np.float64)
     except Exception as error:  # whatever a user's code raises
-        return Failed(part.n_runs, f"needs the probe {name}, which failed with {_said(error)}")
+        return Failed(part.n_runs, f"needs the probe {name}, which failed with {_one_line(error)}")
     if values.shape != part.label.shape:
         reason = f"needs the probe {name}, which returned shape {values.shape}; one number for each"
         return Failed(part.n_runs, f"{reason} run and test point, {part.label.shape}, is needed")
@@ -116,17 +114,16 @@ def _chunk(
     try:
         values = np.asarray(function(part), dtype=np.float64)
     except Exception as error:  # whatever a user's code raises
-        return Failed(part.n_runs, f"failed with {_said(error)}")
+        return Failed(part.n_runs, f"failed with {_one_line(error)}")
     if values.shape != (part.n_runs,):
         reason = f"returned shape {values.shape} for {part.n_runs} runs; one number per run, "
         return Failed(part.n_runs, f"{reason}{(part.n_runs,)}, is needed")
     return values
 
 
-def _said(error: Exception) -> str:
-    """Return what was raised, on one line."""
+def _one_line(error: Exception) -> str:
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return text if len(text) <= _SAID else f"{text[:_SAID]}…"
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
 
 
 def _finish(

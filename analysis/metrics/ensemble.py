@@ -1,4 +1,4 @@
-"""The ensemble of a repeat's runs: how good it is, and how far each run is from it."""
+"""The ensemble of a repeat's runs: its accuracy, and the churn of each run against it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.exactsum import Digits, added, digits, labels, without
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.probabilities import slices
 from manyseed.analysis.options import Options
 
@@ -23,11 +23,11 @@ class Ensemble:
     Attributes
     ----------
     total : Digits
-        Sum of the runs' gaps (sample,), or scores (sample, class).
+        Sum of the runs' gaps (sample,) or scores (sample, class).
     label : int64 array (sample,)
         Class of the largest average score; with two classes 1 where the average gap is at least 0.
     size : int
-        Runs in it: those without NaN.
+        Its runs: those without NaN.
     """
 
     total: Digits
@@ -37,7 +37,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleChurn:
-    """Test points that runs label otherwise than the ensemble of all, and than that of all others.
+    """Test points that runs label differently from the ensemble of all runs, or of all others.
 
     Attributes
     ----------
@@ -72,11 +72,11 @@ def _share(held_out: HeldOut, gathered: Sequence[tuple[Digits, int]], options: O
 
 
 def _chunk(part: Part, _: Part, ensemble: Ensemble, options: Options) -> EnsembleChurn:
-    nothing = np.full(part.n_runs, np.nan)
     if ensemble.size == 0:
-        return EnsembleChurn(nothing, nothing, np.nan)
+        undefined = np.full(part.n_runs, np.nan)
+        return EnsembleChurn(undefined, undefined, np.nan)
     from_all = (part.label != ensemble.label).sum(axis=1).astype(np.float64)
-    # of a run that is no member, all others are the ensemble
+    # for a run that is no member, the ensemble of all others is the ensemble
     from_others, values = from_all.copy(), _values(part)
     for rows in slices(part.n_runs, 8 * values[0].size):
         member = ~np.isnan(values[rows]).any(axis=tuple(range(1, values.ndim)))
@@ -103,6 +103,8 @@ def _finish(held_out: HeldOut, partials: Sequence[EnsembleChurn], options: Optio
     )
 
 
+_AS_POINTS = "The same as a number of points."
+
 ENSEMBLE = Metric(
     name="ensemble",
     needs="ensemble",
@@ -112,41 +114,27 @@ ENSEMBLE = Metric(
     chunk=_chunk,
     finish=_finish,
     runs=(
-        Column(
+        real(
             "churn_ensemble",
-            pl.Float64,
             "share of test points",
             "Points to which the run gives another label than the ensemble of all runs of its "
-            "repeat, itself among them.",
-            ("mean", "range"),
+            "repeat, including itself.",
         ),
-        Column(
-            "churn_ensemble_points",
-            pl.UInt32,
-            "test points",
-            "The same as a number of points.",
-        ),
-        Column(
+        Column("churn_ensemble_points", pl.UInt32, "test points", _AS_POINTS),
+        real(
             "churn_loo_ensemble",
-            pl.Float64,
             "share of test points",
             "Points to which the run gives another label than the ensemble of all other runs of "
             "its repeat.",
-            ("mean", "range"),
         ),
-        Column(
-            "churn_loo_ensemble_points",
-            pl.UInt32,
-            "test points",
-            "The same as a number of points.",
-        ),
+        Column("churn_loo_ensemble_points", pl.UInt32, "test points", _AS_POINTS),
     ),
     repeat=(
-        Column(
+        real(
             "ensemble_accuracy",
-            pl.Float64,
             "share of test points",
             "Accuracy of the average of the repeat's logit gaps, or scores.",
+            (),
         ),
     ),
 )

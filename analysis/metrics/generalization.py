@@ -1,15 +1,14 @@
-"""How much better a run does on the rows that it was fitted on than on its test set."""
+"""How much better a run does on its training rows than on its test set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.accuracy import correct
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import Options
 
 Real = NDArray[np.float64]
@@ -37,17 +36,15 @@ GENERALIZATION = Metric(
     chunk=_chunk,
     finish=_finish,
     runs=(
-        Column(
+        real(
             "train_accuracy",
-            pl.Float64,
             "share of training rows",
             "Share of the rows that the run was fitted on, as it was fitted on them, that its "
             "final model gets right; null where that was not kept, and before the last epoch.",
             _SUMMARIES,
         ),
-        Column(
+        real(
             "generalization_gap",
-            pl.Float64,
             "difference of shares",
             "train_accuracy minus accuracy.",
             _SUMMARIES,

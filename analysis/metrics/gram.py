@@ -1,4 +1,4 @@
-"""Counts of test points for every two runs: Gram matrices of error bits and of labels."""
+"""Counts of test points for every pair of runs: Gram matrices of error bits and of labels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Words = NDArray[np.uint64]
 
 @lru_cache(maxsize=4)
 def above(n_runs: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions i and j of all pairs i < j, i first; repeats mostly have one size."""
+    """Return positions i and j of all pairs i < j, i first; cached: most repeats share a size."""
     i, j = np.triu_indices(n_runs, k=1)
     i.flags.writeable = j.flags.writeable = False
     return i, j
 
 
 def pack(bits: NDArray[np.bool_]) -> Words:
-    """Pack rows of bits, (run, sample), into words, (run, word); what fills the last word is 0."""
+    """Pack rows of bits, (run, sample), into words, (run, word); the last word is padded with 0."""
     n_runs, n_samples = bits.shape
     packed = np.zeros((n_runs, -(-n_samples // WORD) * WORD // 8), dtype=np.uint8)
     packed[:, : -(-n_samples // 8)] = np.packbits(bits, axis=1)
@@ -33,8 +33,8 @@ def pack(bits: NDArray[np.bool_]) -> Words:
 
 def count(words: Words) -> Counts:
     """Count the bits of packed rows: int64 array (run,)."""
-    found: Counts = np.bitwise_count(words).sum(axis=-1, dtype=np.int64)
-    return found
+    total: Counts = np.bitwise_count(words).sum(axis=-1, dtype=np.int64)
+    return total
 
 
 def both_wrong(own: Words, others: Words) -> Counts:
@@ -49,16 +49,14 @@ def both_wrong(own: Words, others: Words) -> Counts:
     -------
     int64 array (own run, other run)
     """
-    if others is own:
-        return _mirrored(_common_bits(own, own, True))
-    return _common_bits(own, others, False)
+    return _mirrored(_common_bits(own, others, others is own), others is own)
 
 
 @numba.njit(cache=True, nogil=True)
-def _common_bits(own: Words, others: Words, alone: bool) -> Counts:
+def _common_bits(own: Words, others: Words, symmetric: bool) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
-        first = i if alone else 0
+        first = i if symmetric else 0
         for j in range(first, others.shape[0]):
             total[i, j] = _common(own[i], others[j])
     return total
@@ -68,8 +66,7 @@ def _common_bits(own: Words, others: Words, alone: bool) -> Counts:
 def _common(left: Words, right: Words) -> np.uint64:
     found = np.uint64(0)
     for word in range(left.size):
-        # Bits are added up in pairs, fours and bytes; the compiler knows this as one instruction
-        # where the processor has it.
+        # Add up bits in pairs, fours and bytes; compiles to one instruction where there is one.
         bits = left[word] & right[word]
         bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
         bits = (bits & np.uint64(0x3333333333333333)) + (
@@ -91,16 +88,14 @@ def same_label(own: NDArray[Any], others: NDArray[Any]) -> Counts:
     -------
     int64 array (own run, other run)
     """
-    if others is own:
-        return _mirrored(_same_labels(own, own, True))
-    return _same_labels(own, others, False)
+    return _mirrored(_same_labels(own, others, others is own), others is own)
 
 
 @numba.njit(cache=True, nogil=True)
-def _same_labels(own: NDArray[Any], others: NDArray[Any], alone: bool) -> Counts:
+def _same_labels(own: NDArray[Any], others: NDArray[Any], symmetric: bool) -> Counts:
     total = np.zeros((own.shape[0], others.shape[0]), dtype=np.int64)
     for i in range(own.shape[0]):
-        first = i if alone else 0
+        first = i if symmetric else 0
         for j in range(first, others.shape[0]):
             total[i, j] = _same(own[i], others[j])
     return total
@@ -114,9 +109,9 @@ def _same(left: NDArray[Any], right: NDArray[Any]) -> np.int32:
     return count
 
 
-def _mirrored(total: Counts) -> Counts:
-    """Fill what lies below the diagonal of a symmetric matrix."""
-    return total + np.triu(total, k=1).T
+def _mirrored(total: Counts, symmetric: bool) -> Counts:
+    """Fill the lower triangle of a symmetric matrix."""
+    return total + np.triu(total, k=1).T if symmetric else total
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
-"""A test set in two parts: what runs are chosen by, and what is reported of the chosen.
+"""A test set in two parts: one chooses runs, the other reports the chosen run's accuracy.
 
-The accuracy of the best of many runs, on the points by which it is the best, is too high. So a
-random part of the test points, the same for all runs of a test set, takes no part in choosing.
+The best of many runs looks too accurate on the points that chose it. So a random part of the test
+points, the same for all runs of a test set, takes no part in choosing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
 
@@ -24,7 +24,7 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TwoParts:
-    """Accuracies of runs on both parts, (run,), and what α̂ gives on the first."""
+    """Accuracies of runs on both parts, (run,), and the partial result of α̂ on the first."""
 
     choosing: Real
     reported: Real
@@ -32,7 +32,7 @@ class TwoParts:
 
 
 def _has_alpha(held_out: HeldOut, options: Options) -> bool:
-    """Whether α̂ is computed, and can be of the points that choose."""
+    """Return whether α̂ is computed, and can be on the points that choose."""
     if options.holdout is None or "alpha_hat" not in options.metrics:
         return False
     try:
@@ -61,8 +61,7 @@ def _chosen(part: Part, share: float) -> Part:
 
 
 def _gather(part: Part, options: Options) -> Any:
-    own = options.probe is not None and is_own(options.probe)
-    if part.margin is None and not own:
+    if part.margin is None and not is_own(options.probe):
         return None
     if options.holdout is None or not _has_alpha(part.held_out, options):
         return None
@@ -70,25 +69,25 @@ def _gather(part: Part, options: Options) -> Any:
 
 
 def _share(held_out: HeldOut, gathered: Sequence[Any], options: Options) -> Any:
-    if options.holdout is None or any(one is None for one in gathered):
+    if options.holdout is None or any(part is None for part in gathered):
         return None
     return ALPHA_HAT.share(held_out.apart(options.holdout), gathered, options)
 
 
 def _chunk(part: Part, _: Part, shared: Any, options: Options) -> TwoParts:
     if options.holdout is None:
-        nothing = np.full(part.n_runs, np.nan)
-        return TwoParts(nothing, nothing, None)
+        undefined = np.full(part.n_runs, np.nan)
+        return TwoParts(undefined, undefined, None)
     right = part.label == part.y_true
     choosing, reported = (
         right[:, points].sum(axis=1) / max(points.size, 1)
         for points in part.held_out.points(options.holdout)
     )
-    own = None
+    alpha_hat = None
     if shared is not None:
         chosen = _chosen(part, options.holdout)
-        own = ALPHA_HAT.chunk(chosen, chosen, shared, options)
-    return TwoParts(choosing, reported, own)
+        alpha_hat = ALPHA_HAT.chunk(chosen, chosen, shared, options)
+    return TwoParts(choosing, reported, alpha_hat)
 
 
 def _finish(held_out: HeldOut, partials: Sequence[TwoParts], options: Options) -> Finished:
@@ -102,10 +101,10 @@ def _finish(held_out: HeldOut, partials: Sequence[TwoParts], options: Options) -
     if options.holdout is not None:
         repeat["holdout_points"] = np.asarray(held_out.points(options.holdout)[1].size)
         if all(part.alpha_hat is not None for part in partials):
-            own = [part.alpha_hat for part in partials]
-            found = ALPHA_HAT.finish(held_out.apart(options.holdout), own, options)
-            runs["choosing_alpha_hat"] = found.runs["alpha_hat"]
-            repeat["choosing_delta"] = found.repeat["delta"]
+            parts = [part.alpha_hat for part in partials]
+            finished = ALPHA_HAT.finish(held_out.apart(options.holdout), parts, options)
+            runs["choosing_alpha_hat"] = finished.runs["alpha_hat"]
+            repeat["choosing_delta"] = finished.repeat["delta"]
     return Finished(runs=runs, repeat=repeat)
 
 
@@ -118,31 +117,31 @@ HOLDOUT = Metric(
     chunk=_chunk,
     finish=_finish,
     runs=(
-        Column(
+        real(
             "choosing_accuracy",
-            pl.Float64,
             "share of test points",
             "With the option holdout: accuracy on the points that choose.",
+            (),
         ),
-        Column(
+        real(
             "choosing_alpha_hat",
-            pl.Float64,
             "trimming level",
             "With the option holdout: α̂ on the points that choose.",
+            (),
         ),
-        Column(
+        real(
             "holdout_accuracy",
-            pl.Float64,
             "share of test points",
             "With the option holdout: accuracy on the points that took no part in choosing.",
+            (),
         ),
     ),
     repeat=(
-        Column(
+        real(
             "choosing_delta",
-            pl.Float64,
             "difference of eCDFs",
             "With the option holdout: resolution of α̂ on the points that choose.",
+            (),
         ),
         Column(
             "holdout_points",

@@ -1,9 +1,9 @@
-"""What a metric is: a record that says how it is computed part by part.
+"""A metric is a record of functions that compute it part by part.
 
-To add a metric is to add a record to `analysis.metrics`. A repeat, the runs that share a test set,
-comes in one part or, where it is large, in several. A record first gathers what its parts must know
-of each other, then computes each part (or each two parts) alone, and finishes the repeat from what
-that gave; the result is the same bit for bit however the repeat was cut.
+To add a metric, add a record to `analysis.metrics.registry`. A repeat, the runs that share a test
+set, comes in one part or, if it is large, in several. A record first gathers what its parts must
+know of each other, then computes each part (or pair of parts) alone, and finishes the repeat from
+these partial results. Results are the same bit for bit however the repeat is split.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Column:
     Attributes
     ----------
     summaries : tuple of str
-        What the table of repeats holds of it (`analysis.metrics.summaries`).
+        Its summaries in the table of repeats (`analysis.metrics.summaries`).
     """
 
     name: str
@@ -46,14 +46,7 @@ class Column:
 def real(
     name: str, unit: str, meaning: str, summaries: tuple[str, ...] = ("mean", "range")
 ) -> Column:
-    """Return a column of real numbers, of which repeats have the mean and the range.
-
-    Parameters
-    ----------
-    name, unit, meaning : str
-    summaries : tuple of str
-        What repeats have of it instead, names of `analysis.metrics.summaries`.
-    """
+    """Return a column of real numbers; by default repeats hold its mean and range."""
     return Column(name, pl.Float64, unit, meaning, summaries)
 
 
@@ -61,7 +54,7 @@ def real(
 class HeldOut:
     """One test set, shared by all repeats with the same repeat index.
 
-    `problem` says why nothing can be computed on it, if nothing can.
+    `problem` says why nothing can be computed on it, None if it can.
     """
 
     y_true: NDArray[np.integer[Any]]
@@ -80,26 +73,26 @@ class HeldOut:
 
     @cached_property
     def halves(self) -> Resamples:
-        """Random splits in two halves, the same for every cell tested on this test set."""
+        """Random splits into two halves, the same for every cell with this test set."""
         return disjoint_halves(self.bits("alpha_hat"), self.n_test, self.resamples)
 
     @cached_property
     def drawn_halves(self) -> Resamples:
-        """Two sides of half as many points as there are, drawn with replacement from all."""
+        """Two sides of n_test // 2 points each, drawn with replacement from all."""
         bits = self.bits("alpha_hat_drawn_halves")
         return bootstraps(bits, self.n_test, self.n_test // 2, self.resamples)
 
     @cached_property
     def bootstraps(self) -> Resamples:
-        """Two sides of as many points as there are, drawn with replacement from all."""
+        """Two sides of n_test points each, drawn with replacement from all."""
         bits = self.bits("alpha_hat_bootstraps")
         return bootstraps(bits, self.n_test, self.n_test, self.resamples)
 
     def points(self, share: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the points that choose and, about `share` of all, those that are held out.
+        """Return the points that choose runs and the held-out points, about `share` of all.
 
-        In order; held out are those with the smallest of `n_test` raw words of the stream
-        ``holdout``, one of them and one other at least where there are two.
+        Both ascend. The held-out points are those with the smallest of `n_test` raw words of the
+        stream ``holdout``; both sides have at least one point if there are two.
         """
         known: dict[float, tuple[NDArray[np.intp], NDArray[np.intp]]]
         known = vars(self).setdefault("_points", {})
@@ -110,28 +103,28 @@ class HeldOut:
         return known[share]
 
     def apart(self, share: float) -> HeldOut:
-        """Return the test set of the points that choose (`points`)."""
+        """Return the test set without its held-out points (`points`)."""
         known: dict[float, HeldOut] = vars(self).setdefault("_apart", {})
         if share not in known:
             known[share] = replace(self, y_true=self.y_true[self.points(share)[0]])
         return known[share]
 
     def bits(self, purpose: str) -> np.random.PCG64:
-        """Return the bit generator of one purpose on this test set."""
+        """Return this test set's bit generator for one purpose."""
         return generator(self.seed, purpose, self.dataset_id, self.repeat_index)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some runs of a repeat, neighbours in the order of their run index.
+    """Consecutive runs of a repeat, in the order of their run index.
 
-    What a metric does not need may be missing.
+    Arrays that no metric needs may be missing.
 
     Attributes
     ----------
     held_out : HeldOut
     start : int
-        Position of the first of them in the repeat.
+        Position of the first run in the repeat.
     n_repeat : int
         Runs of the whole repeat (K).
     label : unsigned integer array (run, sample)
@@ -141,10 +134,9 @@ class Part:
         Probability of the predicted class.
     score : float array (run, sample, class) or None
     reference_margin : float array (run, sample) or None
-        Margin at the epoch of α̂'s reference, where that is another.
+        Margin at the epoch of α̂'s reference, if it differs.
     train_accuracy : float array (run,) or None
-        Share of the training rows that each run gets right, at the last snapshot; NaN where that
-        is not known.
+        Share of the training rows that each run gets right, at the last snapshot; NaN if unknown.
     """
 
     held_out: HeldOut
@@ -178,10 +170,10 @@ class Finished:
     pairs : mapping of column name to array (pair,)
         Pairs i < j of run positions, i first, as `numpy.triu_indices` lists them.
     spreads : mapping of column name to Spread
-        In place of `pairs`, where they are too many to be listed.
+        In place of `pairs`, if there are too many to list.
     repeat : mapping of column name to array of shape ()
     failure : str or None
-        Why a user's own metric could not be computed, with "it" before it.
+        Why a user's own metric could not be computed: a predicate whose subject is "it".
     """
 
     runs: Values = field(default_factory=dict)
@@ -191,19 +183,8 @@ class Finished:
     failure: str | None = None
 
 
-def gather_nothing(part: Part, options: Options) -> None:
-    """Gather nothing: parts need not know of each other."""
-    del part, options
-
-
-def share_nothing(held_out: HeldOut, gathered: Sequence[Any], options: Options) -> None:
-    """Share nothing."""
-    del held_out, gathered, options
-
-
-def always(n_classes: int, n_test: int, options: Options) -> None:
-    """Allow everything."""
-    del n_classes, n_test, options
+def nothing(*_: Any) -> None:
+    """Do nothing: the default of steps that most metrics do not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,27 +195,27 @@ class Metric:
     ----------
     name : str
     needs : Need
-        What it is computed from (`Predictions.source`).
+        The predictions it is computed from (`Predictions.source`).
     source : str
         Where the quantity is defined.
     chunk : callable
         (part, other part, shared, options) to a partial result. A record that isn't `pairwise` is
-        given each part with itself.
+        given each part as both.
     finish : callable
         (test set, partial results, options) to the values of the columns; NaN means undefined.
         Partial results come in the order of the runs: the first part with each, then the second.
     gather : callable
-        (part, options) to what the others must know of it.
+        (part, options) to what other parts must know of it.
     share : callable
-        (test set, what all parts gathered, options) to what each chunk is given.
+        (test set, gathered results of all parts, options) to `shared` of each chunk.
     allowed : callable
-        (number of classes, of test points, options); raises `Refused` where the metric has no
-        meaning.
+        (number of classes, number of test points, options); raises `Refused` if the metric is not
+        defined for them.
     pairwise : bool
-        Whether parts are computed two by two, the first never after the second, from their labels
-        alone; such a record gathers and shares nothing, and its partial results can be added.
+        Whether it compares pairs of parts, the first never after the second, by labels alone; such
+        a record gathers and shares nothing, and its partial results can be added.
     runs, pairs, repeat : tuple of Column
-        The columns it gives to the tables of runs, of pairs and of repeats.
+        The columns it adds to the tables of runs, pairs and repeats.
     """
 
     name: str
@@ -242,9 +223,9 @@ class Metric:
     source: str
     chunk: Callable[[Part, Part, Any, Options], Any]
     finish: Callable[[HeldOut, Sequence[Any], Options], Finished]
-    gather: Callable[[Part, Options], Any] = gather_nothing
-    share: Callable[[HeldOut, Sequence[Any], Options], Any] = share_nothing
-    allowed: Callable[[int, int, Options], None] = always
+    gather: Callable[[Part, Options], Any] = nothing
+    share: Callable[[HeldOut, Sequence[Any], Options], Any] = nothing
+    allowed: Callable[[int, int, Options], None] = nothing
     pairwise: bool = False
     runs: tuple[Column, ...] = ()
     pairs: tuple[Column, ...] = ()

@@ -1,4 +1,4 @@
-"""The metrics there are."""
+"""All metrics by name."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ METRICS = {
 
 
 def select(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the records of metrics, in the order of `METRICS`, users' own after them.
+    """Return metrics' records in the order of `METRICS`, followed by users' own.
 
     Raises
     ------
     Refused
-        For a name that doesn't exist.
+        For an unknown name.
     """
     own = []
     for name in names:
@@ -49,22 +49,22 @@ def select(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def asked(options: Options) -> tuple[Metric, ...]:
-    """Return the records of the metrics that are asked for, α̂ with what its own probe needs.
+    """Return the records of the metrics in `options`; α̂ needs what a user's own probe needs.
 
     Raises
     ------
     Refused
-        For a metric or a probe that doesn't exist.
+        For an unknown metric or probe.
     """
-    found = select(options.metrics)
+    metrics = select(options.metrics)
     if options.probe is None or not is_own(options.probe):
-        return found
+        return metrics
     needs = custom.probe_needs(options.probe)
-    return tuple(replace(m, needs=needs) if m.name == ALPHA_HAT.name else m for m in found)
+    return tuple(replace(m, needs=needs) if m.name == ALPHA_HAT.name else m for m in metrics)
 
 
 def _check_columns(own: Sequence[Metric]) -> None:
-    """Refuse a user's column that bears another's name."""
+    """Refuse a user's column with another column's name."""
     taken = {column.name for metric in METRICS.values() for column in metric.runs}
     for metric in own:
         for column in metric.runs:
@@ -75,5 +75,5 @@ def _check_columns(own: Sequence[Metric]) -> None:
 
 
 def schema(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the records whose columns the tables have: all of `METRICS`, and users' own."""
+    """Return the records whose columns the tables have: all `METRICS` and users' own."""
     return (*METRICS.values(), *(metric for metric in select(names) if metric.name not in METRICS))

@@ -1,4 +1,4 @@
-"""What scores say of a point: its class, and the one number that margins are."""
+"""From a point's scores to its class and its margin."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Floats = NDArray[np.floating[Any]]
 
 
 def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
-    """Return the class of gaps (sample,) or of scores (sample, class).
+    """Return the predicted classes for gaps (sample,) or scores (sample, class).
 
-    Of two classes a tie is the positive one, of more the first, as `jobs.training.prediction` has
-    it for runs, which cannot be imported here: ``tests/test_ties.py`` compares them.
+    A tie is the positive class of two, or the first of more, as in `jobs.training.prediction`,
+    which cannot be imported here: ``tests/test_ties.py`` compares them.
     """
-    found = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)
-    return found.astype(np.int64)
+    classes = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)
+    return classes.astype(np.int64)
 
 
 def probe(
     score: Floats, repeat_of_row: NDArray[np.integer[Any]], y_true: NDArray[np.integer[Any]]
 ) -> NDArray[np.float32]:
-    """Reduce scores to one number per point: the gap of two classes, the true-class margin of more.
+    """Reduce scores to one number per point: the gap of two classes, or the true-class margin.
 
     Parameters
     ----------
     score : float array (run, sample, class)
     repeat_of_row : integer array (run,)
-        Which row of `y_true` each run was tested on.
+        The row of `y_true` that each run was tested on.
     y_true : integer array (repeat, sample)
 
     Returns
@@ -42,19 +42,18 @@ def probe(
 
 
 def true_margin(score: Floats, y_true: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-    """Return the score of the true class minus the largest other, negative where that is higher.
+    """Return the score of the true class minus the largest other.
 
     Parameters
     ----------
     score : float array (row, sample, class)
-    y_true : integer array (row, sample), or (sample,) where all rows share it
+    y_true : integer array (row, sample), or (sample,) if all rows share it
 
     Returns
     -------
     float32 array (row, sample)
     """
-    # A copy, because the true class is blanked out below.
-    others = np.array(score, dtype=np.float32)
+    others = np.array(score, dtype=np.float32)  # a copy: the true class is masked below
     index = np.broadcast_to(y_true, others.shape[:2])[..., None].astype(np.intp)
     true = np.take_along_axis(others, index, axis=2)[..., 0]
     np.put_along_axis(others, index, -np.inf, axis=2)

@@ -1,4 +1,4 @@
-"""The distribution of very many values, from parts that may come in any order."""
+"""The distribution of very many values, added up from parts in any order."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.summaries import QUANTILES
 
-# Sums are kept in whole multiples of this, so that the order of adding changes no digit.
-UNIT = 2.0**-40
+UNIT = 2.0**-40  # sums are whole multiples of this, so that the order of adding changes no bit
 BINS = 1 << 13  # over [-1, 1]: a bin is 1/4096 wide
 
 
@@ -23,14 +22,14 @@ class Spread:
     Attributes
     ----------
     n : int
-        How many are defined.
+        Number of defined values.
     total : int
         Their sum in units of 2**-40.
     low, high : float
     histogram : int64 array (8192,)
         Counts in bins of equal width over [-1, 1].
     scale : float
-        What every summary is multiplied by.
+        Factor of every summary except the count.
     """
 
     n: int
@@ -42,7 +41,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: NDArray[np.floating[Any]]) -> Spread:
-        """Describe values; NaN is left out."""
+        """Describe the values that are not NaN."""
         defined = values[~np.isnan(values)]
         if defined.size == 0:
             return cls(0, 0, np.inf, -np.inf, np.zeros(BINS, dtype=np.int64))
@@ -65,13 +64,13 @@ class Spread:
         )
 
     def scaled(self, scale: float) -> Spread:
-        """Return the distribution of the values times `scale`; NaN where they are undefined."""
+        """Return the distribution of the values times `scale`."""
         return replace(self, scale=self.scale * scale)
 
     def summary(self, names: Sequence[str]) -> dict[str, float]:
         """Summarise the values as `analysis.metrics.summaries.summarise` does.
 
-        Quantiles are within half a bin, 1/8192; the standard deviation isn't known.
+        Quantiles are exact to half a bin, 1/8192; the standard deviation is NaN.
         """
         if self.n == 0:
             return {name: 0.0 if name == "n" else np.nan for name in names}
@@ -88,12 +87,12 @@ class Spread:
         }
 
     def _quantile(self, level: float) -> float:
-        """Interpolate between the two neighbours in order of size, as NumPy does by default."""
+        """Interpolate between the two neighbouring values, as NumPy does by default."""
         rank = level * (self.n - 1)
         below, above = (self._ordered(k) for k in (int(rank), min(int(rank) + 1, self.n - 1)))
         return below + (above - below) * (rank - int(rank))
 
     def _ordered(self, index: int) -> float:
-        """Return the value with this index in order of size, up to half a bin."""
+        """Return the value at this index in ascending order, exact to half a bin."""
         bin_ = np.searchsorted(np.cumsum(self.histogram), index, side="right")
         return float(np.clip((bin_ + 0.5) * (2 / BINS) - 1, self.low, self.high))

@@ -44,29 +44,28 @@ def summarise(values: NDArray[np.floating[Any]], names: Sequence[str]) -> dict[s
     Returns
     -------
     dict of name to value
-        NaN where too few values are defined: one is needed, two for `std` and `range`.
+        NaN if fewer than one value is defined, or fewer than two for `std` and `range`.
     """
     quantiles = [name for name in names if name in QUANTILES]
     levels = np.array([QUANTILES[name] for name in quantiles], dtype=np.float64)
-    n, mean, std, lowest, highest, found = _moments(
-        np.ascontiguousarray(values, dtype=np.float64), levels
-    )
+    contiguous = np.ascontiguousarray(values, dtype=np.float64)
+    n, mean, std, lowest, highest, at_levels = _moments(contiguous, levels)
     known = {
         "mean": mean,
         "std": std,
         "min": lowest,
         "max": highest,
         "range": highest - lowest if n > 1 else np.nan,
-        **dict(zip(quantiles, found.tolist(), strict=True)),
+        **dict(zip(quantiles, at_levels.tolist(), strict=True)),
     }
     return {name: float(n) if name == "n" else known.get(name, np.nan) for name in names}
 
 
 @numba.njit(cache=True, nogil=True)
 def _moments(values: Real, levels: Real) -> tuple[int, float, float, float, float, Real]:
-    """Return number, mean, standard deviation, extremes and quantiles of what is defined.
+    """Return count, mean, standard deviation, extremes and quantiles of the defined values.
 
-    One pass without the interpreter: a sweep has a dozen columns for each of its repeats.
+    Compiled, because a sweep has a dozen columns for each of its repeats.
     """
     quantiles = np.full(levels.size, np.nan)
     defined = values[~np.isnan(values)]
@@ -76,8 +75,7 @@ def _moments(values: Real, levels: Real) -> tuple[int, float, float, float, floa
     if levels.size:
         defined.sort()
     lowest, highest = defined.min(), defined.max()
-    # Equal values have that mean exactly, not up to rounding.
-    mean = lowest if lowest == highest else defined.mean()
+    mean = lowest if lowest == highest else defined.mean()  # exact for equal values
     std = np.nan if n < 2 else np.sqrt(((defined - mean) ** 2).sum() / (n - 1))
     for index in range(levels.size):  # between the two neighbours, as NumPy does by default
         place = levels[index] * (n - 1)

@@ -8,23 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics.calibration import (
-    brier,
-    expected_calibration_error,
-    log_likelihood,
-)
+from manyseed.analysis.metrics.calibration import brier, expected_calibration_error, log_likelihood
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
-from manyseed.analysis.metrics.probabilities import (
-    confidences,
-    log_probabilities,
-    true_log_probability,
-)
+from manyseed.analysis.metrics.probabilities import confidences, log_probabilities
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.rejection import (
-    area_under_risk_coverage,
-    auroc,
-    entropy,
-)
+from manyseed.analysis.uncertainty.rejection import area_under_risk_coverage, auroc, entropy
 from manyseed.analysis.uncertainty.scores import thresholded_adaptive_calibration_error
 from manyseed.analysis.uncertainty.splits import calibration_splits, require_enough
 from manyseed.analysis.uncertainty.temperature import calibrate
@@ -36,11 +24,11 @@ CALIBRATED = (
     *("cll", "cll_split_sd", "temperature", "temperature_sd", "temperature_bounded"),
     *("c_brier", "c_ece", "c_tace", "c_aurc"),
 )
-"""What `calibrated` gives."""
+"""The keys of `calibrated`'s result."""
 
 
 def splits_of(held_out: HeldOut, options: Options) -> NDArray[np.bool_]:
-    """Return the splits of a test set, (split, sample), the same for every cell tested on it."""
+    """Return the splits of a test set, (split, sample), the same for every cell with this set."""
     return calibration_splits(
         held_out.seed,
         held_out.dataset_id,
@@ -57,10 +45,10 @@ def calibrated(
     splits: NDArray[np.bool_],
     options: Options,
 ) -> dict[str, float]:
-    """Measure a prediction, each half of the test set by the temperature of the other half.
+    """Measure a prediction with each half of the test set at the other half's temperature.
 
-    All are means over the splits, each over all points of the test set; PIT's published code takes
-    c_ece and the like on halves, and averages, so that their bias is that of half the points.
+    Results are means over the splits, each over all points of the test set; PIT's published code
+    averages c_ece and the like over the halves, so that their bias is that of half the points.
 
     Parameters
     ----------
@@ -68,27 +56,27 @@ def calibrated(
         Logarithms of probabilities.
     y_true : integer array (sample,)
     wrong : bool array (sample,)
-        Which points the prediction gets wrong; no temperature changes that.
+        The points that the prediction gets wrong; no temperature changes that.
     splits : bool array (split, sample)
     options : Options
 
     Returns
     -------
     dict
-        `CALIBRATED`; all NaN where there is no temperature (`calibrate`).
+        Keys `CALIBRATED`; all NaN if no temperature can be fitted (`calibrate`).
     """
-    found = calibrate(logs, y_true, splits)
-    if found is None:
+    calibration = calibrate(logs, y_true, splits)
+    if calibration is None:
         return dict.fromkeys(CALIBRATED, float("nan"))
     values = []
-    for own in found.logs():
-        confidence = np.exp(own.max(axis=1))
+    for tempered in calibration.logs():
+        confidence = np.exp(tempered.max(axis=1))
         values.append(
             (
-                float(true_log_probability(own, y_true).mean()),
-                brier(own, y_true),
+                log_likelihood(tempered, y_true),
+                brier(tempered, y_true),
                 expected_calibration_error(confidence, ~wrong, options.ece_bins),
-                _tace(own, y_true, options),
+                _tace(tempered, y_true, options),
                 area_under_risk_coverage(confidence, wrong),
             )
         )
@@ -97,9 +85,9 @@ def calibrated(
     return {
         "cll": cll,
         "cll_split_sd": float(by_split[:, 0].std(ddof=1)),
-        "temperature": found.temperature,
-        "temperature_sd": found.temperature_sd,
-        "temperature_bounded": found.share_bounded,
+        "temperature": calibration.temperature,
+        "temperature_sd": calibration.temperature_sd,
+        "temperature_bounded": calibration.share_bounded,
         "c_brier": c_brier,
         "c_ece": c_ece,
         "c_tace": c_tace,
@@ -110,7 +98,7 @@ def calibrated(
 def plain(
     logs: Real, y_true: NDArray[np.integer[Any]], wrong: Wrong, options: Options
 ) -> dict[str, float]:
-    """Measure a prediction as it is.
+    """Measure a prediction at its own temperature.
 
     Parameters
     ----------
@@ -141,8 +129,12 @@ def _rejection_chunk(part: Part, _: Part, shared: None, options: Options) -> Rea
     wrong = part.label != part.y_true
     return np.array(
         [
-            (own.mean(), area_under_risk_coverage(confidence, own), auroc(-confidence, own))
-            for confidence, own in zip(confidences(part), wrong, strict=True)
+            (
+                errors.mean(),
+                area_under_risk_coverage(confidence, errors),
+                auroc(-confidence, errors),
+            )
+            for confidence, errors in zip(confidences(part), wrong, strict=True)
         ]
     ).reshape(-1, 3)
 
@@ -165,17 +157,17 @@ def _share(held_out: HeldOut, gathered: Sequence[None], options: Options) -> NDA
 def _chunk(
     part: Part, _: Part, splits: NDArray[np.bool_], options: Options
 ) -> list[Mapping[str, float]]:
-    found: list[Mapping[str, float]] = []
+    of_runs: list[Mapping[str, float]] = []
     for run in range(part.n_runs):
         logs, wrong = log_probabilities(part, run), part.label[run] != part.y_true
-        found.append(
+        of_runs.append(
             {
                 "tace": _tace(logs, part.y_true, options),
                 "misclassification_auroc_entropy": auroc(entropy(logs), wrong),
                 **calibrated(logs, part.y_true, wrong, splits, options),
             }
         )
-    return found
+    return of_runs
 
 
 def _finish(
@@ -186,7 +178,7 @@ def _finish(
     return Finished(runs={name: np.array([values[name] for values in of_runs]) for name in names})
 
 
-NOT_COMPARABLE = "Not comparable between models: each has its own errors to find."
+NOT_COMPARABLE = "Not comparable between models, as each has its own errors to detect."
 _SUMMARIES = ("mean", "std", "range")
 _SHARE, _NATS, _GAP = "share of test points", "nats", "difference of shares"
 
@@ -208,7 +200,7 @@ REJECTION = Metric(
         real(
             "misclassification_auroc",
             "probability",
-            f"Wrong points have less confidence than right ones. {NOT_COMPARABLE}",
+            f"That a wrong point has less confidence than a right one. {NOT_COMPARABLE}",
             (),
         ),
     ),
@@ -226,8 +218,8 @@ CALIBRATION = Metric(
         real(
             "cll",
             _NATS,
-            "Calibrated log-likelihood: at the temperature of the other half of the test set, mean "
-            "over random splits.",
+            "Calibrated log-likelihood: with the temperature of the other half of the test set, "
+            "mean over random splits.",
             _SUMMARIES,
         ),
         real(
@@ -238,13 +230,13 @@ CALIBRATION = Metric(
             (),
         ),
         real(
-            "temperature", "1", "Geometric mean of the temperatures fitted, above 1: overconfident."
+            "temperature", "1", "Geometric mean of the fitted temperatures; above 1: overconfident."
         ),
         real("temperature_sd", "1", "Their standard deviation (n - 1).", ()),
         real(
             "temperature_bounded",
             "share of fits",
-            "Fits that end at a bound, 1/20 or 20, as where half of the test set has no error.",
+            "Fits that end at a bound, 1/20 or 20, as when half of the test set has no error.",
             ("max",),
         ),
         real("c_brier", "squared probability", "brier, calibrated as for cll."),
@@ -260,7 +252,7 @@ CALIBRATION = Metric(
         real(
             "misclassification_auroc_entropy",
             "probability",
-            f"Wrong points have more entropy than right ones. {NOT_COMPARABLE}",
+            f"That a wrong point has more entropy than a right one. {NOT_COMPARABLE}",
             (),
         ),
     ),

@@ -1,4 +1,4 @@
-"""One repeat: its predictions as parts, and what metrics found as rows of the tables."""
+"""One repeat: its predictions as parts, and its metrics as rows of the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A repeat at one snapshot: its key, and where its runs are stored."""
+    """A repeat at one snapshot: its key, and the rows where its runs are stored."""
 
     cell: int
     epoch: int
@@ -32,7 +32,7 @@ class Member:
     train_accuracy: NDArray[np.float64] | None = None
 
     def first(self, runs: int) -> Member:
-        """Return the repeat with its first runs alone, as they are ordered."""
+        """Return the repeat with its first `runs` runs only."""
         return replace(
             self,
             run_index=self.run_index[:runs],
@@ -43,14 +43,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """What was seen of a repeat's predictions, or of a part of them.
+    """Findings about the predictions of a repeat, or of a part of it.
 
     Attributes
     ----------
     largest : int
         The largest label.
     undefined : int
-        Runs with a margin or a score that is not a number.
+        Runs with a NaN margin or score.
     """
 
     largest: int
@@ -58,29 +58,29 @@ class InputCheck:
 
     @classmethod
     def of(cls, checks: Sequence[InputCheck]) -> InputCheck:
-        """Return that of a repeat from those of its parts."""
+        """Combine the checks of a repeat's parts."""
         return cls(max(c.largest for c in checks), sum(c.undefined for c in checks))
 
     def problem(self, held_out: HeldOut) -> str | None:
-        """Say why a repeat can't be analysed, if it can't."""
+        """Return why a repeat can't be analysed, None if it can."""
         if held_out.problem is not None or self.largest < held_out.n_classes:
             return held_out.problem
         return f"a label is {self.largest}, and there are {held_out.n_classes} classes"
 
 
 def take(member: Member, runs: slice, arrays: Arrays) -> tuple[Part, InputCheck]:
-    """Return some runs of a repeat, and what was seen of their predictions.
+    """Return some runs of a repeat, and the check of their predictions.
 
-    Labels that are no class become class 0, so that metrics need not mind; what they find of such
-    a repeat is not used.
+    Invalid labels become class 0, so that metrics can run; their values for such a repeat are not
+    used.
     """
-    own, label = dict(arrays), arrays["label"]
+    values, label = dict(arrays), arrays["label"]
     largest = int(label.max(initial=0))
     if largest >= member.held_out.n_classes:
-        own["label"] = np.where(label < member.held_out.n_classes, label, 0).astype(label.dtype)
+        values["label"] = np.where(label < member.held_out.n_classes, label, 0).astype(label.dtype)
     if member.train_accuracy is not None:
-        own["train_accuracy"] = member.train_accuracy[runs]
-    part = Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **own)
+        values["train_accuracy"] = member.train_accuracy[runs]
+    part = Part(held_out=member.held_out, start=runs.start, n_repeat=member.row.size, **values)
     return part, InputCheck(largest, _undefined(part))
 
 
@@ -88,7 +88,7 @@ def _undefined(part: Part) -> int:
     values = part.score if part.margin is None else part.margin
     if values is None:
         return 0
-    # A sum is NaN where a term is, or where infinities meet: only then are values looked at.
+    # A sum is NaN if a term is, or if opposite infinities meet: only then look at single values.
     axes = tuple(range(1, values.ndim))
     with np.errstate(invalid="ignore", over="ignore"):
         suspect = np.isnan(values.sum(axis=axes))
@@ -102,9 +102,9 @@ def rows_of(
     finished: Sequence[Finished],
     check: InputCheck,
 ) -> RepeatRows:
-    """Give the values of one repeat their keys, and summarise them.
+    """Add keys to the values of one repeat, and summarise them.
 
-    Of a repeat that can't be analysed only the row among the repeats is left, and says why.
+    A repeat that can't be analysed has only its row in the table of repeats, which says why.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ def rows_of(
     metrics : sequence of Metric
     options : Options
     finished : sequence of Finished
-        What each metric found.
+        The values of each metric.
     check : InputCheck
-        What is wrong with what was read.
+        The check of the predictions.
     """
     n_runs = member.run_index.size
     problem = check.problem(member.held_out)
@@ -127,31 +127,25 @@ def rows_of(
         "problem": problem or "",
     }
     if problem is not None:
-        nobody = slice(0)
-        member = replace(
-            member, run_index=member.run_index[nobody], identical=member.identical[nobody]
-        )
-        finished, n_runs = [_nothing(metric) for metric in metrics], 0
+        member = member.first(0)
+        finished, n_runs = [_no_values(metric) for metric in metrics], 0
     runs: dict[str, NDArray[Any]] = {"run_index": member.run_index, "identical": member.identical}
     i, j = above(n_runs if n_runs <= options.max_pair_runs else 0)
     pairs: dict[str, NDArray[Any]] = {"run_i": member.run_index[i], "run_j": member.run_index[j]}
-    nothing = np.empty(0)
+    failures: dict[str, str] = {}
     for metric, values in zip(metrics, finished, strict=True):
         runs |= {column.name: values.runs[column.name] for column in metric.runs}
-        pairs |= {column.name: values.pairs.get(column.name, nothing) for column in metric.pairs}
+        pairs |= {column.name: values.pairs.get(column.name, _EMPTY) for column in metric.pairs}
         for column in (*metric.runs, *metric.pairs):
             if column.name in values.spreads:
                 summary = values.spreads[column.name].summary(column.summaries)
             else:
-                of = values.runs if column in metric.runs else values.pairs
-                summary = summarise(of[column.name], column.summaries)
+                table = values.runs if column in metric.runs else values.pairs
+                summary = summarise(table[column.name], column.summaries)
             repeats |= {f"{column.name}_{name}": value for name, value in summary.items()}
         repeats |= values.repeat
-    failures = {
-        metric.name: values.failure
-        for metric, values in zip(metrics, finished, strict=True)
-        if values.failure is not None
-    }
+        if values.failure is not None:
+            failures[metric.name] = values.failure
     return RepeatRows(
         failures=failures,
         runs=_keyed(member, runs, n_runs),
@@ -160,11 +154,13 @@ def rows_of(
     )
 
 
-def _nothing(metric: Metric) -> Finished:
-    none = np.empty(0)
+_EMPTY = np.empty(0)
+
+
+def _no_values(metric: Metric) -> Finished:
     return Finished(
-        runs={column.name: none for column in metric.runs},
-        pairs={column.name: none for column in metric.pairs},
+        runs={column.name: _EMPTY for column in metric.runs},
+        pairs={column.name: _EMPTY for column in metric.pairs},
         repeat={column.name: np.asarray(np.nan) for column in metric.repeat},
     )
 

@@ -1,18 +1,18 @@
 """Lazy graphs over blocks of whole repeats.
 
-Runs of a repeat lie side by side in the store, so a block is a few chunks' rows, at most
-`Options.block_bytes` of predictions and `BLOCK_RUNS` runs: one task loads its repeats and computes
-every metric of them, one after the other. A repeat of more than `PART_RUNS` runs is cut; each part
-is loaded by itself, and pairs of runs are computed two parts at a time.
+The runs of a repeat are adjacent in the store, so a block reads rows of a few chunks: at most
+`Options.block_bytes` of predictions and `BLOCK_RUNS` runs. One task loads its repeats one after the
+other and computes all their metrics. A repeat of more than `PART_RUNS` runs is split; each part is
+loaded by itself, and pairs of runs are computed two parts at a time.
 
-Memory of a task, beside one chunk of each array that it reads from: for the one repeat at hand
-its predictions, about 40 bytes for each of its K·N_test margins (of
-`Options.max_references` runs at most), 100 for each of its K² pairs (of `PART_RUNS` runs at most,
-where they aren't listed), and 2·B·N_test for the resamples of each test set (8·R·N_test for R
-bootstrap samples, where α̂'s interval is asked for), and ten arrays of one run's probabilities in
-float64. While the pairs of a repeat that was cut are computed, its labels are kept too, and 0.7 MB
-for each part. Each snapshot has blocks of its own, so that no task loads more where several are
-analysed; with a reference of another snapshot, both count as a run's predictions.
+Besides one chunk of each array that it reads, a task needs memory for the current repeat's
+predictions, about 40 bytes for each of its K·N_test margins (of at most `Options.max_references`
+runs), 100 bytes for each of its K² pairs (of at most `PART_RUNS` runs, unless they are listed),
+2·B·N_test bytes for the resamples of each test set (8·R·N_test for R bootstrap samples, if α̂ gets
+an interval), and ten float64 arrays of one run's probabilities. While the pairs of a split repeat
+are computed, its labels are kept too, and 0.7 MB for each part. Each snapshot has its own blocks,
+so that several snapshots need no more memory; with a reference from another snapshot, both count
+as a run's predictions.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Block, GroupColumns
 
-PART_RUNS = 256  # of a repeat that is cut
-BLOCK_RUNS = 1024  # of small repeats together: neighbours share few chunks, each read twice
-FEWEST_BLOCKS = 16  # where that leaves blocks of `PART_RUNS`, so that there is work for all
+PART_RUNS = 256  # in a part of a split repeat
+BLOCK_RUNS = 1024  # in a block of small repeats: adjacent blocks share few chunks, each read twice
+FEWEST_BLOCKS = 16  # so that all workers have some, unless blocks become smaller than `PART_RUNS`
 
 
 def build(predictions: Predictions, options: Options, layout: GroupColumns) -> list[Delayed]:
@@ -51,7 +51,7 @@ def build(predictions: Predictions, options: Options, layout: GroupColumns) -> l
         part_runs = min(PART_RUNS, fit)
         for members in blocks(predictions, options, fit, position):
             if members[0].row.size > part_runs:
-                result.append(_cut(members[0], sources, metrics, options, layout, part_runs))
+                result.append(_split(members[0], sources, metrics, options, layout, part_runs))
             else:
                 rows = sources.rows([member.row for member in members])
                 whole = partial(_compute_block, members, rows, metrics, options, layout)
@@ -62,16 +62,16 @@ def build(predictions: Predictions, options: Options, layout: GroupColumns) -> l
 def blocks(
     predictions: Predictions, options: Options, fit: int, position: int
 ) -> Iterator[tuple[Member, ...]]:
-    """Cut the repeats of one snapshot, given by its place, into blocks, in the order of the rows.
+    """Group the repeats of one snapshot into blocks, in the order of their rows.
 
     Parameters
     ----------
     predictions : Predictions
     options : Options
     fit : int
-        The most runs that a block may hold; a repeat that has to be cut is alone in its own.
+        Most runs that fit into memory; a repeat that must be split has its own block.
     position : int
-        Of the snapshot.
+        Position of the snapshot.
     """
     enough = max(PART_RUNS, min(BLOCK_RUNS, predictions.runs.height // FEWEST_BLOCKS))
     max_runs, part_runs = min(enough, fit), min(PART_RUNS, fit)
@@ -89,8 +89,8 @@ def blocks(
         )
         for index in predictions.runs["repeat_index"].unique().sort()
     }
-    # of the final model alone
-    known = position == len(predictions.trained) - 1 and TRAIN_ACCURACY in predictions.runs.columns
+    is_last = position == len(predictions.trained) - 1  # training accuracy is the final model's
+    known = is_last and TRAIN_ACCURACY in predictions.runs.columns
     repeats = (
         predictions.runs.sort("run_index")
         .group_by("cell", "repeat_index", maintain_order=True)
@@ -136,13 +136,13 @@ def single_repeat(
     predictions : Predictions
     cell, repeat_index : int
     needs : sequence of str
-        What is to be read.
+        What to read.
     options : Options
 
     Raises
     ------
     Refused
-        Where it has no finished runs, or what is needed was not kept.
+        If the repeat has no finished runs, or what is needed was not stored.
     """
     where = f"cell {cell}, repeat {repeat_index}"
     wanted = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
@@ -167,7 +167,7 @@ def _compute_block(
     layout: GroupColumns,
 ) -> Block:
     """Compute every metric of every repeat of a block."""
-    # Resamples drawn for a test set serve all repeats of the block, and go when it is done.
+    # copies, so that the resamples of a test set serve the whole block and are freed after it
     held_out = {m.held_out.repeat_index: replace(m.held_out) for m in members}
     opened, results = readers(rows), []
     for number, listed in enumerate(members):
@@ -185,7 +185,7 @@ def _compute_block(
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A part of a repeat that is yet to be read, by the task that needs it."""
+    """A part of a repeat that its task has yet to read."""
 
     member: Member
     runs: slice
@@ -193,20 +193,20 @@ class Stored:
 
     @classmethod
     def of(cls, member: Member, runs: slice, sources: Sources) -> Stored:
-        """Say what to read."""
+        """Plan the reading of some runs of a repeat."""
         return cls(member, runs, sources.rows([member.row[runs]]))
 
     def load(self) -> tuple[Part, InputCheck]:
         """Read it in this thread."""
-        own = replace(self.member, held_out=replace(self.member.held_out))
-        return take(own, self.runs, read(readers(self.rows), 0, own.held_out))
+        member = replace(self.member, held_out=replace(self.member.held_out))
+        return take(member, self.runs, read(readers(self.rows), 0, member.held_out))
 
     def part(self) -> Part:
         """Read it in this thread, unchecked."""
         return self.load()[0]
 
 
-def _cut(
+def _split(
     member: Member,
     sources: Sources,
     metrics: Sequence[Metric],
@@ -216,8 +216,8 @@ def _cut(
 ) -> Delayed:
     """Compute the metrics of one large repeat part by part.
 
-    A part is read once for what the others must know of it, and again to be computed, so that it
-    need not be kept in between. Pairs of parts need no more than their labels, which are kept.
+    A part is read once to gather what the others must know of it, and again to compute it, so that
+    it need not be kept in between. Pairs of parts need only labels, which are kept.
     """
     alone = [metric for metric in metrics if not metric.pairwise]
     edges = pairwise([*range(0, member.row.size, max_runs), member.row.size])
@@ -230,17 +230,14 @@ def _cut(
     ]
     labels = sources.only("label")
     kept = [delayed(Stored.of(member, part, labels).part, pure=False)() for part in runs]
-    tiles = {}
-    for metric in metrics:
-        if metric.pairwise:
-            tiles[metric.name] = _rows_of_tiles(metric, kept, options)
+    tiles = {m.name: _rows_of_tiles(m, kept, options) for m in metrics if m.pairwise}
     finish = partial(_finish, member, metrics, options, layout)
     block: Delayed = delayed(finish, pure=False)(chunked, tiles)
     return block
 
 
 def _rows_of_tiles(metric: Metric, kept: Sequence[Delayed], options: Options) -> list[Delayed]:
-    """Compute each part with itself and all later ones, adding up as it goes."""
+    """For each part, compute and add up its tiles with itself and all later parts."""
     tile = delayed(partial(_tile, metric, options), pure=False)
     rows = []
     for index, own in enumerate(kept):
@@ -278,10 +275,9 @@ def _chunk(
 
 
 def _tile(metric: Metric, options: Options, before: Any, own: Part, other: Part) -> Any:
-    # Every task is given its own copy of what it was sent, so parts are told apart by their place.
-    same = own if other.start == own.start else other
-    found = metric.chunk(own, same, None, options)
-    return found if before is None else before + found
+    # A task may get copies of its arguments, so compare positions, not objects.
+    tile = metric.chunk(own, own if other.start == own.start else other, None, options)
+    return tile if before is None else before + tile
 
 
 def _finish(

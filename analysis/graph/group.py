@@ -1,4 +1,4 @@
-"""Analysis of one group: predictions in, result tables out.
+"""Analysis of groups: predictions in, result tables out.
 
 groups = [analyze_group(predictions, Options())]
 tables = compute(groups, scheduler="threads")
@@ -22,12 +22,12 @@ from manyseed.analysis.tables.keys import RUN
 from manyseed.analysis.tables.schema import Block, GroupColumns, Tables, combine
 
 ReportProgress = Callable[[int, int], None]
-"""Called with (blocks done, blocks in all) after each block, and once before the first."""
+"""Called with (blocks done, all blocks) before the first block and after each."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAnalysis:
-    """The lazy analysis of one group: its blocks, and how they become tables."""
+    """The lazy analysis of one group: its blocks, and how to combine them into tables."""
 
     predictions: Predictions
     options: Options
@@ -42,7 +42,7 @@ class GroupAnalysis:
         return self.predictions.probe(self.options)
 
     def combine(self, blocks: Sequence[Block]) -> Tables:
-        """Put computed blocks, in any order, together."""
+        """Make tables of computed blocks, in any order."""
         return combine(blocks, self.layout, self._probe(), self.predictions.runs_planned)
 
 
@@ -52,8 +52,8 @@ def analyze_group(predictions: Predictions, options: Options | None = None) -> G
     Raises
     ------
     Refused
-        For a snapshot or a metric that doesn't exist. A metric that what was kept doesn't allow is
-        no error: its columns are null, and `analysis.metrics.unavailable` says why.
+        For an unknown snapshot or metric. A metric that the stored predictions don't allow is no
+        error: its columns are null, and `analysis.graph.predictions.unavailable` says why.
     """
     options = options if options is not None else Options()
     types = predictions.runs.schema
@@ -73,13 +73,12 @@ def compute(
 
     Parameters
     ----------
-    groups : sequence of Group
+    groups : sequence of GroupAnalysis
     scheduler : str or distributed.Client
         One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
     workers : int or None
-        Threads or processes of a local scheduler; None for dask's own choice.
-    progress : callable or None
-        Called with (blocks done, all blocks).
+        Threads or processes of a local scheduler; None for dask's default.
+    progress : `ReportProgress` or None
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
@@ -98,7 +97,7 @@ def compute_all(
     workers: int | None = None,
     progress: ReportProgress | None = None,
 ) -> list[Any]:
-    """Compute tasks and return what each gives.
+    """Compute tasks and return their results.
 
     Parameters
     ----------
@@ -106,39 +105,35 @@ def compute_all(
     scheduler, workers, progress
         As `compute` takes them.
     """
-    tell = progress if progress is not None else _silent
-    tell(0, len(tasks))
+    report = progress or (lambda done, total: None)
+    report(0, len(tasks))
     if isinstance(scheduler, str):
-        return _compute_locally(tasks, scheduler, workers, tell)
-    return _compute_on_client(tasks, scheduler, tell)
-
-
-def _silent(done: int, total: int) -> None:
-    del done, total
+        return _compute_locally(tasks, scheduler, workers, report)
+    return _compute_on_client(tasks, scheduler, report)
 
 
 def _compute_locally(
-    blocks: Sequence[Delayed], scheduler: str, workers: int | None, tell: ReportProgress
+    tasks: Sequence[Delayed], scheduler: str, workers: int | None, report: ReportProgress
 ) -> list[Any]:
-    waiting = {block.key for block in blocks}
+    waiting = {task.key for task in tasks}
 
     def count(key: Any, *_: object) -> None:
         if key in waiting:
             waiting.discard(key)
-            tell(len(blocks) - len(waiting), len(blocks))
+            report(len(tasks) - len(waiting), len(tasks))
 
     with Callback(posttask=count):
-        return list(dask_compute(*blocks, scheduler=scheduler, num_workers=workers))
+        return list(dask_compute(*tasks, scheduler=scheduler, num_workers=workers))
 
 
-def _compute_on_client(blocks: Sequence[Delayed], client: Any, tell: ReportProgress) -> list[Any]:
+def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:
     from distributed import as_completed
 
-    futures = client.compute(list(blocks))
-    found: dict[str, object] = {}
-    tasks = as_completed(futures, loop=client.loop, with_results=True)
-    for done, (future, block) in enumerate(tasks, start=1):
-        found[future.key] = block
-        future.release()  # a worker that dies later does not take it along
-        tell(done, len(blocks))
-    return [found[future.key] for future in futures]
+    futures = client.compute(list(tasks))
+    results: dict[str, object] = {}
+    completed = as_completed(futures, loop=client.loop, with_results=True)
+    for done, (future, result) in enumerate(completed, start=1):
+        results[future.key] = result
+        future.release()  # so that a worker that dies later cannot lose it
+        report(done, len(tasks))
+    return [results[future.key] for future in futures]

@@ -1,4 +1,4 @@
-"""The predictions of one group: one dataset × one classifier, read as they are needed."""
+"""The predictions of one group, one dataset × one classifier, read when they are needed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ TRAIN_ACCURACY = "train_accuracy"
 
 
 class LazyArray(Protocol):
-    """An array that is read as it is indexed: of Zarr, of HDF5, or in memory.
+    """An array that is read when it is indexed: from Zarr, from HDF5, or in memory.
 
-    One that has ``chunks``, the shape of a chunk, is read in chunks of so many runs; else it is
-    read whole.
+    If it has ``chunks``, the shape of a chunk, it is read in chunks of that many runs; else whole.
     """
 
     @property
@@ -34,28 +33,28 @@ class LazyArray(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its values."""
+        """Type of its values."""
 
     def __getitem__(self, key: Any) -> Any:
-        """Read what a slice of runs and the position of an epoch select."""
+        """Read a slice of runs at the position of one epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ensembled:
-    """What is kept of runs that are ensembles themselves, each of several members.
+    """Stored arrays of runs that are ensembles themselves, each of several members.
 
     Attributes
     ----------
     members : int
-        Of a run.
+        Members per run.
     sizes : tuple of int
-        Members that the first ensembles of a run have, ascending; the last has all.
+        Sizes of a run's ensembles of its first members, ascending; the last has all members.
     score : LazyArray or None
         Log-probabilities of these ensembles (run, size, sample, class), or of single members (run,
-        member, sample, class); of two classes their gap without the dimension class. None where
-        the whole ensemble alone is kept, which is the run's prediction.
+        member, sample, class); for two classes their gap, without the dimension class. None if
+        only the whole ensemble is stored, which is the run's prediction.
     single : bool
-        Whether `score` is of single members.
+        Whether `score` holds single members.
     """
 
     members: int
@@ -66,14 +65,14 @@ class Ensembled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictions:
-    """What the runs of one dataset and classifier predict, and which run each row is.
+    """The predictions of one dataset and classifier, and which run each row is.
 
     Attributes
     ----------
     dataset, classifier : str
         Names, for tables and figures.
     dataset_id : str
-        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells of a
+        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells with a
         test set share them.
     seed : int
         The sweep's seed.
@@ -86,24 +85,24 @@ class Predictions:
     confidence : LazyArray (run, epoch, sample), float, or None
         Probability of the predicted class.
     y_true : integer array (repeat, sample)
-        True class; row r belongs to repeat index r. A row that holds what is no class is a problem
-        of its repeats alone (`truth_problem`).
+        True class; row r belongs to repeat index r. A row with an invalid class is a problem of
+        its repeats only (`truth_problem`).
     class_names : tuple of str
         In the order of the class index; with two classes, index 1 is the positive one.
     probability : {"softmax", "ovr", "none"}
         How scores become probabilities.
     runs : polars frame
         The finished runs only, in any order: `row` (position on the run axis), `cell`,
-        `repeat_index`, `run_index` (integers), `identical` (true where the row is a copy of
-        another run of its repeat, because nothing of its training varies). It may have
-        `train_accuracy` (float): the share of its training rows that the run's final model gets
-        right, null where that is not known.
+        `repeat_index`, `run_index` (integers), `identical` (true if the row is a copy of another
+        run of its repeat, because nothing in its training varies). Optionally `train_accuracy`
+        (float): the share of its training rows that the run's final model gets right, null if
+        unknown.
     runs_planned : int or mapping of cell to int, or None
-        Runs that a repeat should have, for the coverage; None where that isn't known.
+        Planned runs of a repeat, for the coverage; None if unknown.
     epochs : tuple of int or None
         Epochs trained at each snapshot, ascending; None numbers them from 0.
     ensembled : Ensembled or None
-        Where the predictions are those of ensembles along one training each.
+        If each run is an ensemble from one training.
     """
 
     dataset: str
@@ -181,42 +180,39 @@ class Predictions:
 
     @property
     def true_class(self) -> NDArray[np.integer[Any]]:
-        """`y_true` with class 0 for what is no class, so that metrics need not mind it.
-
-        What they find of such a test set is not used.
-        """
-        wrong = self._no_class(self.y_true)
-        return np.where(wrong, 0, self.y_true) if wrong.any() else self.y_true
+        """`y_true` with 0 for invalid classes, so that metrics can run; the results are unused."""
+        invalid = self._is_invalid(self.y_true)
+        return np.where(invalid, 0, self.y_true) if invalid.any() else self.y_true
 
     def truth_problem(self, repeat_index: int) -> str | None:
-        """Say why nothing can be computed on a test set, if nothing can."""
+        """Return why nothing can be computed on a test set, None if it can."""
         y_true = self.y_true[repeat_index]
-        wrong = y_true[self._no_class(y_true)]
-        if wrong.size == 0:
+        invalid = y_true[self._is_invalid(y_true)]
+        if invalid.size == 0:
             return None
-        return f"a true class is {wrong[0]}, and there are {self.n_classes} classes"
+        return f"a true class is {invalid[0]}, and there are {self.n_classes} classes"
 
-    def _no_class(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    def _is_invalid(self, y_true: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         return np.asarray((y_true < 0) | (y_true >= self.n_classes))
 
     @property
     def has_margin(self) -> bool:
-        """Whether one number per point can be had, as α̂ needs it."""
+        """Whether there is one number per point for α̂, or scores to derive it from."""
         return self.margin is not None or self.score is not None
 
     def probe(self, options: Options) -> str:
-        """Return what a point is reduced to for α̂."""
+        """Return the probe of α̂."""
         return options.probe or ("gap" if self.n_classes == 2 else "true_margin")
 
     def source(self, need: Need) -> ArrayName | None:
-        """Return the array beside the labels that answers a need, None for the labels alone.
+        """Return the array that a need is computed from, None if labels are enough.
 
         Raises
         ------
         NotKept
-            Where nothing that was kept does.
+            If no stored array meets the need.
         Refused
-            For what the classifier does not give.
+            If the classifier cannot give it.
         """
         if need == "label":
             return None
@@ -237,12 +233,11 @@ class Predictions:
         return tuple(range(self.label.shape[1])) if self.epochs is None else self.epochs
 
     def positions(self, options: Options) -> tuple[int, ...]:
-        """Return the places of the snapshots to analyse on the axis of epochs, ascending."""
-        found = {self._position("snapshots", snapshot) for snapshot in options.snapshots}
-        return tuple(sorted(found))
+        """Return the positions on the epoch axis of the snapshots to analyse, ascending."""
+        return tuple(sorted({self._position("snapshots", each) for each in options.snapshots}))
 
     def reference_position(self, options: Options) -> int | None:
-        """Return the place of the snapshot that α̂'s reference is of; None for the candidate's."""
+        """Return the position of α̂'s reference snapshot; None for the candidate's."""
         if options.reference_snapshot is None:
             return None
         return self._position("reference_snapshot", options.reference_snapshot)
@@ -250,14 +245,13 @@ class Predictions:
     def _position(self, option: str, snapshot: int) -> int:
         index = snapshot_index(self.trained, snapshot)
         if index is None:
-            raise Refused(
-                option, snapshot, f"{self.dataset} × {self.classifier} has it not", self.trained
-            )
+            reason = f"{self.dataset} × {self.classifier} does not have it"
+            raise Refused(option, snapshot, reason, self.trained)
         return index
 
 
 def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused]:
-    """Say which of the metrics asked for can't be computed from what was kept, and why.
+    """Return which requested metrics can't be computed from the stored predictions, and why.
 
     Returns
     -------
@@ -275,6 +269,6 @@ def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused
 
 
 def computed(predictions: Predictions, options: Options) -> tuple[Metric, ...]:
-    """Return the metrics asked for that what was kept allows."""
+    """Return the requested metrics that the stored predictions allow."""
     missing = unavailable(predictions, options)
     return tuple(metric for metric in asked(options) if metric.name not in missing)

@@ -1,4 +1,4 @@
-"""Rows of arrays that are read as they are indexed, chunk by chunk, by the task that needs them."""
+"""Rows of lazy arrays, read chunk by chunk by the task that needs them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one chunk gives: rows `there` of it are the rows `here` of what is read."""
+    """Rows from one chunk: `in_chunk` are their positions there, `in_result` in what is read."""
 
     chunk: int
-    here: slice | Positions
-    there: slice | Positions
+    in_result: slice | Positions
+    in_chunk: slice | Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Rows:
 
 
 class Reader:
-    """Reads rows in this thread; the last chunk is kept: the next repeat mostly begins in it."""
+    """Reads rows in this thread; keeps the last chunk, where the next repeat mostly begins."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -44,24 +44,24 @@ class Reader:
         self._chunk: Any = None
 
     def read(self, number: int, y_true: Array) -> Array:
-        """Return the rows of one repeat, to be looked at only.
+        """Return the rows of one repeat, which must not be changed.
 
-        Rows that lie side by side in one chunk are not copied out of it.
+        Contiguous rows of one chunk are not copied.
 
         Parameters
         ----------
         number : int
             Which of the repeats.
         y_true : integer array (sample,)
-            Its true classes, for what scores are reduced to.
+            Its true classes, for reducing scores.
         """
         source, pieces = self._rows.source, self._rows.pieces[number]
         parts = [self._part(piece, y_true) for piece in pieces]
-        if len(pieces) == 1 and isinstance(pieces[0].here, slice):
+        if len(pieces) == 1 and isinstance(pieces[0].in_result, slice):
             return parts[0]
         values = np.empty((sum(map(len, parts)), *source.shape), source.dtype)
         for piece, part in zip(pieces, parts, strict=True):
-            values[piece.here] = part
+            values[piece.in_result] = part
         return values
 
     def _part(self, piece: Piece, y_true: Array) -> Array:
@@ -70,7 +70,7 @@ class Reader:
             self._number = self._chunk = None  # make room first
             self._chunk = source.chunk(piece.chunk)
             self._number = piece.chunk
-        part = self._chunk[piece.there]
+        part = self._chunk[piece.in_chunk]
         if source.of_scores:
             return probe(part, np.zeros(len(part), dtype=np.intp), y_true[None])
         return np.ascontiguousarray(part, dtype=source.dtype)
@@ -84,14 +84,15 @@ class Source:
     ----------
     array : LazyArray
     length : int
-        Runs of a chunk.
+        Runs per chunk.
     epoch : int
         Position of the epoch.
     shape : tuple of int
-        Of one run, as it is read.
+        Shape of one run as read.
     dtype : numpy dtype
+        Type as read.
     of_scores : bool
-        Whether the array holds scores that are reduced to the probe of α̂ when they are read.
+        Whether the array holds scores, to be reduced to the probe of α̂ when read.
     """
 
     array: LazyArray
@@ -128,8 +129,8 @@ class Source:
         return np.asarray(self.array[first:last, self.epoch])
 
     def rows(self, wanted: Sequence[Positions]) -> Rows:
-        """Say how to read the rows of each repeat, in the order they are asked for."""
-        return Rows(self, tuple(tuple(self._pieces(own)) for own in wanted))
+        """Plan the reading of each repeat's rows, in the given order."""
+        return Rows(self, tuple(tuple(self._pieces(rows)) for rows in wanted))
 
     def _pieces(self, wanted: Positions) -> Iterator[Piece]:
         chunk = wanted // self.length
@@ -139,7 +140,7 @@ class Source:
 
 
 def _slice(positions: Positions) -> slice | Positions:
-    """Return neighbours in order as a slice, which copies nothing."""
+    """Return consecutive positions as a slice, which copies nothing."""
     if np.all(np.diff(positions) == 1):
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions
@@ -155,7 +156,7 @@ class Sources:
     def of(
         cls, predictions: Predictions, needs: Sequence[Need], options: Options, position: int
     ) -> Sources:
-        """Find the arrays behind what is needed of one snapshot, given by its place.
+        """Find the arrays that meet `needs` at one snapshot.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class Sources:
         needs : sequence of str
         options : Options
         position : int
-            Of the snapshot.
+            Position of the snapshot.
         """
         arrays = {"label": _source(predictions, "label", position)}
         for need in needs:
@@ -181,11 +182,11 @@ class Sources:
         return sum(source.run_bytes for source in self.arrays.values())
 
     def only(self, name: str) -> Sources:
-        """Return one of the arrays."""
+        """Return one of the arrays alone."""
         return Sources({name: self.arrays[name]})
 
     def rows(self, wanted: Sequence[Positions]) -> dict[str, Rows]:
-        """Say how to read the rows of each repeat, of each array."""
+        """Plan the reading of each repeat's rows, for each array."""
         return {name: source.rows(wanted) for name, source in self.arrays.items()}
 
 
@@ -197,9 +198,9 @@ def _source(predictions: Predictions, name: str, epoch: int) -> Source:
 
 def readers(rows: Mapping[str, Rows]) -> dict[str, Reader]:
     """Open the rows of each array, for one task."""
-    return {name: Reader(of) for name, of in rows.items()}
+    return {name: Reader(of_array) for name, of_array in rows.items()}
 
 
 def read(opened: Mapping[str, Reader], number: int, held_out: HeldOut) -> dict[str, Array]:
-    """Read the rows of one repeat, of each array."""
+    """Read one repeat's rows of each array."""
     return {name: reader.read(number, held_out.y_true) for name, reader in opened.items()}

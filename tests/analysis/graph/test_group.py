@@ -274,7 +274,8 @@ def test_epochs():
     assert_same(tables(both), last)
     first = tables(both, Options(resamples=3, snapshots=(0,)))
     assert_same(first, tables(predictions(early, y_true, runs)))
-    with pytest.raises(ValueError, match="snapshots = 2: vehicle × mlp has it not; allowed: 0, 1"):
+    message = "snapshots = 2: vehicle × mlp does not have it; allowed: 0, 1"
+    with pytest.raises(ValueError, match=message):
         analyze_group(both, Options(snapshots=(2,)))
 
 

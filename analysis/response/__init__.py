@@ -1,6 +1,6 @@
-"""Perturbation-response curves: scores, and whether a score says which model generalises.
+"""Perturbation-response curves: scores, and whether a score predicts which model generalises.
 
-Everything takes plain arrays, so a table of anybody's models will do; no sweep is needed.
+All functions take plain arrays, so they work for any table of models, without a sweep.
 
 Schiff, Quanz, Das, Chen: Predicting Deep Neural Network Generalization with Perturbation Response
 Curves, NeurIPS 2021, arXiv:2106.04765 (below: PRC).

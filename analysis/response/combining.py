@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 def oriented(name: str, values: ArrayLike) -> Floats:
-    """Return a measure as a share that rises with the generalisation gap.
+    """Return a measure, rescaled so that it rises with the generalisation gap.
 
     Parameters
     ----------
@@ -27,16 +27,16 @@ def oriented(name: str, values: ArrayLike) -> Floats:
     Refused
         For other names.
     """
-    found = np.asarray(values, dtype=np.float64)
+    measure = np.asarray(values, dtype=np.float64)
     if name in ("gi", "gi_folded"):
-        return found
+        return measure
     if name in _IDEAL:
-        return 1 - found / _IDEAL[name]
+        return 1 - measure / _IDEAL[name]
     if name.endswith("accuracy"):
-        return 1 - found
+        return 1 - measure
     if name == "dbi":
-        largest = np.nanmax(found, initial=0.0)
-        return found / largest if largest > 0 else found
+        largest = np.nanmax(measure, initial=0.0)
+        return measure / largest if largest > 0 else measure
     raise Refused("measure", name, allowed=(*_ORIENTED, "an accuracy"))
 
 
@@ -45,17 +45,17 @@ _ORIENTED = ("gi", "gi_folded", *_IDEAL, "dbi")
 
 
 def combine(measures: ArrayLike, by: str) -> Floats:
-    """Return one measure of several.
+    """Combine several measures into one.
 
     Parameters
     ----------
     measures : float array (model, measure)
-        All must rise with the gap (`oriented`): the mean of a measure and one that runs against it
-        says nothing. PRC turns Pal round only beside Gi, and its tables show where that was missed.
+        All must rise with the gap (`oriented`), or they cancel out. PRC reverses Pal only when it
+        is combined with Gi, and its tables show where that was missed.
     by : str
         ``avg`` and ``prod``, mean and product · ``prod+avg``, their sum · ``rank``, mean rank from
         1, ties averaged · ``pca``, projection on the first principal component of the values,
-        ``npca`` of the standardised values; its sign is that of its part in the first measure.
+        ``npca`` of the standardised values, with a positive loading on the first measure.
 
     Returns
     -------
@@ -64,20 +64,20 @@ def combine(measures: ArrayLike, by: str) -> Floats:
     Raises
     ------
     Refused
-        For another name, or where a number is not finite.
+        For an unknown name or a number that is not finite.
 
     References
     ----------
     PRC, appendix A.8.
     """
-    found = np.asarray(measures, dtype=np.float64)
-    if found.ndim != 2 or 0 in found.shape:
-        raise Refused("measures", found.shape, allowed="an array (model, measure)")
-    if not np.isfinite(found).all():
-        raise Refused("measures", float(found[~np.isfinite(found)][0]), allowed="finite numbers")
+    values = np.asarray(measures, dtype=np.float64)
+    if values.ndim != 2 or 0 in values.shape:
+        raise Refused("measures", values.shape, allowed="an array (model, measure)")
+    if not np.isfinite(values).all():
+        raise Refused("measures", float(values[~np.isfinite(values)][0]), allowed="finite numbers")
     if by not in _WAYS:
         raise Refused("by", by, allowed=_WAYS)
-    return _WAYS[by](found)
+    return _WAYS[by](values)
 
 
 def _average(measures: Floats) -> Floats:
@@ -114,4 +114,3 @@ _WAYS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 COMBINATIONS = tuple(_WAYS)
-"""All ways to combine."""

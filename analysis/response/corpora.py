@@ -13,13 +13,13 @@ from manyseed.analysis.response.combining import COMBINATIONS, combine, oriented
 from manyseed.analysis.response.information import Cmi, cmi
 
 CORPUS = ("dataset", "classifier", "transform", "layer")
-"""What models are compared within."""
+"""Only models that share these are compared."""
 
 LEAST_TRAIN_ACCURACY = 0.8
-"""By default; below it models are left out where transforms have both signs (PRC, 4.2)."""
+"""Default; models below it are left out for transforms with both signs (PRC, 4.2)."""
 
 FEWEST_MODELS = 8
-"""Below it conditional mutual information is not computed: it would be all bias."""
+"""With fewer, conditional mutual information is not computed: it would be mostly bias."""
 
 _SINGLE = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy", "dbi")
 _SHIFTED = "shifted_train_accuracy"
@@ -48,26 +48,26 @@ SCHEMA: Mapping[str, Any] = {
 
 
 def excluded(least_train_accuracy: float = LEAST_TRAIN_ACCURACY) -> pl.Expr:
-    """Return which rows of scores are left out: `information` says why."""
+    """Return which rows of scores are left out; `information` says why."""
     signed = pl.col("gi_folded").is_not_null().any().over(CORPUS)
     unlearned = signed & (pl.col("train_accuracy") < least_train_accuracy)
     return (pl.col("gap").is_null() | unlearned).fill_null(value=True)
 
 
 def distinct(scores: pl.DataFrame) -> pl.DataFrame:
-    """Return each model once: cells that differ in `test_augment` alone are of the same models.
+    """Return each model once: cells that differ only in `test_augment` hold the same models.
 
     Parameters
     ----------
     scores : frame
-        `CORPUS`, repeat_index, run_index, and axes; of a frame without `test_augment` all rows.
+        `CORPUS`, repeat_index, run_index, and axes; without `test_augment` all rows are returned.
     """
     if "test_augment" not in scores.columns:
         return scores
-    by = [axis for axis in AXES if axis != "test_augment" and axis in scores.columns]
+    axes = [axis for axis in AXES if axis != "test_augment" and axis in scores.columns]
     hparams = [name for name in scores.columns if name.startswith("hparam_")]
-    own = [*dict.fromkeys([*by, *hparams, *CORPUS, "repeat_index", "run_index"])]
-    return scores.unique(own, keep="first", maintain_order=True)
+    key = [*dict.fromkeys([*axes, *hparams, *CORPUS, "repeat_index", "run_index"])]
+    return scores.unique(key, keep="first", maintain_order=True)
 
 
 def information(
@@ -76,86 +76,85 @@ def information(
     permutations: int = 200,
     least_train_accuracy: float = LEAST_TRAIN_ACCURACY,
 ) -> pl.DataFrame:
-    """Return conditional mutual information of each score and the generalisation gap.
+    """Return the conditional mutual information of each score and the generalisation gap.
 
-    One model of each configuration at a time, as PRC has it: those of one repeat and run index are
-    a corpus. Between corpora seeds differ, and test sets where repeats do.
+    As in PRC, a corpus has one model of each configuration: those of one repeat and run index.
+    Corpora differ in seeds and, between repeats, in test sets.
 
     Parameters
     ----------
     scores : frame
         `CORPUS`, repeat_index, run_index, the columns of `counts.scores` and those of `hparams`;
-        a model that stands there several times (`distinct`) counts once.
+        a model that appears several times (`distinct`) counts once.
     hparams : sequence of str
-        Columns that models may differ in. Augmentation is none of them, as in PRC.
+        Columns that models may differ in; as in PRC, without augmentation.
     permutations : int
     least_train_accuracy : float
-        Below it a model is left out where a transform has both signs, as are those without a gap.
+        Models below it are left out for transforms with both signs. Models without a gap always
+        are.
 
     Returns
     -------
     frame
-        `SCHEMA`, a row for each corpus, and measure or combination of two: means over its corpora,
-        cmi_sd their standard deviation (n - 1), n_models and n_excluded over all of them, given,
-        n_bins and n_pairs of the first. Cmi is null where corpora have fewer than `FEWEST_MODELS`,
-        and a measure is left out where it is undefined for a model.
+        `SCHEMA`, a row for each value of `CORPUS` and measure or combination of two: means over its
+        corpora, cmi_sd their standard deviation (n - 1), n_models and n_excluded over all of them;
+        given, n_bins and n_pairs of the first. Cmi is null if corpora have fewer models than
+        `FEWEST_MODELS`, and a measure is left out if it is undefined for a model.
     """
     rows = []
-    for key, own in distinct(scores).group_by(CORPUS, maintain_order=True):
-        signed = own["gi_folded"].null_count() < own.height
-        kept = own.filter(~excluded(least_train_accuracy))
-        singles = [*_SINGLE, *([_SHIFTED] if signed else [])]
-        found: dict[str, list[Cmi | None]] = {
-            name: [] for name in singles if not own[name].null_count()
-        }
+    for key, every in distinct(scores).group_by(CORPUS, maintain_order=True):
+        signed = every["gi_folded"].null_count() < every.height
+        kept = every.filter(~excluded(least_train_accuracy))
+        found: dict[str, list[Cmi | None]] = {name: [] for name in _defined(every, signed=signed)}
         for _, models in kept.group_by("repeat_index", "run_index", maintain_order=True):
-            given = {name: _values(models[name]) for name in hparams}
+            # as text, because values are only compared for equality
+            given = {
+                name: models[name].cast(pl.String).fill_null("").to_numpy() for name in hparams
+            }
             for name, measure in _measures(models, signed=signed):
-                one = None
+                of_corpus = None
                 if models.height >= FEWEST_MODELS:
                     gap = models["gap"].to_numpy()
-                    one = cmi(measure, gap, given, permutations=permutations)
-                found.setdefault(name, []).append(one)
-        counts = {"n_models": kept.height, "n_excluded": own.height - kept.height}
+                    of_corpus = cmi(measure, gap, given, permutations=permutations)
+                found.setdefault(name, []).append(of_corpus)
+        counts = {"n_models": kept.height, "n_excluded": every.height - kept.height}
         rows += [
-            dict(zip(CORPUS, key, strict=True)) | {"measure": name} | counts | _summary(of)
-            for name, of in found.items()
+            dict(zip(CORPUS, key, strict=True)) | {"measure": name} | counts | _summary(corpora)
+            for name, corpora in found.items()
         ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def _values(column: pl.Series) -> np.ndarray[Any, Any]:
-    """Return values that are compared for equality: as text, null where there is none."""
-    return column.cast(pl.String).fill_null("").to_numpy()
+def _defined(models: pl.DataFrame, *, signed: bool) -> list[str]:
+    """Return the scores that all models have."""
+    names = [*_SINGLE, *([_SHIFTED] if signed else [])]
+    return [name for name in names if not models[name].null_count()]
 
 
 def _measures(models: pl.DataFrame, *, signed: bool) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield the measures that all models have, so that each rises with the gap."""
-    singles = [*_SINGLE, *([_SHIFTED] if signed else [])]
-    there = {
-        name: oriented(name, models[name].to_numpy())
-        for name in singles
-        if not models[name].null_count()
+    """Yield the scores that all models have and their combinations, rising with the gap."""
+    singles = {
+        name: oriented(name, models[name].to_numpy()) for name in _defined(models, signed=signed)
     }
-    yield from there.items()
+    yield from singles.items()
     pair = ("gi_folded", "mean_accuracy") if signed else ("gi", "end_accuracy")
-    if models.height > 1 and all(name in there for name in pair):
-        both = np.stack([there[name] for name in pair], axis=1)
+    if models.height > 1 and all(name in singles for name in pair):
+        both = np.stack([singles[name] for name in pair], axis=1)
         for by in COMBINATIONS:
             yield f"{by}({', '.join(pair)})", combine(both, by)
-    if models.height > 1 and not signed and "dbi" in there and "end_accuracy" in there:
-        yield "prod(dbi, end_accuracy)", there["dbi"] * there["end_accuracy"]
+    if models.height > 1 and not signed and "dbi" in singles and "end_accuracy" in singles:
+        yield "prod(dbi, end_accuracy)", singles["dbi"] * singles["end_accuracy"]
 
 
 def _summary(corpora: Sequence[Cmi | None]) -> dict[str, float | int | str | None]:
-    known = [one for one in corpora if one is not None]
+    known = [corpus for corpus in corpora if corpus is not None]
     if not known:
         return {"n_corpora": len(corpora)}
-    found = [one.cmi for one in known if one.cmi is not None]
+    values = [corpus.cmi for corpus in known if corpus.cmi is not None]
     means = ("cmi", "cmi_paper", "tied", "null_mean", "null_q95", "pearson", "spearman")
     return {
-        **{name: _mean([getattr(one, name) for one in known]) for name in means},
-        "cmi_sd": float(np.std(found, ddof=1)) if len(found) > 1 else None,
+        **{name: _mean([getattr(corpus, name) for corpus in known]) for name in means},
+        "cmi_sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
         "given": "+".join(known[0].given) or "nothing",
         "n_corpora": len(corpora),
         "n_bins": known[0].n_bins,

@@ -1,4 +1,4 @@
-"""Counts of right answers → each model's scores, and curves over the runs of a repeat."""
+"""From counts of right answers to each model's scores, and to curves over a repeat's runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Counts = NDArray[np.integer]
 Floats = NDArray[np.float64]
 
 SHIFTED = ("train", "shifted_train", "test", "shifted_test")
-"""Parts whose rows are counted besides curves, in order."""
+"""Sets of rows that are counted besides curves, in order."""
 
 SCORES = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy")
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the models of a group answered.
+    """Answers of a group's models: how many are right.
 
     Attributes
     ----------
@@ -30,12 +30,13 @@ class Answers:
     shifted_right, shifted_total : integer arrays (run, response, part)
         The parts are `SHIFTED`.
     transforms : sequence of str
-        Of each response.
+        Transform of each response.
     layers : sequence of int
+        Layer of each response.
     magnitudes : float64 array (response, magnitude)
         NaN beyond the end of a short grid.
     dbi : float array (run,) or None
-        Davies–Bouldin index of the first block's outputs, where it was taken.
+        Davies–Bouldin index of the first block's outputs, if it was measured.
     """
 
     right: Counts
@@ -48,7 +49,7 @@ class Answers:
     dbi: Floats | None = None
 
     def responses(self) -> Iterator[tuple[int, tuple[str, int]]]:
-        """Yield each response's number, and its transform and layer."""
+        """Yield each response's number, transform and layer."""
         return enumerate(zip(self.transforms, self.layers, strict=True))
 
     def grid(self, response: int) -> Floats:
@@ -57,7 +58,7 @@ class Answers:
         return known
 
     def accuracy(self, response: int) -> Floats:
-        """Return accuracies (run, draw, magnitude): right over all, NaN where there are none."""
+        """Return accuracies (run, draw, magnitude), NaN where nothing was counted."""
         n = len(self.grid(response))
         return _share(self.right[:, response, :, :n], self.total[:, response, :, :n])
 
@@ -74,16 +75,16 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
     ----------
     answers : Answers
     runs : frame
-        What a run is, in the order of the arrays.
+        One row per run, in the order of the arrays.
 
     Returns
     -------
     frame
-        The columns of `runs`, transform, layer, n_pairs (rows or pairs behind a point, of all
-        draws), `SCORES` of the mean curve over draws, gi_draws_sd (n - 1), the accuracy of each
-        part, gap (accuracy on all training rows less that on the test set, which for transforms of
-        both signs is moved by random magnitudes) and dbi, the same for all responses of a run.
-        Null where nothing was counted.
+        The columns of `runs`; transform; layer; n_pairs (rows or pairs behind a point, over all
+        draws); `SCORES` of the mean curve over draws; gi_draws_sd (n - 1); the accuracy of each
+        part; gap (accuracy on all training rows minus that on the test set, which is moved by
+        random magnitudes for transforms with both signs); dbi, the same for all responses of a
+        run. Null where nothing was counted.
     """
     parts = _share(answers.shifted_right, answers.shifted_total)
     frames = []
@@ -91,18 +92,16 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
         grid, accuracy = answers.grid(number), answers.accuracy(number)
         counted = np.isfinite(accuracy).all(axis=(1, 2))
         of_run = accuracy.mean(axis=1)
-        found = {name: np.full(len(accuracy), np.nan) for name in (*SCORES, "gi_draws_sd")}
+        columns = {name: np.full(len(accuracy), np.nan) for name in (*SCORES, "gi_draws_sd")}
         for name in SCORES:
-            found[name][counted] = getattr(curves, name)(grid, of_run[counted])
+            columns[name][counted] = getattr(curves, name)(grid, of_run[counted])
         if accuracy.shape[1] > 1:
-            each = curves.gi(grid, accuracy[counted])
-            found["gi_draws_sd"][counted] = np.std(each, axis=1, ddof=1)
-        own = dict(zip(SHIFTED, parts[:, number].T, strict=True))
-        test = own["shifted_test"] if grid[0] < 0 else own["test"]
-        columns = {
-            **found,
-            **{f"{name}_accuracy": values for name, values in own.items()},
-            "gap": own["train"] - test,
+            gi_of_draws = curves.gi(grid, accuracy[counted])
+            columns["gi_draws_sd"][counted] = np.std(gi_of_draws, axis=1, ddof=1)
+        of_part = dict(zip(SHIFTED, parts[:, number].T, strict=True))
+        columns |= {
+            **{f"{name}_accuracy": values for name, values in of_part.items()},
+            "gap": of_part["train"] - of_part["shifted_test" if grid[0] < 0 else "test"],
             "dbi": np.full(len(accuracy), np.nan) if answers.dbi is None else answers.dbi,
         }
         frames.append(
@@ -129,12 +128,12 @@ def run_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
     ----------
     answers : Answers
     runs : frame
-        What a run is, in the order of the arrays.
+        One row per run, in the order of the arrays.
 
     Returns
     -------
     frame
-        The columns of `runs`, transform, layer, magnitude and accuracy, the mean of the draws.
+        The columns of `runs`, transform, layer, magnitude and accuracy, the mean over the draws.
     """
     frames = []
     for number, (transform, layer) in answers.responses():
@@ -157,13 +156,12 @@ def repeat_curves(points: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     points : frame
-        As `run_curves` returns it, of runs with columns cell and repeat_index.
+        As `run_curves` returns it, for runs with columns cell and repeat_index.
 
     Returns
     -------
     frame
-        `CURVE_KEY`, n_runs, and of accuracy over runs the mean, ``_std`` (n - 1), ``_min`` and
-        ``_max``.
+        `CURVE_KEY`, n_runs, and accuracy over runs: mean, ``_std`` (n - 1), ``_min``, ``_max``.
     """
     of_runs = pl.col("accuracy").fill_nan(None)
     return points.group_by(CURVE_KEY, maintain_order=True).agg(

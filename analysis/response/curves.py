@@ -1,7 +1,7 @@
 """Scores of response curves: accuracy on training data at growing magnitudes of a transform.
 
-A curve is its accuracy at n magnitudes, linear between them. u, from 0 at the first magnitude to 1
-at the last, is the axis of all scores.
+A curve is given by its accuracy at n magnitudes and linear between them. All scores integrate over
+u, which runs from 0 at the first magnitude to 1 at the last.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def cumulative(magnitudes: ArrayLike, accuracy: ArrayLike) -> Floats:
     Parameters
     ----------
     magnitudes : float array (n,)
-        Strictly rising, at least two.
+        Strictly ascending, at least two.
     accuracy : float array (..., n)
-        Shares, in [0, 1]; NaN where a curve was not measured.
+        In [0, 1]; NaN where a curve was not measured.
 
     Returns
     -------
@@ -34,22 +34,21 @@ def cumulative(magnitudes: ArrayLike, accuracy: ArrayLike) -> Floats:
     Raises
     ------
     Refused
-        Where magnitudes do not rise, shapes differ, or an accuracy is no share.
+        If magnitudes do not ascend, shapes differ, or an accuracy lies outside [0, 1].
 
     References
     ----------
     PRC, section 3.3.
     """
-    u, curve = _curve(magnitudes, accuracy)
-    return _cumulative(u, curve)
+    return _cumulative(*_curve(magnitudes, accuracy))
 
 
 def gi(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
-    """Return the Gi score: the area between the cumulative density and the ideal line, doubled.
+    """Return the Gi score: twice the area between the cumulative density and the ideal line.
 
     0 for a model that is never wrong, 1 for one that always is, 1 − α for a constant accuracy α.
-    Errors at the start of the axis count double, those at its end nothing, so on a range of both
-    signs it is not symmetric: see `gi_folded`.
+    Errors at the start of the axis count double, those at its end nothing, so it is not symmetric
+    over a range with both signs: see `gi_folded`.
 
     Parameters
     ----------
@@ -62,17 +61,17 @@ def gi(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 
     References
     ----------
-    PRC, algorithm 2, on an axis that begins at 0 as its figures do: the algorithm as printed makes
-    no sense where magnitudes are negative.
+    PRC, algorithm 2, on an axis that starts at 0 as in its figures: the algorithm as printed makes
+    no sense for negative magnitudes.
     """
     u, curve = _curve(magnitudes, accuracy)
     return 2 * np.trapezoid(u - _cumulative(u, curve), u, axis=-1)
 
 
 def gi_folded(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
-    """Return the Gi score of the mean of both signs, over magnitudes from 0 to the smaller end.
+    """Return the Gi score of the mean over both signs, for magnitudes from 0 to the smaller end.
 
-    NaN where magnitudes have one sign.
+    NaN if magnitudes have one sign.
 
     Parameters
     ----------
@@ -96,10 +95,10 @@ def gi_folded(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 
 
 def pal(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
-    """Return the Pal score: the cumulative density's area from u = .4 on over that below u = .1.
+    """Return the Pal score: the area under the cumulative density above u = .4 over that below .1.
 
-    84 for a model that is never wrong, and for every other constant accuracy: it is blind to the
-    level. NaN where accuracy is 0 up to u = .1, and for magnitudes of both signs.
+    84 for a model that is never wrong and for any other constant accuracy: it ignores the level.
+    NaN if accuracy is 0 up to u = .1, and for magnitudes with both signs.
 
     Parameters
     ----------
@@ -122,8 +121,8 @@ def pal(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 def pal_printed(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     """Return the Pal score as printed: the cumulative density at u = .6 over that at u = .1.
 
-    6 for a model that is never wrong. It ranks models in another order than `pal`, and which of
-    both the published numbers are is not known.
+    6 for a model that is never wrong. It ranks models differently from `pal`; it is not known which
+    of the two the published numbers are.
 
     Parameters
     ----------
@@ -161,7 +160,7 @@ def mean_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 def end_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     """Return the accuracy at the last magnitude.
 
-    Of interpolation within classes that ends at .5 it is PRC's Mixup, at layer 1 Manifold Mixup.
+    For interpolation within classes that ends at .5, it is PRC's Mixup; at layer 1, Manifold Mixup.
 
     Parameters
     ----------
@@ -177,16 +176,16 @@ def end_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 
 def _curve(magnitudes: ArrayLike, accuracy: ArrayLike) -> tuple[Floats, Floats]:
     """Return u (n,) and accuracy (..., n), checked."""
-    at = np.asarray(magnitudes, dtype=np.float64)
+    x = np.asarray(magnitudes, dtype=np.float64)
     curve = np.asarray(accuracy, dtype=np.float64)
-    if at.ndim != 1 or len(at) < 2 or not np.isfinite(at).all() or (np.diff(at) <= 0).any():
-        raise Refused("magnitudes", at.tolist(), allowed="two or more finite numbers that rise")
-    if curve.ndim == 0 or curve.shape[-1] != len(at):
-        raise Refused("accuracy", curve.shape, f"its last axis must have {len(at)} magnitudes")
-    wrong = (curve < 0) | (curve > 1)
-    if wrong.any():
-        raise Refused("accuracy", float(curve[wrong][0]), allowed="shares, from 0 to 1")
-    return (at - at[0]) / (at[-1] - at[0]), curve
+    if x.ndim != 1 or len(x) < 2 or not np.isfinite(x).all() or (np.diff(x) <= 0).any():
+        raise Refused("magnitudes", x.tolist(), allowed="two or more finite numbers that rise")
+    if curve.ndim == 0 or curve.shape[-1] != len(x):
+        raise Refused("accuracy", curve.shape, f"its last axis must have {len(x)} magnitudes")
+    outside = (curve < 0) | (curve > 1)
+    if outside.any():
+        raise Refused("accuracy", float(curve[outside][0]), allowed="shares, from 0 to 1")
+    return (x - x[0]) / (x[-1] - x[0]), curve
 
 
 def _cumulative(u: Floats, curve: Floats) -> Floats:
@@ -195,9 +194,9 @@ def _cumulative(u: Floats, curve: Floats) -> Floats:
 
 
 def _areas(u: Floats, curve: Floats, to: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Return the cumulative density at each u of `to`, and the area below it up to there.
+    """Return the cumulative density at each u in `to`, and the area under it up to there.
 
-    In each piece the curve is linear, its integral quadratic and the area cubic: all are exact.
+    In each piece the curve is linear, its integral quadratic and the area cubic: all exact.
     """
     width = np.diff(u)
     slope = np.diff(curve, axis=-1) / width
@@ -222,7 +221,7 @@ def _unsigned(magnitudes: ArrayLike, score: Floats) -> Any:
 
 
 def _rounded(knots: Floats, end: float) -> Floats:
-    """Return knots; those that differ by rounding alone are equal."""
+    """Return knots, made equal if they differ only by rounding."""
     return np.round(knots / end, 12) * end
 
 

@@ -25,22 +25,23 @@ class Cmi:
     Attributes
     ----------
     cmi : float or None
-        In percent, 0 to 100; None where no set of hparams leaves pairs whose order is open.
+        In percent, 0 to 100; None if no set of hparams leaves the order of gaps open.
     cmi_paper : float or None
-        By the rules of the competition's scoring program, to be held against published numbers
-        only; None where fewer than two hparams vary.
+        By the rules of the competition's scoring program, for comparison with published numbers
+        only; None if fewer than two hparams vary.
     given : tuple of str
-        The set of hparams that attains the minimum: what it explains is not the measure's merit.
+        The set of hparams that attains the minimum; the measure gets no credit for what they
+        explain.
     n_models, n_pairs, n_bins : int
         Models; ordered pairs and bins of that set that were counted.
     tied : float
-        Share of the pairs whose gaps are equal, which are left out, or whose measures are, of which
-        the measure explains nothing.
+        Share of the pairs with equal gaps, which are left out, or with equal measures, about which
+        the measure says nothing.
     null_mean, null_q95 : float or None
-        Mean and 95 % quantile of `cmi` when the measure is dealt out to the models at random.
-        A measure whose `cmi` is not above `null_q95` says nothing.
+        Mean and 95 % quantile of `cmi` when the measure is permuted over the models. A measure
+        whose `cmi` is not above `null_q95` says nothing.
     pearson, spearman : float or None
-        Correlations of measure and gap; None where either is constant.
+        Correlations of measure and gap; None if either is constant.
     """
 
     cmi: float | None
@@ -64,24 +65,24 @@ def cmi(
     permutations: int = 200,
     seed: int = 0,
 ) -> Cmi:
-    """Return how much the order of two models' measures says of the order of their gaps.
+    """Return how much the order of two models' measures says about the order of their gaps.
 
-    100 · min over S of Σ I / Σ H: over bins of ordered pairs of models, which are the values of the
-    hparams S in both models, the mutual information of the signs of both differences and the
-    entropy of the gaps' sign. S runs through all sets of at most two of the hparams that vary.
-    Pairs of equal gaps are left out; equal measures are a third sign, so that a measure is never
-    credited for the pairs that it alone separates.
+    100 · min over S of Σ I / Σ H. Sums are over bins of ordered pairs of models, one for each
+    combination of the two models' values of the hparams S. I is the mutual information of the signs
+    of both differences, H the entropy of the gaps' sign. S runs through all sets of at most two
+    hparams that vary. Pairs of equal gaps are left out; equal measures are a third sign, so that a
+    measure is never credited for the pairs that it alone separates.
 
     Parameters
     ----------
     measure, gap : float array (model,)
-        Whether the measure rises or falls with the gap does not matter.
+        The measure may rise or fall with the gap.
     hparams : mapping of arrays (model,)
         By name; values are compared for equality.
     permutations : int
-        Of the null; 0 for none.
+        Permutations for the null; 0 for none.
     seed : int
-        Of the permutations.
+        Seed of the permutations.
 
     Returns
     -------
@@ -90,13 +91,13 @@ def cmi(
     Raises
     ------
     Refused
-        Where shapes differ, a number is not finite, or there are fewer than two models.
+        If shapes differ, a number is not finite, or there are fewer than two models.
 
     References
     ----------
     PRC, appendix A.2; Jiang et al.: NeurIPS 2020 Competition: Predicting Generalization in Deep
-    Learning, arXiv:2012.07976. Both leave open what the competition's program decides
-    (`cmi_paper`): there each model is also paired with itself, ties count as smaller, and S has
+    Learning, arXiv:2012.07976. Both leave details open that the competition's program decides
+    (`cmi_paper`): it also pairs each model with itself, counts ties as smaller, and takes sets S of
     exactly two hparams.
     """
     mu, g = _models("measure", measure), _models("gap", gap)
@@ -127,12 +128,11 @@ def cmi(
 
 
 class _PairCounts:
-    """All pairs of models, and which bin each is in, for each set of hparams.
+    """All pairs of models and their bins, for each set of hparams.
 
-    The pair (j, i) has the signs of (i, j) reversed, so half of the pairs suffice: those whose
-    first model's values come later are turned round. Their bin counts twice, for the bin of
-    reversed pairs has the same entropies; where both models have the same values, both orders are
-    in one bin.
+    The pair (j, i) has the signs of (i, j) reversed, so half of the pairs suffice; those whose
+    first model has the later values are reversed. A bin counts twice, because the bin of reversed
+    pairs has the same entropies; if both models have the same values, one bin has both orders.
     """
 
     def __init__(self, gap: Floats, codes: Mapping[str, Integers]) -> None:
@@ -142,19 +142,20 @@ class _PairCounts:
         self.sets = {names: self._binned(values) for names, values in _sets(codes, len(gap))}
 
     def _binned(self, values: Integers) -> tuple[Integers, Bools, Bools]:
-        """Return bins of pairs, which pairs are turned round, which bins have equal values."""
+        """Return the bins of pairs, which pairs are reversed, and which bins have equal values."""
         one, other = values[self.first], values[self.second]
         low, high = np.minimum(one, other), np.maximum(one, other)
-        found, bins = np.unique(low * (values.max() + 1) + high, return_inverse=True)
-        return bins, one > other, found // (values.max() + 1) == found % (values.max() + 1)
+        n_values = values.max() + 1
+        keys, bins = np.unique(low * n_values + high, return_inverse=True)
+        return bins, one > other, keys // n_values == keys % n_values
 
     def information(self, measure: Floats) -> tuple[float | None, tuple[str, ...]]:
         """Return the cmi in percent, and the set that attains it."""
         sign = np.sign(measure[self.first] - measure[self.second]).astype(np.int64)
         best: tuple[float | None, tuple[str, ...]] = None, ()
-        for names, (bins, turned, equal) in self.sets.items():
-            larger = np.where(turned, -sign, sign) + 1
-            counts = _counts(bins, self.larger ^ turned, larger, self.untied, (len(equal), 2, 3))
+        for names, (bins, reverse, equal) in self.sets.items():
+            larger = np.where(reverse, -sign, sign) + 1
+            counts = _counts(bins, self.larger ^ reverse, larger, self.untied, (len(equal), 2, 3))
             counts[equal] += counts[equal][:, ::-1, ::-1]
             information, entropy = _entropies(counts)
             weights = np.where(equal, 1, 2)
@@ -166,22 +167,22 @@ class _PairCounts:
         return best
 
     def tied(self, measure: Floats) -> float:
-        """Return the share of pairs whose gaps or measures are equal."""
+        """Return the share of pairs with equal gaps or measures."""
         open_ = self.untied & (measure[self.first] != measure[self.second])
         return 1 - float(open_.mean())
 
     def counted(self, names: tuple[str, ...]) -> tuple[int, int]:
-        """Return ordered pairs of unequal gaps, and in how many bins of a set they are."""
+        """Return the numbers of ordered pairs with unequal gaps and of their bins for a set."""
         bins, _, equal = self.sets[names]
-        there = np.bincount(bins[self.untied], minlength=len(equal)) > 0
-        return 2 * int(self.untied.sum()), int(np.where(equal, 1, 2)[there].sum())
+        used = np.bincount(bins[self.untied], minlength=len(equal)) > 0
+        return 2 * int(self.untied.sum()), int(np.where(equal, 1, 2)[used].sum())
 
 
 def _as_published(measure: Floats, gap: Floats, codes: Mapping[str, Integers]) -> float | None:
     larger_gap = (gap[:, None] > gap).ravel()
     larger = (measure[:, None] > measure).ravel().astype(np.int64)
     kept = np.ones(len(larger), dtype=np.bool_)
-    found = []
+    shares = []
     for names, values in _sets(codes, len(gap)):
         if len(names) == 2:
             bins = np.unique(values[:, None] * (values.max() + 1) + values, return_inverse=True)[1]
@@ -189,8 +190,8 @@ def _as_published(measure: Floats, gap: Floats, codes: Mapping[str, Integers]) -
             counts = _counts(bins, larger_gap, larger, kept, (int(bins.max()) + 1, 2, 2))
             information, entropy = _entropies(counts)
             if entropy.sum() > 0:
-                found.append(100 * float(information.sum() / entropy.sum()))
-    return min(found, default=None)
+                shares.append(100 * float(information.sum() / entropy.sum()))
+    return min(shares, default=None)
 
 
 def _sets(
@@ -208,14 +209,14 @@ def _sets(
 def _counts(
     bins: Integers, gap: Bools, measure: Integers, kept: Bools, shape: tuple[int, int, int]
 ) -> Floats:
-    """Return how many pairs of each bin have each pair of signs: (bin, gap's, measure's)."""
+    """Count the pairs of each bin by their signs: (bin, gap's sign, measure's sign)."""
     place = np.ravel_multi_index((bins, gap.astype(np.int64), measure), shape)
     counts = np.bincount(place[kept], minlength=math.prod(shape))
     return counts.reshape(shape).astype(np.float64)
 
 
 def _entropies(counts: Floats) -> tuple[Floats, Floats]:
-    """Return of each bin mutual information of both signs and entropy of the gap's, in bits."""
+    """Return each bin's mutual information of both signs and entropy of the gap's, in bits."""
     total = np.maximum(counts.sum(axis=(1, 2)), 1)[:, None]
     of_gap = _entropy(counts.sum(axis=2) / total)
     of_measure = _entropy(counts.sum(axis=1) / total)
@@ -229,16 +230,17 @@ def _entropy(shares: Floats) -> Floats:
 
 
 def _models(name: str, values: ArrayLike) -> Floats:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or len(found) < 2:
-        raise Refused(name, found.shape, "one number per model, of two models or more")
-    if not np.isfinite(found).all():
-        raise Refused(name, float(found[~np.isfinite(found)][0]), allowed="finite numbers")
-    return found
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) < 2:
+        raise Refused(name, array.shape, "must have one number per model, for two models or more")
+    if not np.isfinite(array).all():
+        raise Refused(name, float(array[~np.isfinite(array)][0]), allowed="finite numbers")
+    return array
 
 
 def _codes(name: str, values: ArrayLike, n_models: int) -> Integers:
-    found = np.asarray(values)
-    if found.shape != (n_models,):
-        raise Refused("hparams", name, f"one value per model: {n_models}, not {found.shape}")
-    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+    array = np.asarray(values)
+    if array.shape != (n_models,):
+        reason = f"must have one value per model: {n_models}, not {array.shape}"
+        raise Refused("hparams", name, reason)
+    return np.unique(array, return_inverse=True)[1].astype(np.int64)

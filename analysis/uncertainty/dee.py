@@ -1,4 +1,4 @@
-"""Deep ensemble equivalent: how many independent models is a prediction worth."""
+"""Deep ensemble equivalent: how many independent models a prediction is worth."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COMPARABLE = ("cll", "log_likelihood", *LESS_IS_BETTER)
 
 @dataclass(frozen=True, slots=True)
 class Equivalent:
-    """How many models an ensemble of them must have; None: more than there are.
+    """How many models an equally good deep ensemble has; None if more than there are.
 
     Attributes
     ----------
     dee : float or None
-        By the mean of the ensembles of each size.
+        From the mean over the ensembles of each size.
     lower, upper : float or None
-        By that mean one standard deviation better, and worse.
+        From a mean that is one standard deviation better, or worse.
     """
 
     dee: float | None
@@ -39,15 +39,15 @@ class Equivalent:
 def equivalent(value: float, mean: Real, std: Real, *, less_is_better: bool) -> Equivalent:
     """Return the deep ensemble equivalent of a value (PIT, eq. 5).
 
-    DEE = min{l ≥ 1 : μ(l) ≥ value}, μ linear between natural numbers; the first crossing, also
-    where μ is not monotone. PIT's published code keeps one pointer into the curve for all
-    values, so that DEE can never fall, and gives the largest size where none reaches the value.
+    DEE = min{l ≥ 1 : μ(l) ≥ value}, μ linear between natural numbers: the first crossing, even if
+    μ is not monotone. PIT's published code keeps one pointer into the curve for all values, so that
+    DEE can never fall, and returns the largest size if none reaches the value.
 
     Parameters
     ----------
     value : float
     mean, std : float array (M,)
-        Of the ensembles of 1…M models; where `std` is NaN no bound is known.
+        Over the ensembles of 1…M models; bounds are unknown where `std` is NaN.
     less_is_better : bool
     """
     sign = -1.0 if less_is_better else 1.0
@@ -73,24 +73,24 @@ def _crossing(value: float, curve: Real) -> float | None:
 
 
 def size_for(share: float, mean: Real) -> float | None:
-    """Return how many models bring a share of what all bring over one; None if all bring nothing.
+    """Return how many models give a share of the gain of all over one; None if there is no gain.
 
     Parameters
     ----------
     share : float
     mean : float array (M,)
-        Of the ensembles of 1…M models; what is larger is better.
+        Mean over the ensembles of 1…M models; larger is better.
     """
     gain = mean[-1] - mean[0]
     return _crossing(mean[0] + share * gain, mean) if gain > 0 else None
 
 
 def spread(std: Real, kind: Spread) -> Real:
-    """Return the standard deviation that bounds are drawn with.
+    """Return the standard deviation for the bounds.
 
-    Draws share a pool of M models, so that those of l models differ by less than independent ones
-    would: by a factor of about √(1 - l/M). ``"independent"`` divides by it, for l ≤ M/2; beyond,
-    NaN. ``"draws"`` is the source's: as it is.
+    Draws share a pool of M models, so ensembles of l models differ less than independent ones, by a
+    factor of about √(1 - l/M). ``"independent"`` divides by it for l ≤ M/2 and gives NaN beyond;
+    ``"draws"``, as in the source, returns `std` unchanged.
     """
     if kind == "draws":
         return std

@@ -1,4 +1,4 @@
-"""Ensembles of averaged probabilities, one member after the other."""
+"""Ensembles of averaged probabilities that grow member by member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Real = NDArray[np.float64]
 def orders(
     seed: int, dataset_id: str, repeat_index: int, n_models: int, draws: int
 ) -> NDArray[np.int64]:
-    """Draw orders of models, whose beginnings are deep ensembles; the same for every cell.
+    """Draw orders of models, whose first k are deep ensembles; the same for every cell.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def orders(
     Returns
     -------
     int64 array (draw, model)
-        Each row a permutation. More draws begin with those that fewer would be.
+        Each row is a permutation. Fewer draws are a prefix of more draws.
     """
     result = np.empty((draws, n_models), dtype=np.int64)
     for draw, order in enumerate(result):
@@ -40,12 +40,12 @@ def orders(
 def prefixes(logs: Callable[[int], Real], order: Sequence[int]) -> Iterator[Real]:
     """Yield ln p̄_k of the first k members, k = 1…K: p̄_k = (1/k) Σ_{j≤k} p_j (PIT, eq. 3).
 
-    Probabilities are averaged, not their logarithms, member by member in their order.
+    This averages probabilities, not their logarithms, adding members in order.
 
     Parameters
     ----------
     logs : callable
-        Gives ln p of a model, (sample, class).
+        Returns ln p of a model, (sample, class).
     order : sequence of int
         The models.
     """
@@ -54,6 +54,6 @@ def prefixes(logs: Callable[[int], Real], order: Sequence[int]) -> Iterator[Real
         if total is None:
             total = logs(model).copy()
         else:
-            # in logarithms: a small probability of all members must not become 0
+            # in logarithms, so that a small probability of all members does not become 0
             np.logaddexp(total, logs(model), out=total)
         yield total - np.log(size)

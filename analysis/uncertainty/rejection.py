@@ -1,4 +1,4 @@
-"""What is left wrong where the least confident predictions are refused."""
+"""The error that remains when the least confident predictions are rejected."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Real = NDArray[np.float64]
 def area_under_risk_coverage(confidence: Real, wrong: NDArray[np.bool_]) -> float:
     """Return AURC: the mean over j = 1…n of the share wrong among the j most confident points.
 
-    Points of equal confidence stand in no order: the risk within them is that of a random one, as
-    expected. PIT's AU-ARC is 1 - AURC; its published code leaves the full coverage out and divides
-    by one too many, +0.001 for every model.
+    Points of equal confidence have no order: the risk among them is the expectation over random
+    orders. PIT's AU-ARC is 1 - AURC; its published code omits full coverage and divides by one too
+    many, +0.001 for every model.
 
     Parameters
     ----------
     confidence : float array (sample,)
-        NaN in any place makes the result NaN.
+        Any NaN makes the result NaN.
     wrong : bool array (sample,)
     """
     if np.isnan(confidence).any():
         return float("nan")
-    order = np.argsort(-confidence)  # points that tie may stand in any order
+    order = np.argsort(-confidence)  # ties may be in any order
     return float(_mean_risk(confidence[order], wrong[order]))
 
 
@@ -38,9 +38,9 @@ def _mean_risk(confidence: Real, wrong: NDArray[Any]) -> float:
         while stop < n and confidence[stop] == confidence[start]:
             errors += wrong[stop]
             stop += 1
-        each = errors / (stop - start)
+        rate = errors / (stop - start)
         for j in range(start + 1, stop + 1):
-            total += (before + each * (j - start)) / j
+            total += (before + rate * (j - start)) / j
         before += errors
         start = stop
     return total / n
@@ -52,19 +52,19 @@ def auroc(score: Real, positive: NDArray[np.bool_]) -> float:
     Parameters
     ----------
     score : float array (sample,)
-        NaN in any place makes the result NaN.
+        Any NaN makes the result NaN.
     positive : bool array (sample,)
 
     Returns
     -------
     float
-        NaN where there are none, or no others.
+        NaN without positive points, or without others.
     """
     n_positive = int(positive.sum())
     n_others = positive.size - n_positive
     if n_positive == 0 or n_others == 0 or np.isnan(score).any():
         return float("nan")
-    order = np.argsort(score)  # points that tie may stand in any order
+    order = np.argsort(score)  # ties may be in any order
     return float(_pairs_won(score[order], positive[order])) / (n_positive * n_others)
 
 
@@ -72,18 +72,18 @@ def auroc(score: Real, positive: NDArray[np.bool_]) -> float:
 def _pairs_won(score: Real, positive: NDArray[Any]) -> float:
     n, start, below, won = score.size, 0, 0.0, 0.0
     while start < n:
-        stop, here, others = start, 0.0, 0.0
+        stop, positives, others = start, 0.0, 0.0
         while stop < n and score[stop] == score[start]:
-            here += positive[stop]
+            positives += positive[stop]
             others += not positive[stop]
             stop += 1
-        won += here * (below + others / 2)
+        won += positives * (below + others / 2)
         below += others
         start = stop
     return won
 
 
 def entropy(logs: Real) -> Real:
-    """Return the entropy of each row's probabilities in nats, (sample,), of (sample, class)."""
+    """Return the entropy in nats, (sample,), of log-probabilities (sample, class)."""
     p = np.exp(logs)
     return np.asarray(-np.where(p > 0, p * np.where(p > 0, logs, 0), 0).sum(axis=1))

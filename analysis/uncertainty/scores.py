@@ -1,4 +1,4 @@
-"""Are the probabilities of every class right: thresholded adaptive calibration error."""
+"""Whether the probabilities of every class are right: thresholded adaptive calibration error."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ def thresholded_adaptive_calibration_error(
 ) -> float:
     """Return TACE: calibration error of all classes, in bins of equally many points.
 
-    Of each class c the m points with p_c above the threshold, ascending (ties by index), stand in
-    R = min(bins, m) bins of ⌊m/R⌋, the last with the rest; TACE is
-    (1/(nC)) Σ_c Σ_r |Σ_{i in r} (1[y_i = c] - p_ic)|, as PIT's published code has it. Its equation
-    2 divides by the number of bins once more, and its code is NaN for a class with fewer points
-    than bins.
+    For each class c, the m points with p_c above the threshold, ascending (ties by index), are put
+    in R = min(bins, m) bins of ⌊m/R⌋, the last with the rest. As in PIT's published code, TACE is
+    (1/(nC)) Σ_c Σ_r |Σ_{i in r} (1[y_i = c] - p_ic)|. PIT's equation 2 also divides by the number
+    of bins, and its code gives NaN for a class with fewer points than bins.
 
     Parameters
     ----------
     logs : float array (sample, class)
-        Logarithms of probabilities; NaN in any place makes the result NaN.
+        Logarithms of probabilities; any NaN makes the result NaN.
     y_true : integer array (sample,)
     threshold : float
         θ.
@@ -42,7 +41,7 @@ def calibration_errors(
     thresholds: Sequence[float],
     bins: Sequence[int],
 ) -> Real:
-    """Return TACE by every threshold and number of bins, (threshold, bins); classes sort once.
+    """Return TACE for every threshold and number of bins, (threshold, bins), sorting once.
 
     Parameters
     ----------
@@ -64,18 +63,19 @@ def calibration_errors(
             first = int(np.searchsorted(p, threshold, side="right"))
             for column, most in enumerate(bins):
                 if p.size > first:
-                    own = p[first:]
-                    total[row, column] += _gap(own, of_class[first:], min(most, own.size))
+                    above_it = p[first:]
+                    gap = _gap(above_it, of_class[first:], min(most, above_it.size))
+                    total[row, column] += gap
     return np.asarray(total / (n * classes))
 
 
 @numba.njit(cache=True, nogil=True)
 def _gap(p: Real, of_class: NDArray[Any], bins: int) -> float:
-    each, total = p.size // bins, 0.0
+    size, total = p.size // bins, 0.0
     for index in range(bins):
-        stop = p.size if index == bins - 1 else (index + 1) * each
+        stop = p.size if index == bins - 1 else (index + 1) * size
         gap = 0.0
-        for place in range(index * each, stop):
+        for place in range(index * size, stop):
             gap += of_class[place] - p[place]
         total += abs(gap)
     return total

@@ -1,4 +1,4 @@
-"""Random splits of a test set into two halves: one calibrates, the other is measured."""
+"""Random splits of a test set into halves: one calibrates, the other is measured."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.refused import Refused
 
-FEWEST = 20  # test points that are worth splitting
+FEWEST = 20  # test points for calibration
 
 
 def calibration_splits(
     seed: int, dataset_id: str, repeat_index: int, n_test: int, splits: int
 ) -> NDArray[np.bool_]:
-    """Split a test set at random into halves, the same for whatever is measured on it.
+    """Split a test set at random into halves, the same for everything measured on it.
 
-    The first half is the ⌊n/2⌋ points with the smallest of n raw words; they are not stratified.
-    More splits begin with those that fewer would be.
+    The first half is the ⌊n/2⌋ points with the smallest of n raw words; it is not stratified.
+    Fewer splits are a prefix of more splits.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def calibration_splits(
     require_enough(n_test)
     bits = generator(seed, "calibration", dataset_id, repeat_index)
     first = np.zeros((splits, n_test), dtype=np.bool_)
-    for own in first:
-        own[np.argsort(bits.random_raw(n_test), kind="stable")[: n_test // 2]] = True
+    for half in first:
+        half[np.argsort(bits.random_raw(n_test), kind="stable")[: n_test // 2]] = True
     return first
 
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 LEAST, MOST = 1 / 20, 20.0  # of β
-STEPS = 100  # far more than are taken: each is Newton's, or halves what is left
-NEAR = 1e-8  # relative step of Newton's, whose error is the square of that
+STEPS = 100  # far more than are taken: each is a Newton step or a bisection
+NEAR = 1e-8  # relative Newton step to stop at; the error is about its square
 
 
 @numba.njit(cache=True, nogil=True)
@@ -34,7 +34,7 @@ def slope(
         Logarithms of probabilities, or scores, minus the largest of their row.
     y_true : integer array (sample,)
     rows : integer array (n,)
-        Which points the sum is over.
+        The points to sum over.
     beta : float
 
     Returns
@@ -48,7 +48,7 @@ def slope(
         for c in range(below.shape[1]):
             d = below[row, c]
             p = np.exp(beta * d)
-            if p > 0:  # a class of probability 0 has no part, however far below
+            if p > 0:  # a class of probability 0 adds nothing, even if d is infinite
                 total += p
                 one += p * d
                 two += p * d * d
@@ -60,9 +60,9 @@ def slope(
 
 @numba.njit(cache=True, nogil=True)
 def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> tuple[float, bool]:
-    """Return β of the largest log-likelihood in [1/20, 20], and whether it is at a bound.
+    """Return the β in [1/20, 20] that maximises the log-likelihood, and whether it is at a bound.
 
-    Where nothing depends on β, as where all rows are constant, it is 1.
+    If nothing depends on β, for example if all rows are constant, it is 1.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> 
         Where the search begins.
     """
     low, high = LEAST, MOST
-    known = False  # that the slope changes its sign between the bounds
+    bracketed = False  # whether the slope is known to change sign between the bounds
     beta = min(max(start, low), high)
     for _ in range(STEPS):
         first, second = slope(below, y_true, rows, beta)
@@ -83,7 +83,7 @@ def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> 
         elif first < 0:
             high = beta
         step = beta - first / second if second < 0 else -1.0
-        if not known and not low < step < high:  # bounds are only looked at where they matter
+        if not bracketed and not low < step < high:  # only check the bounds when they matter
             at_low = slope(below, y_true, rows, LEAST)[0]
             at_high = slope(below, y_true, rows, MOST)[0]
             if at_low == 0 and at_high == 0:
@@ -92,7 +92,7 @@ def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> 
                 return LEAST, True
             if at_high >= 0:
                 return MOST, True
-            known = True
+            bracketed = True
         if not low < step < high:
             step = (low + high) / 2
         moved, beta = abs(step - beta), step
@@ -103,13 +103,13 @@ def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> 
 
 @numba.njit(cache=True, nogil=True)
 def tempered(below: Real, beta: Real) -> Real:
-    """Return ln softmax(β L) with a β for each row; arrays (sample, class) and (sample,)."""
+    """Return ln softmax(β L), (sample, class), with a β for each row, (sample,)."""
     n, classes = below.shape
     logs = np.empty((n, classes))
     for row in range(n):
         total = 0.0
         for c in range(classes):
-            # times would make NaN of 0 and infinity alone, and β is above 0
+            # the product is NaN only for 0 times infinity, but β is above 0
             logs[row, c] = beta[row] * below[row, c]
             total += np.exp(logs[row, c])
         total = np.log(total)
@@ -120,14 +120,14 @@ def tempered(below: Real, beta: Real) -> Real:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A prediction whose temperature was fitted on each half of each split.
+    """A prediction with the temperatures fitted on each half of each split.
 
     Attributes
     ----------
     beta : float array (split, 2)
-        1/T of the first half, the second half.
+        1/T fitted on the first half, and on the second.
     bounded : bool array (split, 2)
-        Whether it is at a bound.
+        Whether `beta` is at a bound.
     below : float array (sample, class)
         Logarithms of probabilities minus the largest of their row.
     first : bool array (split, sample)
@@ -140,7 +140,7 @@ class Calibration:
     first: NDArray[np.bool_]
 
     def logs(self) -> Iterator[Real]:
-        """Yield of each split ln p (sample, class), each half by the other half's temperature."""
+        """Yield ln p (sample, class) for each split, each half at the other's temperature."""
         for (of_first, of_second), first in zip(self.beta, self.first, strict=True):
             yield tempered(self.below, np.where(first, of_second, of_first))
 
@@ -168,7 +168,7 @@ def calibrate(
     Parameters
     ----------
     logs : float array (sample, class)
-        Logarithms of probabilities; what is added to a row changes nothing.
+        Logarithms of probabilities, up to a constant per row.
     y_true : integer array (sample,)
     splits : bool array (split, sample)
         As `analysis.uncertainty.splits.calibration_splits` gives them.
@@ -176,7 +176,7 @@ def calibrate(
     Returns
     -------
     Calibration or None
-        None where a value is NaN, or the true class has probability 0, which no temperature mends.
+        None if a value is NaN, or a true class has probability 0, which no temperature changes.
     """
     largest = logs.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -185,10 +185,10 @@ def calibrate(
     if np.isnan(below).any() or np.isneginf(below[np.arange(true.size), true]).any():
         return None
     start, _ = fit(below, true, np.arange(true.size), 1.0)
-    found = [
+    fits = [
         [fit(below, true, np.flatnonzero(half), start) for half in (first, ~first)]
         for first in splits
     ]
-    beta = np.array([[beta for beta, _ in of_split] for of_split in found])
-    bounded = np.array([[at for _, at in of_split] for of_split in found])
+    beta = np.array([[beta for beta, _ in of_split] for of_split in fits])
+    bounded = np.array([[at_bound for _, at_bound in of_split] for of_split in fits])
     return Calibration(beta, bounded, below, splits)

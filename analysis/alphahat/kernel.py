@@ -118,18 +118,19 @@ def _scan(
     largest difference; the candidate's mass (times `total`) below the value and up to it; and its
     mass in the reference, likewise.
     """
-    largest, level, next_level, own_below, own = state
+    largest, level, next_level, own_below, own_upto = state
     for position in range(start, min(start + STRETCH, order.size)):
         point = order[position]
         next_level += drawn[point] * total
         if member:
-            own += opposite[point]
+            own_upto += opposite[point]
         if last_of_tie[position]:
             before = (running[below[position]] - own_below) * n_side - level
-            reached = (running[upto[position]] - own) * n_side - next_level
+            reached = (running[upto[position]] - own_upto) * n_side - next_level
             largest = max(largest, abs(before), abs(reached))
-            level, own_below = next_level, own
-    state[0], state[1], state[2], state[3], state[4] = largest, level, next_level, own_below, own
+            level, own_below = next_level, own_upto
+    state[0], state[1], state[2] = largest, level, next_level
+    state[3], state[4] = own_below, own_upto
 
 
 @numba.njit(cache=True, nogil=True)
@@ -151,12 +152,12 @@ def _knots(
     """Write Ĝ at the candidate's drawn values, and Ḡ below and at them; return how many."""
     knots = 0
     level, tied = 0, 0  # candidate mass up to the value, and at it
-    own_below, own = 0, 0
+    own_below, own_upto = 0, 0
     for position in range(order.size):
         point = order[position]
         tied += drawn[point]
         if member:
-            own += opposite[point]
+            own_upto += opposite[point]
         if not last_of_tie[position]:
             continue
         if tied > 0:
@@ -164,8 +165,8 @@ def _knots(
             knots += 1
             level += tied
             levels[knots] = level / n_side
-            upper[knots] = (running[upto[position]] - own) / total
-        tied, own_below = 0, own
+            upper[knots] = (running[upto[position]] - own_upto) / total
+        tied, own_below = 0, own_upto
     return knots
 
 

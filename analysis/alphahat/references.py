@@ -125,17 +125,17 @@ def alpha_stars(
     float64 arrays (candidate, resample)
         The level, 1 where no trimming is accepted; and ‖Ĝ − Ḡ‖_∞.
     """
-    own = Candidates.sort(candidates)
-    below = np.searchsorted(reference.values, own.ordered, side="left").astype(np.int32)
-    upto = np.searchsorted(reference.values, own.ordered, side="right").astype(np.int32)
+    by_value = Candidates.sort(candidates)
+    below = np.searchsorted(reference.values, by_value.ordered, side="left").astype(np.int32)
+    upto = np.searchsorted(reference.values, by_value.ordered, side="right").astype(np.int32)
     needed = np.zeros(reference.values.size + 1, dtype=np.bool_)
     needed[below] = needed[upto] = True
     place = np.cumsum(needed, dtype=np.int32) - 1
     return trimming_levels(
         reference.point_of,
         np.flatnonzero(needed),
-        own.order,
-        own.last_of_tie,
+        by_value.order,
+        by_value.last_of_tie,
         place[below],
         place[upto],
         member,
@@ -175,14 +175,14 @@ def interpolated_stars(
     float64 array (candidate, resample)
         1 where no level is accepted.
     """
-    own = Candidates.sort(candidates)
+    by_value = Candidates.sort(candidates)
     return interpolated_levels(
         reference.values.astype(np.float64),
         reference.point_of,
         reference.model_of,
-        own.ordered.astype(np.float64),
-        own.order,
-        own.last_of_tie,
+        by_value.ordered.astype(np.float64),
+        by_value.order,
+        by_value.last_of_tie,
         left_out,
         reference.n_models,
         drawn.candidate,

@@ -70,9 +70,9 @@ def _share(
 ) -> Models | Failed:
     if failed := [part for part in gathered if isinstance(part, Failed)]:
         return min(failed, key=lambda part: part.reason)
-    known = [part for part in gathered if not isinstance(part, Failed)]
-    position = np.concatenate([positions for positions, _ in known])
-    values = known[0][1] if len(known) == 1 else np.concatenate([values for _, values in known])
+    usable = [part for part in gathered if not isinstance(part, Failed)]
+    position = np.concatenate([positions for positions, _ in usable])
+    values = usable[0][1] if len(usable) == 1 else np.concatenate([values for _, values in usable])
     models = Models.of(position, values)
     if options.alpha_reference == "others-trimmed":
         models = without_suspects(models, draws(held_out, options), options)

@@ -145,8 +145,8 @@ class Levels:
     @classmethod
     def joined(cls, parts: Sequence[Levels], axis: int = 0) -> Self:
         """Concatenate the candidates of all parts, or along axis 1 their resamples."""
-        names = ("counted", "exact", "distances")
-        return cls(*(np.concatenate([getattr(p, name) for p in parts], axis) for name in names))
+        columns = ([getattr(part, name) for part in parts] for name in cls.__slots__)
+        return cls(*(np.concatenate(column, axis) for column in columns))
 
     def put(self, rows: Positions, tested: Levels) -> None:
         """Fill in the results of some candidates."""

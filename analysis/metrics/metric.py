@@ -94,20 +94,20 @@ class HeldOut:
         Both ascend. The held-out points are those with the smallest of `n_test` raw words of the
         stream ``holdout``; both sides have at least one point if there are two.
         """
-        known: dict[float, tuple[NDArray[np.intp], NDArray[np.intp]]]
-        known = vars(self).setdefault("_points", {})
-        if share not in known:
+        cache: dict[float, tuple[NDArray[np.intp], NDArray[np.intp]]]
+        cache = vars(self).setdefault("_points", {})
+        if share not in cache:
             n_out = min(max(round(share * self.n_test), 1), max(self.n_test - 1, 0))
             order = np.argsort(self.bits("holdout").random_raw(self.n_test), kind="stable")
-            known[share] = np.sort(order[n_out:]), np.sort(order[:n_out])
-        return known[share]
+            cache[share] = np.sort(order[n_out:]), np.sort(order[:n_out])
+        return cache[share]
 
     def apart(self, share: float) -> HeldOut:
         """Return the test set without its held-out points (`points`)."""
-        known: dict[float, HeldOut] = vars(self).setdefault("_apart", {})
-        if share not in known:
-            known[share] = replace(self, y_true=self.y_true[self.points(share)[0]])
-        return known[share]
+        cache: dict[float, HeldOut] = vars(self).setdefault("_apart", {})
+        if share not in cache:
+            cache[share] = replace(self, y_true=self.y_true[self.points(share)[0]])
+        return cache[share]
 
     def bits(self, purpose: str) -> np.random.PCG64:
         """Return this test set's bit generator for one purpose."""

@@ -105,7 +105,7 @@ def information(
     for key, every in distinct(scores).group_by(CORPUS, maintain_order=True):
         signed = every["gi_folded"].null_count() < every.height
         kept = every.filter(~excluded(least_train_accuracy))
-        found: dict[str, list[Cmi | None]] = {name: [] for name in _defined(every, signed=signed)}
+        results: dict[str, list[Cmi | None]] = {name: [] for name in _defined(every, signed=signed)}
         for _, models in kept.group_by("repeat_index", "run_index", maintain_order=True):
             # as text, because values are only compared for equality
             given = {
@@ -116,11 +116,11 @@ def information(
                 if models.height >= FEWEST_MODELS:
                     gap = models["gap"].to_numpy()
                     of_corpus = cmi(measure, gap, given, permutations=permutations)
-                found.setdefault(name, []).append(of_corpus)
+                results.setdefault(name, []).append(of_corpus)
         counts = {"n_models": kept.height, "n_excluded": every.height - kept.height}
         rows += [
             dict(zip(CORPUS, key, strict=True)) | {"measure": name} | counts | _summary(corpora)
-            for name, corpora in found.items()
+            for name, corpora in results.items()
         ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 

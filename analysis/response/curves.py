@@ -50,14 +50,7 @@ def gi(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     Errors at the start of the axis count double, those at its end nothing, so it is not symmetric
     over a range with both signs: see `gi_folded`.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
 
     References
     ----------
@@ -73,14 +66,7 @@ def gi_folded(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 
     NaN if magnitudes have one sign.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
     """
     curve = _curve(magnitudes, accuracy)[1]
     signed = np.asarray(magnitudes, dtype=np.float64)
@@ -100,14 +86,7 @@ def pal(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     84 for a model that is never wrong and for any other constant accuracy: it ignores the level.
     NaN if accuracy is 0 up to u = .1, and for magnitudes with both signs.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
 
     References
     ----------
@@ -124,14 +103,7 @@ def pal_printed(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     6 for a model that is never wrong. It ranks models differently from `pal`; it is not known which
     of the two the published numbers are.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
 
     References
     ----------
@@ -145,14 +117,7 @@ def pal_printed(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 def mean_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
     """Return the mean accuracy over the magnitudes.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
     """
     return _curve(magnitudes, accuracy)[1].mean(axis=-1)
 
@@ -162,14 +127,7 @@ def end_accuracy(magnitudes: ArrayLike, accuracy: ArrayLike) -> Any:
 
     For interpolation within classes that ends at .5, it is PRC's Mixup; at layer 1, Manifold Mixup.
 
-    Parameters
-    ----------
-    magnitudes : float array (n,)
-    accuracy : float array (..., n)
-
-    Returns
-    -------
-    float64 array (...)
+    Parameters and errors are those of `cumulative`; returns a float64 array (...).
     """
     return _curve(magnitudes, accuracy)[1][..., -1][()]
 

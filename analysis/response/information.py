@@ -109,7 +109,7 @@ def cmi(
     best, given = pairs.information(mu)
     rng = np.random.default_rng(seed)
     null = [pairs.information(rng.permutation(mu))[0] for _ in range(permutations)]
-    known = [value for value in null if value is not None]
+    defined = [value for value in null if value is not None]
     varies = bool(np.ptp(mu) > 0 and np.ptp(g) > 0)
     n_pairs, n_bins = pairs.counted(given)
     return Cmi(
@@ -120,8 +120,8 @@ def cmi(
         n_pairs=n_pairs,
         n_bins=n_bins,
         tied=pairs.tied(mu),
-        null_mean=float(np.mean(known)) if known else None,
-        null_q95=float(np.quantile(known, 0.95)) if known else None,
+        null_mean=float(np.mean(defined)) if defined else None,
+        null_q95=float(np.quantile(defined, 0.95)) if defined else None,
         pearson=float(stats.pearsonr(mu, g).statistic) if varies else None,
         spearman=float(stats.spearmanr(mu, g).statistic) if varies else None,
     )

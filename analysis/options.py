@@ -174,8 +174,7 @@ class Options:
         int, Convention("most runs in a reference; the first are used", least=3, most=_MOST)
     ] = 1000
     alpha_level: Annotated[
-        float,
-        Convention("the level at which the robust test accepts or rejects", least=0, below=1),
+        float, Convention("the level at which the robust test accepts or rejects", least=0, below=1)
     ] = CLOSE
     alpha_bootstrap: Annotated[
         int,

@@ -105,17 +105,7 @@ def rows_of(
     """Add keys to the values of one repeat, and summarise them.
 
     A repeat that can't be analysed has only its row in the table of repeats, which says why.
-
-    Parameters
-    ----------
-    member : Member
-        The repeat.
-    metrics : sequence of Metric
-    options : Options
-    finished : sequence of Finished
-        The values of each metric.
-    check : InputCheck
-        The check of the predictions.
+    `finished` holds the values of each of `metrics`.
     """
     n_runs = member.run_index.size
     problem = check.problem(member.held_out)

@@ -62,16 +62,9 @@ def build(predictions: Predictions, options: Options, layout: GroupColumns) -> l
 def blocks(
     predictions: Predictions, options: Options, fit: int, position: int
 ) -> Iterator[tuple[Member, ...]]:
-    """Group the repeats of one snapshot into blocks, in the order of their rows.
+    """Group the repeats of the snapshot at `position` into blocks, in the order of their rows.
 
-    Parameters
-    ----------
-    predictions : Predictions
-    options : Options
-    fit : int
-        Most runs that fit into memory; a repeat that must be split has its own block.
-    position : int
-        Position of the snapshot.
+    `fit` is the most runs that fit into memory; a repeat that must be split has its own block.
     """
     enough = max(PART_RUNS, min(BLOCK_RUNS, predictions.runs.height // FEWEST_BLOCKS))
     max_runs, part_runs = min(enough, fit), min(PART_RUNS, fit)
@@ -123,21 +116,9 @@ def blocks(
 
 
 def single_repeat(
-    predictions: Predictions,
-    cell: int,
-    repeat_index: int,
-    needs: Sequence[Need],
-    options: Options,
+    predictions: Predictions, cell: int, repeat_index: int, needs: Sequence[Need], options: Options
 ) -> Part:
-    """Read all runs of one repeat, at the last of the snapshots.
-
-    Parameters
-    ----------
-    predictions : Predictions
-    cell, repeat_index : int
-    needs : sequence of str
-        What to read.
-    options : Options
+    """Read what `needs` names of all runs of one repeat, at the last of the snapshots.
 
     Raises
     ------

@@ -97,14 +97,7 @@ def compute_all(
     workers: int | None = None,
     progress: ReportProgress | None = None,
 ) -> list[Any]:
-    """Compute tasks and return their results.
-
-    Parameters
-    ----------
-    tasks : sequence of dask.delayed.Delayed
-    scheduler, workers, progress
-        As `compute` takes them.
-    """
+    """Compute tasks and return their results; other parameters are those of `compute`."""
     report = progress or (lambda done, total: None)
     report(0, len(tasks))
     if isinstance(scheduler, str):

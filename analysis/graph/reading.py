@@ -156,16 +156,7 @@ class Sources:
     def of(
         cls, predictions: Predictions, needs: Sequence[Need], options: Options, position: int
     ) -> Sources:
-        """Find the arrays that meet `needs` at one snapshot.
-
-        Parameters
-        ----------
-        predictions : Predictions
-        needs : sequence of str
-        options : Options
-        position : int
-            Position of the snapshot.
-        """
+        """Find the arrays that meet `needs` at the position of one snapshot."""
         arrays = {"label": _source(predictions, "label", position)}
         for need in needs:
             name = predictions.source(need)

@@ -78,9 +78,7 @@ CONFUSION = Metric(
     finish=_finish,
     runs=(
         real(
-            "f1_macro",
-            "1",
-            "Mean of F1 over the classes that have a test point or are predicted.",
+            "f1_macro", "1", "Mean of F1 over the classes that have a test point or are predicted."
         ),
         real(
             "matthews_corrcoef",

@@ -32,19 +32,12 @@ def dtype(summary: str) -> type[pl.DataType]:
 
 
 def summarise(values: NDArray[np.floating[Any]], names: Sequence[str]) -> dict[str, float]:
-    """Summarise the defined values of a column.
-
-    Parameters
-    ----------
-    values : float array (n,)
-        NaN where undefined.
-    names : sequence of str
-        Keys of `MEANINGS`.
+    """Summarise the values (n,) of a column that are not NaN; `names` are keys of `MEANINGS`.
 
     Returns
     -------
     dict of name to value
-        NaN if fewer than one value is defined, or fewer than two for `std` and `range`.
+        NaN if no value is defined, or fewer than two for `std` and `range`.
     """
     quantiles = [name for name in names if name in QUANTILES]
     levels = np.array([QUANTILES[name] for name in quantiles], dtype=np.float64)

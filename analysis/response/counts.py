@@ -122,13 +122,7 @@ CURVE_KEY = ("cell", "repeat_index", "transform", "layer", "magnitude")
 
 
 def run_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each run, response and magnitude.
-
-    Parameters
-    ----------
-    answers : Answers
-    runs : frame
-        One row per run, in the order of the arrays.
+    """Return a row for each run, response and magnitude; parameters are those of `scores`.
 
     Returns
     -------
@@ -153,10 +147,7 @@ def run_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
 def repeat_curves(points: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each repeat, response and magnitude.
 
-    Parameters
-    ----------
-    points : frame
-        As `run_curves` returns it, for runs with columns cell and repeat_index.
+    `points` is a result of `run_curves` for runs with the columns cell and repeat_index.
 
     Returns
     -------

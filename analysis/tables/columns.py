@@ -73,10 +73,7 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
     },
     "ranking": {
         "rank": ("", "1 is the run of the repeat to keep."),
-        "close": (
-            "",
-            "Whether α̂ is at most the option close; null where δ is above that option.",
-        ),
+        "close": ("", "Whether α̂ is at most the option close; null where δ is above that option."),
         "accuracy": (
             _POINTS,
             "Share of the test points that the run gets right. Optimistic: runs are ranked by it, "

@@ -172,17 +172,9 @@ def combine(
     probe: str | None,
     planned: int | Mapping[int, int] | None,
 ) -> Tables:
-    """Make the tables of a group.
+    """Make the tables of a group from its blocks, in any order.
 
-    Parameters
-    ----------
-    blocks : sequence of Block
-        In any order.
-    layout : GroupColumns
-    probe : str or None
-        The probe of α̂.
-    planned : int or mapping of cell to int, or None
-        Planned runs of a repeat.
+    `probe` is that of α̂; `planned` is the number of planned runs per repeat, possibly by cell.
     """
     blocks = blocks or (layout.block(()),)
     runs, pairs, repeats = (
@@ -235,26 +227,12 @@ def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 def together(
     parts: Sequence[pl.DataFrame], schema: Mapping[str, Any], order: Sequence[str]
 ) -> pl.DataFrame:
-    """Concatenate the rows of tasks, in any order and possibly none, and sort them.
-
-    Parameters
-    ----------
-    parts : sequence of frames
-    schema : mapping
-        Their columns and types.
-    order : sequence of str
-        The columns to sort by.
-    """
+    """Concatenate frames with one schema, in any order and possibly none, and sort the rows."""
     return pl.concat([pl.DataFrame(schema=dict(schema)), *parts]).sort(order)
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:
-    """Describe each cell, at each snapshot, by the distribution over its repeats.
-
-    Parameters
-    ----------
-    repeats : polars frame
-        The table of repeats.
+    """Describe each cell, at each snapshot, by its distribution in the table of repeats.
 
     Returns
     -------

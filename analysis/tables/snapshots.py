@@ -55,11 +55,7 @@ def of_cells(tables: Tables, cells: pl.DataFrame) -> Tables:
 def side_by_side(compute: Callable[[Tables], pl.DataFrame], tables: Tables) -> pl.DataFrame:
     """Compute a table for each epoch by itself; sorted by `CELL_KEY` first.
 
-    Parameters
-    ----------
-    compute : callable
-        `Tables` of one epoch to a frame with the column cell, sorted by it.
-    tables : Tables
+    `compute` takes the tables of one epoch and returns a frame that is sorted by its column cell.
     """
     parts = []
     epochs = tables.cells["epoch"].unique().sort()

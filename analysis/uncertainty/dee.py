@@ -75,11 +75,7 @@ def _crossing(value: float, curve: Real) -> float | None:
 def size_for(share: float, mean: Real) -> float | None:
     """Return how many models give a share of the gain of all over one; None if there is no gain.
 
-    Parameters
-    ----------
-    share : float
-    mean : float array (M,)
-        Mean over the ensembles of 1…M models; larger is better.
+    `mean`, a float array (M,), is over the ensembles of 1…M models; larger is better.
     """
     gain = mean[-1] - mean[0]
     return _crossing(mean[0] + share * gain, mean) if gain > 0 else None

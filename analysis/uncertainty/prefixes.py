@@ -17,13 +17,7 @@ def orders(
 ) -> NDArray[np.int64]:
     """Draw orders of models, whose first k are deep ensembles; the same for every cell.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's.
-    dataset_id : str
-    repeat_index : int
-    n_models, draws : int
+    `seed` is the sweep's.
 
     Returns
     -------

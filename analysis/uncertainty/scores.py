@@ -36,19 +36,11 @@ def thresholded_adaptive_calibration_error(
 
 
 def calibration_errors(
-    logs: Real,
-    y_true: NDArray[np.integer[Any]],
-    thresholds: Sequence[float],
-    bins: Sequence[int],
+    logs: Real, y_true: NDArray[np.integer[Any]], thresholds: Sequence[float], bins: Sequence[int]
 ) -> Real:
     """Return TACE for every threshold and number of bins, (threshold, bins), sorting once.
 
-    Parameters
-    ----------
-    logs, y_true
-        As `thresholded_adaptive_calibration_error` takes them.
-    thresholds : sequence of float
-    bins : sequence of int
+    Parameters are those of `thresholded_adaptive_calibration_error`.
     """
     if np.isnan(logs).any():
         return np.full((len(thresholds), len(bins)), np.nan)

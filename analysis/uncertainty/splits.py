@@ -17,15 +17,7 @@ def calibration_splits(
     """Split a test set at random into halves, the same for everything measured on it.
 
     The first half is the ⌊n/2⌋ points with the smallest of n raw words; it is not stratified.
-    Fewer splits are a prefix of more splits.
-
-    Parameters
-    ----------
-    seed : int
-        The sweep's.
-    dataset_id : str
-    repeat_index : int
-    n_test, splits : int
+    Fewer splits are a prefix of more splits. `seed` is the sweep's.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""What predictions mean: metrics of predictions and a frame of runs, figures, the page."""
+"""What predictions mean: metrics, result tables, answers, figures, the page."""

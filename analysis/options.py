@@ -120,7 +120,7 @@ class Convention:
 class Options:
     """Conventions of one analysis; equal options and predictions give equal tables, bit for bit.
 
-    `metrics` names entries of `analysis.metrics.METRICS`, or users' own as ``"module:function"``
+    `metrics` names entries of `analysis.metrics.registry.METRICS`, or users' own functions
     (`analysis.metrics.custom`). More about some of the others:
 
     alpha_mode
@@ -134,9 +134,8 @@ class Options:
         all other runs, each side resampled from all test points (RKS24). `ensemble`: the ensemble
         of the first half.
     snapshots
-        Epoch numbers; 0 is the first, -1 the last, as long as no epoch is 0. Each is analysed as
-        if it were the only one. A classifier that is not trained in epochs has one snapshot, which
-        any number selects.
+        Epoch numbers; 0 is the first, -1 the last. Each is analysed as if it were the only one. A
+        classifier that is not trained in epochs has one snapshot, which any number selects.
     reference_snapshot
         RKS24; not for `others` and `others-trimmed`, whose average includes the candidate.
     block_bytes

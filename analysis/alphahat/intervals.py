@@ -2,9 +2,9 @@
 
 Each bootstrap sample of the test points is split like the test set itself, a few times (`SPLITS`),
 to give its α̂. The plain percentile interval fails near 0: noise separates eCDFs, so α̂ exceeds the
-level at infinitely many points, and a sample, which has more noise, exceeds α̂. So the lower end is
-corrected for the bootstrap's shift, as in the basic interval, but the upper end is not; both use
-the larger of the two deviations, since α̂ varies more where it is larger.
+level at infinitely many points, and α̂ of a sample, which has more noise, exceeds α̂. So the lower
+end is corrected for the bootstrap's shift, as in the basic interval, but the upper end is not; both
+use the larger of the two deviations, since α̂ varies more where it is larger.
 
 Means over few splits vary more than α̂ does over test points; this remains as a safety margin. If
 α̂ itself has as few resamples, deviations are scaled up to the variance over test points (variance

@@ -48,7 +48,7 @@ def trimming_levels(
     n_models : int
         Models in the reference.
     candidate_counts, reference_counts : uint8 array (resample, point)
-        How often a point is drawn on each side; each resample draws `n_side` points on either.
+        How often a point is drawn on each side; each resample draws `n_side` points per side.
     gamma : float
         Threshold.
 
@@ -172,7 +172,7 @@ def _knots(
 
 @numba.njit(cache=True, nogil=True)
 def _gates(before: Real, reached: Real, last: int, gamma: float) -> bool:
-    """Turn the reference eCDF around the candidate's values into gates; return if all are open.
+    """Turn the reference eCDF around the candidate's values into gates; say whether all are open.
 
     `before[i]` is Ḡ just below value i + 1 and `reached[i]` is Ḡ at value i, for 0 < i ≤ last.
     """

@@ -173,7 +173,7 @@ def interpolated_stars(
     Returns
     -------
     float64 array (candidate, resample)
-        1 where no level is accepted.
+        1 where it accepts at no level.
     """
     by_value = Candidates.sort(candidates)
     return interpolated_levels(

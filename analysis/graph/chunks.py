@@ -118,7 +118,7 @@ def blocks(
 def single_repeat(
     predictions: Predictions, cell: int, repeat_index: int, needs: Sequence[Need], options: Options
 ) -> Part:
-    """Read what `needs` names of all runs of one repeat, at the last of the snapshots.
+    """Read the arrays for `needs` of all runs of one repeat, at the last of the snapshots.
 
     Raises
     ------

@@ -72,8 +72,8 @@ class Predictions:
     dataset, classifier : str
         Names, for tables and figures.
     dataset_id : str
-        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells with a
-        test set share them.
+        Identity of the dataset; with `seed` it keys the resamples of α̂, so that all cells with the
+        same test set share them.
     seed : int
         The sweep's seed.
     label : LazyArray (run, epoch, sample), unsigned integer
@@ -102,7 +102,7 @@ class Predictions:
     epochs : tuple of int or None
         Epochs trained at each snapshot, ascending; None numbers them from 0.
     ensembled : Ensembled or None
-        If each run is an ensemble from one training.
+        Set if each run is an ensemble from one training.
     """
 
     dataset: str

@@ -1,1 +1,1 @@
-"""What is computed of a run, a pair and a repeat."""
+"""Metrics of runs, pairs and repeats."""

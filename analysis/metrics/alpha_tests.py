@@ -187,7 +187,7 @@ def test(
 def without_suspects(models: Models, drawn: Resamples, options: Options) -> Models:
     """Leave out the models without which no resample of any other model is infeasible.
 
-    None is left out if fewer than half of the models cannot explain it.
+    None is left out if leaving out fewer than half of them is not enough.
     """
 
     def feasible(kept: Positions) -> bool:

@@ -30,7 +30,7 @@ def expected_calibration_error(confidence: Real, right: NDArray[np.bool_], bins:
     Parameters
     ----------
     confidence : float array (sample,)
-        NaN in any place makes the result NaN.
+        Any NaN makes the result NaN.
     right : bool array (sample,)
     bins : int
     """

@@ -118,7 +118,7 @@ class HeldOut:
 class Part:
     """Consecutive runs of a repeat, in the order of their run index.
 
-    Arrays that no metric needs may be missing.
+    Arrays that a metric does not need may be missing.
 
     Attributes
     ----------

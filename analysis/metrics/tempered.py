@@ -98,7 +98,7 @@ def calibrated(
 def plain(
     logs: Real, y_true: NDArray[np.integer[Any]], wrong: Wrong, options: Options
 ) -> dict[str, float]:
-    """Measure a prediction at its own temperature; parameters are those of `calibrated`."""
+    """Measure a prediction without calibration; parameters are those of `calibrated`."""
     confidence, summed = np.exp(logs.max(axis=1)), brier(logs, y_true)
     return {
         "log_likelihood": log_likelihood(logs, y_true),

@@ -19,7 +19,7 @@ LEAST_TRAIN_ACCURACY = 0.8
 """Default; models below it are left out for transforms with both signs (PRC, 4.2)."""
 
 FEWEST_MODELS = 8
-"""With fewer, conditional mutual information is not computed: it would be mostly bias."""
+"""With fewer, conditional mutual information is not computed: it would be all bias."""
 
 _SINGLE = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy", "dbi")
 _SHIFTED = "shifted_train_accuracy"

@@ -1,7 +1,7 @@
 """Scores of response curves: accuracy on training data at growing magnitudes of a transform.
 
-A curve is given by its accuracy at n magnitudes and linear between them. All scores integrate over
-u, which runs from 0 at the first magnitude to 1 at the last.
+A curve is given by its accuracy at n magnitudes and linear between them. The axis of all scores is
+u, from 0 at the first magnitude to 1 at the last.
 """
 
 from __future__ import annotations

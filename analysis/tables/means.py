@@ -42,7 +42,7 @@ def pooled(std: pl.Expr, freedom: pl.Expr) -> pl.Expr:
 
 
 def compares_runs(name: str) -> bool:
-    """Return whether a column compares the runs of a repeat: identical runs tell it nothing."""
+    """Return whether a column compares the runs of a repeat, so identical runs are left out."""
     return name.startswith(_COMPARING) or name.endswith(("_range", "_std"))
 
 

@@ -1,4 +1,4 @@
-"""The result tables runs, pairs, repeats and cells; their schemas do not depend on the metrics."""
+"""The result tables: runs, pairs, repeats and cells, with one schema whatever is computed."""
 
 from __future__ import annotations
 

@@ -61,14 +61,14 @@ def counted(by: Sequence[str] = ()) -> pl.Expr:
 
 
 def cells_once(cells: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Return the table of cells without twins of cells in it (`counted`)."""
+    """Return the table of cells with one cell of each set of twins (`counted`)."""
     if SAME_AS not in cells.columns:  # written by an earlier version
         return cells
     return cells.filter(counted(by))
 
 
 def once(tables: Tables) -> Tables:
-    """Return tables without twins of other cells in them."""
+    """Return tables with one cell of each set of twins."""
     cells = cells_once(tables.cells)
     if cells.height == tables.cells.height:
         return tables
@@ -82,7 +82,7 @@ def once(tables: Tables) -> Tables:
 
 
 def paired(tables: Tables) -> Tables:
-    """Return tables without twins, ready for pairing cells that differ in one axis.
+    """Return tables with one cell of each set of twins, for pairing cells that differ in one axis.
 
     Cells that draw from the same sources can be paired whatever their `vary` says. So in the table
     of repeats, cells with the same dataset, classifier, hparams scheme and sources get the same

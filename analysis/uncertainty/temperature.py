@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
 
-LEAST, MOST = 1 / 20, 20.0  # of β
+LEAST, MOST = 1 / 20, 20.0  # bounds of β
 STEPS = 100  # far more than are taken: each is a Newton step or a bisection
 NEAR = 1e-8  # relative Newton step to stop at; the error is about its square
 
